@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from nws.forecasting.autoregression import predict_autoregression
+from nws.forecasting.horizons import advance_horizons, judge_horizons
 from nws.forecasting.jit import compiled
 from nws.forecasting.predictors import (
     predict_adaptive,
@@ -25,6 +26,7 @@ from nws.forecasting.sliding import keep, predict_means, predict_order_statistic
 @compiled
 def advance(state: Any, value: float, t: float) -> None:
     """Take one value, measured at `t` seconds, into the record of its series."""
+    judge_horizons(state, value, t)
     if state["samples"] > 0:
         score_methods(state, value)
         score_answers(state, value)
@@ -45,6 +47,7 @@ def advance(state: Any, value: float, t: float) -> None:
     predict_autoregression(state, value)
     answer(state)
     lean(state)
+    advance_horizons(state, value)
 
 
 @compiled

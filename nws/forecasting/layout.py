@@ -1,6 +1,6 @@
 """The methods of the battery, the selectors that judge them, and the state of one series.
 
-The state of a series is one record of fixed size (`STATE`, about 4 kB): no history is kept beyond the newest 51 values,
+The state of a series is one record of fixed size (`STATE`, about 13 kB): no history is kept beyond the newest 51 values,
 so an update costs the same after ten samples and after ten million. The list of methods is that of the Network Weather
 Service (Wolski et al. 2000, §2.4): last value, running mean, exponential smoothing, sliding means, medians and trimmed
 means, windows that adapt, and autoregression of order 16. Nothing here computes anything.
@@ -13,6 +13,8 @@ terms are subtracted.
 from __future__ import annotations
 
 import numpy as np
+
+from nws.forecasting.ladder import FIELDS
 
 GAINS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75)
 """Gains of exponential smoothing: share of the new error by which the smoothed value moves."""
@@ -130,6 +132,8 @@ STATE = np.dtype(
         ("answer", "f8", (len(KINDS),)),
         # errors of the battery's answers: [kind of the answer, kind of the error]
         ("error", "f8", (len(KINDS), len(KINDS))),
+        # forecasts by horizon
+        *FIELDS,
     ],
     align=True,
 )

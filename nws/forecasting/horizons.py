@@ -1,0 +1,377 @@
+"""Forecasts of the mean of the next k samples, with calibrated quantiles, for a ladder of horizons.
+
+On each rung the candidates (the battery's picks, some of its methods, fading means of windows k/4 to 8k) are judged on
+the mean they were asked for, k samples later, with fading scores, and blended by error to the power -8. The errors of
+the blend, in units of their fading scale, fill a fading histogram; its quantiles are those of the forecast. The tails
+are corrected after each outcome by adaptive conformal inference. A rung with few outcomes borrows from the next shorter
+one. Below the forecast, errors of positive series are measured in its logarithm, so that no quantile reaches zero.
+
+Sources: Bates & Granger, The Combination of Forecasts, 1969; Gibbs & Candès, Adaptive Conformal Inference Under
+Distribution Shift, 2021.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nws.forecasting.jit import compiled
+from nws.forecasting.ladder import (
+    BIN_EDGE,
+    BIN_SCALE,
+    BINS,
+    BLEND,
+    CANDIDATES,
+    FADING,
+    FIRST_WINDOW,
+    FIXED,
+    PENDING,
+    RUNGS,
+    SHORTEST,
+)
+from nws.forecasting.layout import METHODS
+
+_FIXED = np.array([METHODS.index(name) for name in FIXED])
+_MOST = np.float64(1e30)
+#: Outcomes that scores, scale and histogram remember.
+_SCORE_MEMORY, _SCALE_MEMORY, _HISTOGRAM_MEMORY = 200, 50, 200
+#: Weight, in outcomes, of what the next shorter horizon knows.
+_BORROWED = 8.0
+_BORROWED_SHAPE = 20.0
+_TAMED = 0.5
+_LEAST_GROWTH, _MOST_GROWTH = 0.7, 1.0
+#: Step of adaptive conformal inference, nominal share of each tail, and bounds of the corrected share.
+_STEP, _TAIL, _LEAST_TAIL, _MOST_TAIL = 0.005, 0.1, 0.002, 0.4
+_HELD_MEMORY = 200
+#: Outcomes after which half of the mean error of forecasts is believed to be a bias, and its bounds in scales.
+_BIAS_TRUST, _MOST_BIAS = 40.0, 8.0
+_SHARPNESS, _SHARPER = 8.0, 16.0
+#: Windows of fading means, as gains.
+_GAIN = 2.0 / (2.0 ** np.arange(1, FADING + 1) + 1.0)
+_U_EDGE = math.asinh(BIN_SCALE * BIN_EDGE)
+_PRIOR = np.diff(
+    [
+        0.5 * math.exp(z) if z < 0 else 1.0 - 0.5 * math.exp(-z)
+        for z in np.sinh((np.arange(BINS + 1) / BINS * 2.0 - 1.0) * _U_EDGE) / BIN_SCALE
+    ]
+)
+#: Longest pause, in intervals, that counts as the same spacing.
+_PAUSE = 2.5
+
+
+@compiled
+def _clip(value: float) -> float:
+    return min(max(value, -_MOST), _MOST)
+
+
+@compiled
+def error_of(value: float, forecast: float, positive: bool) -> float:
+    """Return the error: the difference above the forecast, `forecast`·ln(value/forecast) below it if positive."""
+    if value >= forecast or not positive or forecast <= 0.0:
+        return value - forecast
+    return forecast * math.log(max(value, 1e-300) / forecast)
+
+
+@compiled
+def value_of(error: float, forecast: float, positive: bool) -> float:
+    """Return the value at this error from the forecast; the inverse of `error_of`."""
+    if error >= 0.0 or not positive or forecast <= 0.0:
+        return forecast + error
+    return forecast * math.exp(error / forecast)
+
+
+@compiled
+def _candidate(state: Any, rung: int, which: int) -> float:
+    """Return the forecast of one candidate."""
+    if which < 2:
+        return float(state["answer"][which])
+    if which == 2:
+        return float(state["run_mean"])
+    if which < FIRST_WINDOW:
+        return float(state["predicted"][_FIXED[which - 3]])
+    level = rung + which - FIRST_WINDOW - SHORTEST
+    return float(state["fading"][min(max(level - 1, 0), FADING - 1)])
+
+
+@compiled
+def _borrow_losses(state: Any, rung: int, loss: Any) -> None:
+    """Replace the shorter rung's losses, float64[CANDIDATES], by this rung's; equal ones before the first outcome."""
+    n = min(state["outcomes"][rung], _SCORE_MEMORY)
+    for which in range(CANDIDATES):
+        borrowed = loss[which]
+        own = state["candidate_loss"][rung, which]
+        loss[which] = (n * own + _BORROWED * borrowed) / (n + _BORROWED) if rung > 0 else own
+
+
+@compiled
+def _forecast(state: Any, rung: int, loss: Any, candidate: Any) -> float:
+    """Fill in the forecasts of all candidates, float64[CANDIDATES]; return the one that their losses recommend."""
+    if rung == 0:
+        candidate[:] = state["answer"][0]
+        return float(state["answer"][0])
+    for which in range(BLEND):
+        candidate[which] = _candidate(state, rung, which)
+    candidate[BLEND] = state["answer"][1]
+    candidate[BLEND] = _weighted(candidate, loss, BLEND, _SHARPNESS)
+    return _weighted(candidate, loss, CANDIDATES, _SHARPER)
+
+
+@compiled
+def _weighted(candidate: Any, loss: Any, count: int, sharpness: float) -> float:
+    lowest = loss[:count].min()
+    total, moment = 0.0, 0.0
+    for which in range(count):
+        weight = 1.0 if loss[which] <= lowest else (lowest / loss[which]) ** sharpness
+        total += weight
+        moment += weight * (candidate[which] - candidate[0])
+    return float(candidate[0] + moment / total)
+
+
+@compiled
+def _borrow_errors(state: Any, rung: int, scale: Any, histogram: Any) -> None:
+    """Turn what is known of the shorter rung's errors into this rung's.
+
+    scale : float64[2], scale of the errors and its ratio to that of the rung before;  histogram : float64[BINS], sum 1
+    """
+    n = state["outcomes"][rung]
+    for b in range(BINS):
+        borrowed_share = histogram[b] + _TAMED * (_PRIOR[b] - histogram[b])
+        histogram[b] = (n * state["histogram"][rung, b] + _BORROWED_SHAPE * borrowed_share) / (n + _BORROWED_SHAPE)
+    own, borrowed = state["scale"][rung], scale[0] * scale[1]
+    if n == 0 or borrowed <= 0.0:
+        scale[0] = max(borrowed, own)
+        return
+    weight = 1.0 if rung == 0 else _BORROWED
+    # a few outcomes without any error do not prove that there are none
+    own = max(own, borrowed * math.exp(-float(min(n, 30))))
+    before = scale[0]
+    scale[0] = math.exp((n * math.log(own) + weight * math.log(borrowed)) / (n + weight))
+    if rung > 0:
+        scale[1] = min(max(scale[0] / before, _LEAST_GROWTH), _MOST_GROWTH)
+
+
+@compiled
+def _widening(state: Any, rung: int) -> float:
+    """Return the factor of the errors' spread where few outcomes are independent, about that of Student's t."""
+    return float(1.0 + 0.3 / (1.0 + state["outcomes"][rung] / min(PENDING, 1 << rung)))
+
+
+@compiled
+def _tail_share(share: float, tail: Any) -> float:
+    """Return the share of the histogram below the quantile of nominal `share`; exact at the corrected tails."""
+    if share == 0.5:
+        return 0.5
+    side = 0 if share < 0.5 else 1
+    part = min(share, 1.0 - share)
+    power = math.log(2.0 * tail[side]) / math.log(2.0 * _TAIL)
+    below = 0.5 * (2.0 * part) ** power
+    return below if side == 0 else 1.0 - below
+
+
+@compiled
+def _quantile(histogram: Any, share: float) -> float:
+    """Return the quantile of the errors, in scales."""
+    total = 0.0
+    for b in range(BINS):
+        if total + histogram[b] >= share or b == BINS - 1:
+            inside = (share - total) / histogram[b] if histogram[b] > 0.0 else 0.5
+            u = ((b + min(max(inside, 0.0), 1.0)) / BINS * 2.0 - 1.0) * _U_EDGE
+            z = math.sinh(u) / BIN_SCALE
+            return min(z, 0.0) if share < 0.5 else max(z, 0.0)
+        total += histogram[b]
+    return 0.0
+
+
+@compiled
+def _learn(state: Any, rung: int, slot: int) -> None:
+    """Judge one pending forecast whose k samples are complete."""
+    mean = _clip(state["sum"][rung, slot] / (1 << rung))
+    n = state["outcomes"][rung]
+    loss, pending = state["candidate_loss"][rung], state["pending"][rung, slot]
+    gain = max(1.0 / (n + 1.0), 1.0 / _SCORE_MEMORY)
+    for which in range(CANDIDATES):
+        loss[which] += gain * (abs(pending[which] - mean) - loss[which])
+    blend, scale = state["issued"][rung, slot, 0], state["issued"][rung, slot, 1]
+    origin = state["origin"][rung, slot]
+    error = _clip(error_of(origin + mean, origin + blend, state["lowest"] > 0.0))
+    state["drift"][rung] += gain * (abs(_clip(state["last"] - origin)) - state["drift"][rung])
+    bias = (mean - blend) / scale if scale > 0.0 else 0.0
+    state["bias"][rung] += gain * (min(max(bias, -_MOST_BIAS), _MOST_BIAS) - state["bias"][rung])
+    z = error / scale if scale > 0.0 else (0.0 if error == 0.0 else math.copysign(BIN_EDGE, error))
+    u = math.asinh(BIN_SCALE * z) / _U_EDGE
+    place = min(max(int((u + 1.0) / 2.0 * BINS), 0), BINS - 1)
+    gain = max(1.0 / (n + 1.0), 1.0 / _HISTOGRAM_MEMORY)
+    histogram = state["histogram"][rung]
+    for b in range(BINS):
+        histogram[b] *= 1.0 - gain
+    histogram[place] += gain
+    gain = max(1.0 / (n + 1.0), 1.0 / _SCALE_MEMORY)
+    state["scale"][rung] += gain * (abs(error) - state["scale"][rung])
+    below = mean < state["issued"][rung, slot, 2]
+    above = mean > state["issued"][rung, slot, 3]
+    tail = state["tail"][rung]
+    tail[0] = min(max(tail[0] + _STEP * (_TAIL - below), _LEAST_TAIL), _MOST_TAIL)
+    tail[1] = min(max(tail[1] + _STEP * (_TAIL - above), _LEAST_TAIL), _MOST_TAIL)
+    gain = max(1.0 / (n + 1.0), 1.0 / _HELD_MEMORY)
+    state["held"][rung] += gain * ((not below and not above) - state["held"][rung])
+    state["outcomes"][rung] = n + 1
+
+
+@compiled
+def judge_horizons(state: Any, value: float, t: float) -> None:
+    """Take the next value into pending forecasts; to be called before anything of `state` has seen it.
+
+    A pause of several intervals is missing samples: forecasts that it makes too old are dropped unjudged.
+    """
+    if state["samples"] == 0:
+        state["tail"][:] = _TAIL
+        state["issued"][:, :, 1] = -1.0
+        return
+    passed = t - state["measured_at"]
+    missing = 0.0
+    if passed > 0.0:
+        interval = state["interval_s"]
+        if interval > 0.0 and passed > _PAUSE * interval:
+            missing = passed / interval - 1.0
+        gain = max(1.0 / state["samples"], 0.02)
+        usual = passed if interval == 0.0 else min(passed, 4.0 * interval)
+        state["interval_s"] += gain * (usual - interval)
+    left = state["left"]
+    for rung in range(RUNGS):
+        for slot in range(min(PENDING, 1 << rung)):
+            if left[rung, slot] > 0:
+                left[rung, slot] -= 1
+                state["sum"][rung, slot] += value - state["origin"][rung, slot]
+                if missing > (1 << rung) / PENDING:
+                    left[rung, slot] = -1
+
+
+@compiled
+def advance_horizons(state: Any, value: float) -> None:
+    """Judge the forecasts that are complete and issue those that are due; `state` has seen the value."""
+    for rung in range(RUNGS):
+        for slot in range(min(PENDING, 1 << rung)):
+            if state["left"][rung, slot] == 0 and state["issued"][rung, slot, 1] >= 0.0:
+                _learn(state, rung, slot)
+                state["issued"][rung, slot, 1] = -1.0
+    fading = state["fading"]
+    for level in range(FADING):
+        fading[level] += max(1.0 / state["samples"], _GAIN[level]) * (value - fading[level])
+    loss, histogram = np.empty(CANDIDATES), _PRIOR.copy()
+    scale = _first_scale(state)
+    count = state["samples"]
+    loss[:] = 0.0
+    top = RUNGS - 1
+    while top > 1 and count % (1 << (top - 2)) != 0:
+        top -= 1
+    for rung in range(top + 1):
+        _borrow_losses(state, rung, loss)
+        _borrow_errors(state, rung, scale, histogram)
+        _issue(state, rung, loss, scale[0], histogram)
+
+
+@compiled
+def _issue(state: Any, rung: int, loss: Any, scale: float, histogram: Any) -> None:
+    """Make the forecast of one horizon and keep it until its outcome."""
+    stride = max((1 << rung) // PENDING, 1)
+    slot = state["samples"] // stride % min(PENDING, 1 << rung)
+    last = state["last"]
+    candidate = np.empty(CANDIDATES)
+    blend = _forecast(state, rung, loss, candidate)
+    positive = state["lowest"] > 0.0
+    for which in range(CANDIDATES):
+        state["pending"][rung, slot, which] = _clip(candidate[which] - last)
+    wide = _widening(state, rung)
+    issued, tail = state["issued"][rung, slot], state["tail"][rung]
+    issued[0], issued[1] = _clip(blend - last), _clip(scale)
+    for side in range(2):
+        share = tail[0] if side == 0 else 1.0 - tail[1]
+        bound = value_of(wide * scale * _quantile(histogram, share), blend, positive)
+        issued[2 + side] = _clip(bound - last)
+    state["left"][rung, slot] = 1 << rung
+    state["origin"][rung, slot] = last
+    state["sum"][rung, slot] = 0.0
+
+
+@compiled
+def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> None:
+    """Fill in the distribution of the mean of k samples after a pause of `lead` samples.
+
+    shares : float64[n] of (0, 1), rising
+    found : float64[3 + n], filled with the mean, the share of past intervals that held (NaN if none was judged), the
+    number of outcomes, and the quantiles
+    """
+    centre = min(max(math.log2(k + 2.0 * lead), 0.0), RUNGS - 1.0)
+    width = min(max(math.log2(k), 0.0), RUNGS - 1.0)
+    wider = 1.0
+    if lead > 0.0:
+        near, far = _drift(state, k), _drift(state, k + lead)
+        wider = max(far / near, 1.0) if near > 0.0 else math.sqrt(1.0 + lead / k)
+    loss, histogram, candidate = np.zeros(CANDIDATES), _PRIOR.copy(), np.empty(CANDIDATES)
+    forecast = 0.0
+    for rung in range(RUNGS):
+        _borrow_losses(state, rung, loss)
+        weight = 1.0 - abs(centre - rung)
+        if weight > 0.0:
+            forecast += weight * _forecast(state, rung, loss, candidate)
+    positive = state["lowest"] > 0.0
+    scale, held, outcomes = _first_scale(state), 0.0, 0.0
+    found[:] = 0.0
+    for rung in range(RUNGS):
+        _borrow_errors(state, rung, scale, histogram)
+        weight = 1.0 - abs(width - rung)
+        if weight <= 0.0:
+            continue
+        wide = wider * scale[0] * _widening(state, rung)
+        n = state["outcomes"][rung]
+        found[0] += weight * (forecast + wide * state["bias"][rung] * n / (n + _BIAS_TRUST))
+        held += weight * n * state["held"][rung]
+        outcomes += weight * n
+        for i in range(len(shares)):
+            z = 0.0
+            if shares[i] != 0.5:
+                z = _quantile(histogram, _tail_share(shares[i], state["tail"][rung]))
+            found[3 + i] += weight * value_of(wide * z, forecast, positive)
+    found[0] = min(max(found[0], found[3]), found[2 + len(shares)])
+    found[1] = held / outcomes if outcomes > 0.0 else math.nan
+    found[2] = outcomes
+
+
+@compiled
+def _first_scale(state: Any) -> Any:
+    """Return the scale of errors that nothing is known of, and how it grows with the horizon: float64[2]."""
+    return np.array([max(abs(state["last"]), abs(state["lowest"]), abs(state["highest"])), 1.0])
+
+
+@compiled
+def _drift(state: Any, k: float) -> float:
+    """Return the usual change over k samples; beyond the longest change known it grows with the square root."""
+    at = min(max(math.log2(k), 0.0), RUNGS - 1.0)
+    low = int(at)
+    known = low
+    while known > 0 and state["outcomes"][known] == 0:
+        known -= 1
+    if known < low or low == RUNGS - 1 or state["outcomes"][low + 1] == 0:
+        return float(state["drift"][known] * math.sqrt(k / (1 << known)))
+    part = at - low
+    return float((1.0 - part) * state["drift"][low] + part * state["drift"][low + 1])
+
+
+@compiled
+def read_outlooks(states: Any, at: Any, over_s: Any, now: float, shares: Any, found: Any) -> None:
+    """Fill in what the means of the series `at` over the next `over_s` seconds are likely to be.
+
+    at : int64[m];  over_s : float64[h];  now : seconds since the epoch
+    found : float64[m, h, 3 + shares], see `read_outlook`; left as it is for series without a value
+    """
+    for i in range(len(at)):
+        state = states[at[i]]
+        if state["samples"] == 0:
+            continue
+        for j in range(len(over_s)):
+            interval = state["interval_s"] if state["interval_s"] > 0.0 else over_s[j]
+            # a value is due one interval after the last: until then nothing is late
+            lead = max((now - state["measured_at"]) / interval - 1.0, 0.0)
+            read_outlook(state, max(over_s[j] / interval, 1.0), lead, shares, found[i, j])

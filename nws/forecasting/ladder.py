@@ -1,0 +1,63 @@
+"""Layout of the forecasts by horizon: the ladder of horizons, the candidates, and their part of a series' state.
+
+Horizon j is the mean of the next 2^j samples; between two rungs forecasts are interpolated in log k. A forecast of k
+samples is made every k/4 samples and judged k samples later, so that at most four are pending on a rung and the state
+does not grow with the horizon. Pending values are differences to the value at issue, which float32 holds well.
+"""
+
+from __future__ import annotations
+
+RUNGS = 14
+"""Horizons of 1, 2, 4, … 8192 samples: a day at one sample every 10 s."""
+
+PENDING = 4
+"""Forecasts of one horizon that wait for their outcome at the same time."""
+
+FIXED = ("last", "median_21", "median_51", "ar16", "ar16_100")
+"""Methods of the battery that are candidates at each horizon, after its two picks and the mean of everything."""
+
+WINDOWS = 6
+"""Fading means that are candidates at horizon k: of windows k/4, k/2, … 8k, at least 2 samples."""
+
+SHORTEST = 2
+"""The first window is 2^SHORTEST times shorter than the horizon."""
+
+NAMES = ("mae pick", "mse pick", "mean", *FIXED)
+FIRST_WINDOW = len(NAMES)
+BLEND = FIRST_WINDOW + WINDOWS
+"""Place of the blend of all others, which is judged like them."""
+
+CANDIDATES = BLEND + 1
+
+FADING = RUNGS + WINDOWS - SHORTEST - 1
+"""Fading means of windows 2, 4, … 2^FADING."""
+
+BINS = 41
+"""Bins of the histogram of errors: equal steps of asinh(`BIN_SCALE`·error / scale) up to ±`BIN_EDGE` scales; the
+middle one counts as no error."""
+
+BIN_SCALE = 64.0
+BIN_EDGE = 32.0
+
+FIELDS = [
+    ("interval_s", "f8"),
+    ("fading", "f8", (FADING,)),
+    # forecasts that wait for their outcome: samples still missing (0: free), sum of differences, forecasts
+    ("left", "i4", (RUNGS, PENDING)),
+    ("origin", "f8", (RUNGS, PENDING)),
+    ("sum", "f8", (RUNGS, PENDING)),
+    ("pending", "f4", (RUNGS, PENDING, CANDIDATES)),
+    # of each: the blend, its scale, and the bounds of the 80 % interval
+    ("issued", "f4", (RUNGS, PENDING, 4)),
+    # what outcomes taught: number, errors by candidate, scale of the blend's error, histogram of error / scale
+    ("outcomes", "i8", (RUNGS,)),
+    ("candidate_loss", "f4", (RUNGS, CANDIDATES)),
+    ("scale", "f4", (RUNGS,)),
+    ("histogram", "f4", (RUNGS, BINS)),
+    # correction of the tails by adaptive conformal inference, share of intervals that held, change over the horizon
+    ("tail", "f4", (RUNGS, 2)),
+    ("held", "f4", (RUNGS,)),
+    # mean of (outcome - forecast) / scale
+    ("bias", "f4", (RUNGS,)),
+    ("drift", "f4", (RUNGS,)),
+]
