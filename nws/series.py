@@ -6,9 +6,12 @@ the forecasters return `Forecast`s. Nothing here measures, stores or predicts. S
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import NormalDist
 
 from nws.base.errors import UsageError
 
@@ -47,6 +50,11 @@ class Resource(StrEnum):
         return _UNITS[self]
 
     @property
+    def most(self) -> float:
+        """Return the largest possible value."""
+        return 1.0 if self in (Resource.CPU_NEW, Resource.CPU_RUNNING) else math.inf
+
+    @property
     def is_pair(self) -> bool:
         """Return whether a series of this resource belongs to a pair of hosts."""
         return self in (Resource.LATENCY, Resource.BANDWIDTH)
@@ -83,6 +91,11 @@ class External(str):
     def unit(self) -> str:
         """Return an empty unit: it is unknown."""
         return ""
+
+    @property
+    def most(self) -> float:
+        """Return infinity: the largest possible value is unknown."""
+        return math.inf
 
 
 _RESOURCES: dict[str, Resource] = {resource.value: resource for resource in Resource}
@@ -156,6 +169,55 @@ class Measurement:
     value: float
 
 
+SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+"""Shares of the quantiles of every outlook."""
+
+HORIZONS_S = (10.0, 30.0, 120.0, 600.0, 3600.0, 14_400.0, 86_400.0)
+"""Spans that clients ask for by default, seconds; outlooks for others are interpolated."""
+
+_SCORES = tuple(NormalDist().inv_cdf(share) for share in SHARES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """Distribution of the mean of a series over the next `over_s` seconds.
+
+    mean : expectation.  quantiles : at `SHARES`, never falling; above 0 if every measurement was
+    held : share of past 80 % intervals that held; NaN if none was judged
+    outcomes : past forecasts judged; with 0 the error is unknown, and the quantiles are those of a broad prior
+    """
+
+    over_s: float
+    mean: float
+    quantiles: tuple[float, ...]
+    held: float = math.nan
+    outcomes: float = 0.0
+
+    @property
+    def median(self) -> float:
+        """Return the value that is as likely exceeded as not."""
+        return self.quantiles[SHARES.index(0.5)]
+
+    @property
+    def low(self) -> float:
+        """Return the lower end of the 80 % interval."""
+        return self.quantiles[SHARES.index(0.1)]
+
+    @property
+    def high(self) -> float:
+        """Return the upper end of the 80 % interval."""
+        return self.quantiles[SHARES.index(0.9)]
+
+    def quantile(self, share: float) -> float:
+        """Return the quantile of a share in (0, 1), interpolated in the normal score; the ends are extended."""
+        score, q = NormalDist().inv_cdf(share), self.quantiles
+        at = min(max(bisect_left(_SCORES, score), 1), len(_SCORES) - 1)
+        part = (score - _SCORES[at - 1]) / (_SCORES[at] - _SCORES[at - 1])
+        if part < 0.0 < q[0]:
+            return q[0] * math.exp(part * math.log(q[1] / q[0]))
+        return q[at - 1] + part * (q[at] - q[at - 1])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
     """The battery's forecast of the next measurement of a series.
@@ -166,6 +228,7 @@ class Forecast:
     samples : measurements the battery has seen
     measured_at : time of the last of them, seconds since the epoch
     last : the last of them
+    outlooks : distributions of means over spans from now, by rising length; empty if they were not asked for
     """
 
     value: float
@@ -175,3 +238,40 @@ class Forecast:
     samples: int
     measured_at: float
     last: float
+    outlooks: tuple[Outlook, ...] = ()
+
+    def over(self, over_s: float) -> Outlook:
+        """Return the distribution of the mean over the next `over_s` seconds.
+
+        It is interpolated between the outlooks; beyond the ends, the nearest is returned. Without outlooks it follows
+        from the value and its expected error, and with an unknown error it is broad.
+        """
+        if not self.outlooks:
+            return _outlook(self.value, self.rmse, over_s)
+        at = bisect_left([one.over_s for one in self.outlooks], over_s)
+        below, above = self.outlooks[max(at - 1, 0)], self.outlooks[min(at, len(self.outlooks) - 1)]
+        if below.over_s == above.over_s:
+            return above
+        part = math.log(over_s / below.over_s) / math.log(above.over_s / below.over_s)
+
+        def between(a: float, b: float) -> float:
+            return a + part * (b - a)
+
+        near = above if part > 0.5 else below
+        return Outlook(
+            over_s=over_s,
+            mean=between(below.mean, above.mean),
+            quantiles=tuple(map(between, below.quantiles, above.quantiles)),
+            held=near.held,
+            outcomes=near.outcomes,
+        )
+
+
+def _outlook(value: float, rmse: float, over_s: float) -> Outlook:
+    """Return an outlook from a value and its error; below a positive value the error is one of its logarithm."""
+    error = rmse if math.isfinite(rmse) else abs(value)
+    quantiles = tuple(
+        value * math.exp(score * error / value) if score < 0.0 < value else value + score * error
+        for score in _SCORES
+    )
+    return Outlook(over_s=over_s, mean=value, quantiles=quantiles)

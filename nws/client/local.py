@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from nws.base.errors import ProbeError, UsageError
 from nws.base.paths import local_host, state_dir
 from nws.memory import DAY_S, Memory
-from nws.series import Forecast, Measurement, Series
+from nws.series import HORIZONS_S, Forecast, Measurement, Series
 
 if TYPE_CHECKING:
     from nws.forecasting.batteries import BatteryBank
@@ -108,9 +108,12 @@ class LocalWeather:
             raise ProbeError("no sensor could measure:\n" + "\n".join(dict.fromkeys(failures)))
         return taken
 
-    def forecasts(self) -> Mapping[Series, Forecast]:
-        """Return forecasts from the last day on disk, at most 2,000 samples a series, from any process."""
-        from nws.forecasting.batteries import BatteryBank
+    def forecasts(self, over_s: Sequence[float] = HORIZONS_S) -> Mapping[Series, Forecast]:
+        """Return forecasts from the last day on disk, at most 2,000 samples a series, from any process.
+
+        over_s : spans of their outlooks, rising
+        """
+        from nws.forecasting.batteries import Ahead, BatteryBank
 
         news = None if self._bank is None else self._memory.news(self._cursor)
         if self._bank is None or news is None:
@@ -122,7 +125,10 @@ class LocalWeather:
         else:
             fresh, self._cursor = news
             self._take([m.series for m in fresh], [m.value for m in fresh], [m.t for m in fresh])
-        return dict(zip(self._places, self._bank.forecasts(list(self._places.values())), strict=True))
+        most = [series.resource.most for series in self._places]
+        ahead = Ahead(over_s=over_s, now=self._clock(), most=most)
+        found = self._bank.forecasts(list(self._places.values()), ahead=ahead)
+        return dict(zip(self._places, found, strict=True))
 
     @property
     def path(self) -> Path:

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError, WeatherError
+from nws.forecasting.horizons import KNOWN, read_outlooks
 from nws.forecasting.kernel import advance_many
 from nws.forecasting.layout import MAE, METHODS, MSE, PICKS, SELECTORS, STATE, method_text
-from nws.series import Forecast
+from nws.series import SHARES, Forecast, Outlook
 
 #: Squares of larger values, and sums of them, might not be representable.
 LARGEST = 1e120
@@ -53,6 +54,19 @@ class Columns:
     last: NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ahead:
+    """Spans of outlooks.
+
+    over_s : lengths from `now`, more than 0 s, rising.  now : seconds since the epoch
+    most : largest possible value, of each series or of all
+    """
+
+    over_s: Sequence[float]
+    now: float
+    most: ArrayLike = math.inf
+
+
 METHOD_TEXTS = tuple(text for selector in _TEXT for text in selector)
 """What `Columns.method` stands for, such as ``median_21 (mae/50)``."""
 
@@ -70,6 +84,17 @@ def refusal(series: str, value: float) -> str:
         f"{series}: {value} is not a measurement; legal are finite numbers up to ±{LARGEST:g}; "
         "leave out what could not be measured"
     )
+
+
+def _outlooks(found: NDArray[np.float64], over_s: Sequence[float]) -> list[tuple[Outlook, ...]]:
+    """Return the records of `BatteryBank.outlooks`, by series."""
+    return [
+        tuple(
+            Outlook(over_s=span, mean=mean, held=held, outcomes=outcomes, quantiles=tuple(quantiles))
+            for span, (mean, held, outcomes, *quantiles) in zip(over_s, row, strict=True)
+        )
+        for row in found.tolist()
+    ]
 
 
 class BatteryBank:
@@ -147,8 +172,17 @@ class BatteryBank:
         """Return the battery's forecast of the next value; raises `WeatherError` before the first one."""
         return self.forecasts([index], pick)[0]
 
-    def forecasts(self, indices: Sequence[int] | None = None, pick: Pick = Pick.MAE) -> list[Forecast]:
-        """Return forecasts of many series, of all by default; raises `WeatherError` where one has no value yet."""
+    def forecasts(
+        self,
+        indices: Sequence[int] | None = None,
+        pick: Pick = Pick.MAE,
+        *,
+        ahead: Ahead | None = None,
+    ) -> list[Forecast]:
+        """Return forecasts of many series, of all by default; raises `WeatherError` where one has no value yet.
+
+        ahead : spans for which outlooks are added
+        """
         at = np.arange(self._size) if indices is None else np.asarray(indices, np.int64)
         found = self.columns(at, pick)
         if not found.samples.all():
@@ -165,6 +199,7 @@ class BatteryBank:
             found.measured_at,
             found.last,
         )
+        rows = [()] * len(at) if ahead is None else _outlooks(self.outlooks(at, ahead), ahead.over_s)
         return [
             Forecast(
                 value=value,
@@ -174,9 +209,27 @@ class BatteryBank:
                 samples=count,
                 measured_at=t,
                 last=last,
+                outlooks=outlooks,
             )
-            for value, mae, rmse, method, count, t, last in zip(*(c.tolist() for c in columns), strict=True)
+            for value, mae, rmse, method, count, t, last, outlooks in zip(
+                *(c.tolist() for c in columns), rows, strict=True
+            )
         ]
+
+    def outlooks(self, indices: ArrayLike, ahead: Ahead) -> NDArray[np.float64]:
+        """Return the distributions of means: float64[n, spans, 3 + shares]; NaN for series without a value.
+
+        Per span: expectation, share of past 80 % intervals that held, number of outcomes, quantiles at `SHARES`.
+        """
+        at = np.require(indices, np.int64, ("C", "W"))
+        self._check(at)
+        over_s = np.array(ahead.over_s, np.float64)
+        found = np.full((len(at), len(over_s), KNOWN + len(SHARES)), math.nan)
+        read_outlooks(self._states, at, over_s, ahead.now, np.array(SHARES), found)
+        most = np.asarray(ahead.most, np.float64).reshape(-1, 1, 1)
+        np.minimum(found[:, :, KNOWN:], most, out=found[:, :, KNOWN:])
+        np.minimum(found[:, :, 0], most[:, :, 0], out=found[:, :, 0])
+        return found
 
     def columns(self, indices: ArrayLike, pick: Pick = Pick.MAE) -> Columns:
         """Return forecasts of many series as arrays, int[n] → arrays[n]; a series without a value has 0 samples."""

@@ -1,10 +1,12 @@
 """Forecasts of the mean of the next k samples, with calibrated quantiles, for a ladder of horizons.
 
 On each rung the candidates (the battery's picks, some of its methods, fading means of windows k/4 to 8k) are judged on
-the mean they were asked for, k samples later, with fading scores, and blended by error to the power -8. The errors of
-the blend, in units of their fading scale, fill a fading histogram; its quantiles are those of the forecast. The tails
-are corrected after each outcome by adaptive conformal inference. A rung with few outcomes borrows from the next shorter
-one. Below the forecast, errors of positive series are measured in its logarithm, so that no quantile reaches zero.
+the mean they were asked for, k samples later, with fading scores. They are blended by error to the power -8, and the
+blend competes with them. The forecast is the median; its errors, in units of their fading scale, fill a fading
+histogram, whose quantiles are those of the forecast. The tails are corrected after each outcome by adaptive conformal
+inference. A rung with few outcomes borrows from the next shorter one, in a shape that comes closer to Laplace's
+distribution with each rung: averaging tames spikes. Below the forecast, errors of positive series are measured in its
+logarithm, so that no quantile reaches zero. The first rung gives the battery's own answer.
 
 Sources: Bates & Granger, The Combination of Forecasts, 1969; Gibbs & Candès, Adaptive Conformal Inference Under
 Distribution Shift, 2021.
@@ -57,6 +59,8 @@ _PRIOR = np.diff(
         for z in np.sinh((np.arange(BINS + 1) / BINS * 2.0 - 1.0) * _U_EDGE) / BIN_SCALE
     ]
 )
+KNOWN = 3
+"""Numbers of an outlook before its quantiles."""
 #: Longest pause, in intervals, that counts as the same spacing.
 _PAUSE = 2.5
 
@@ -138,8 +142,12 @@ def _borrow_errors(state: Any, rung: int, scale: Any, histogram: Any) -> None:
     n = state["outcomes"][rung]
     for b in range(BINS):
         borrowed_share = histogram[b] + _TAMED * (_PRIOR[b] - histogram[b])
-        histogram[b] = (n * state["histogram"][rung, b] + _BORROWED_SHAPE * borrowed_share) / (n + _BORROWED_SHAPE)
-    own, borrowed = state["scale"][rung], scale[0] * scale[1]
+        histogram[b] = (n * state["histogram"][rung, b] + _BORROWED_SHAPE * borrowed_share) / (
+            n + _BORROWED_SHAPE
+        )
+    # errors of means are not taken to shrink further far beyond the length of the series
+    growth = scale[1] if (1 << rung) <= 4 * state["samples"] else max(scale[1], 1.0)
+    own, borrowed = state["scale"][rung], scale[0] * growth
     if n == 0 or borrowed <= 0.0:
         scale[0] = max(borrowed, own)
         return
@@ -166,7 +174,7 @@ def _tail_share(share: float, tail: Any) -> float:
     side = 0 if share < 0.5 else 1
     part = min(share, 1.0 - share)
     power = math.log(2.0 * tail[side]) / math.log(2.0 * _TAIL)
-    below = 0.5 * (2.0 * part) ** power
+    below = 0.5 * math.exp(power * math.log(2.0 * part))
     return below if side == 0 else 1.0 - below
 
 
@@ -333,8 +341,8 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
             z = 0.0
             if shares[i] != 0.5:
                 z = _quantile(histogram, _tail_share(shares[i], state["tail"][rung]))
-            found[3 + i] += weight * value_of(wide * z, forecast, positive)
-    found[0] = min(max(found[0], found[3]), found[2 + len(shares)])
+            found[KNOWN + i] += weight * value_of(wide * z, forecast, positive)
+    found[0] = min(max(found[0], found[KNOWN]), found[KNOWN + len(shares) - 1])
     found[1] = held / outcomes if outcomes > 0.0 else math.nan
     found[2] = outcomes
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError
-from nws.forecasting.batteries import BatteryBank, Pick, first_illegal, refusal
-from nws.series import Forecast, Measurement, Series
+from nws.forecasting.batteries import Ahead, BatteryBank, Pick, first_illegal, refusal
+from nws.series import HORIZONS_S, Forecast, Measurement, Series
 
 
 class InMemoryWeather:
@@ -61,10 +61,19 @@ class InMemoryWeather:
         times = np.broadcast_to(time[..., None], value.shape)
         self._bank.update_many(indices.ravel(), value.ravel(), times.ravel())
 
-    def forecasts(self, pick: Pick = Pick.MAE) -> dict[Series, Forecast]:
-        """Return the forecast of every series recorded so far."""
+    def forecasts(
+        self, pick: Pick = Pick.MAE, *, now: float | None = None, over_s: Sequence[float] = HORIZONS_S
+    ) -> dict[Series, Forecast]:
+        """Return the forecast of every series recorded so far.
+
+        Args:
+            now: seconds since the epoch; with it, forecasts have outlooks over the spans `over_s`, rising
+            over_s: seconds
+        """
+        most = [series.resource.most for series in self._index]
+        ahead = None if now is None else Ahead(over_s=over_s, now=now, most=most)
         # indices are assigned in order, so both orders agree
-        return dict(zip(self._index, self._bank.forecasts(pick=pick), strict=True))
+        return dict(zip(self._index, self._bank.forecasts(pick=pick, ahead=ahead), strict=True))
 
     @staticmethod
     def _refuse(series: Sequence[Series], values: NDArray[np.float64]) -> None:

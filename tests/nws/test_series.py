@@ -1,5 +1,6 @@
 """Names of series: the resources that are known, and those from elsewhere."""
 
+import math
 import pickle
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nws.base.errors import UsageError
-from nws.series import External, Resource, Series
+from nws.series import External, Forecast, Outlook, Resource, Series
 
 HOSTS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 EXTERNAL = st.from_regex(r"x\.[a-z0-9_.]{1,60}", fullmatch=True)
@@ -61,3 +62,30 @@ def test_series_of_both_kinds_sort_by_name():
 def test_a_series_from_elsewhere_can_be_sent_to_another_process():
     series = Series.parse("x.power@alpha")
     assert pickle.loads(pickle.dumps(series)) == series
+
+
+def test_forecast_without_outlooks_is_broad_if_error_unknown():
+    known, unknown = (
+        Forecast(value=0.5, mae=rmse, rmse=rmse, method="last", samples=1, measured_at=0.0, last=0.5).over(
+            60.0
+        )
+        for rmse in (0.05, math.nan)
+    )
+    assert known.median == unknown.median == 0.5
+    assert 0.0 < unknown.low < 0.2 < known.low < known.high < unknown.high
+    assert unknown.outcomes == 0
+
+
+def test_forecast_between_outlooks_is_interpolated_in_log_span():
+    outlooks = tuple(
+        Outlook(over_s=s, mean=m, quantiles=tuple(m * x for x in (0.5, 0.6, 0.8, 1, 1.2, 1.4, 1.5)))
+        for s, m in ((10.0, 1.0), (1000.0, 3.0))
+    )
+    forecast = Forecast(
+        value=1.0, mae=0.1, rmse=0.1, method="", samples=9, measured_at=0.0, last=1.0, outlooks=outlooks
+    )
+    found = forecast.over(100.0)
+    assert found.mean == pytest.approx(2.0) and found.low == pytest.approx(1.2)
+    assert forecast.over(1.0).mean == 1.0 and forecast.over(1e6).mean == 3.0
+    assert found.quantile(0.1) == pytest.approx(found.low)
+    assert 0.0 < found.quantile(0.001) < found.quantile(0.05) < found.quantile(0.6) < found.quantile(0.999)

@@ -1,0 +1,76 @@
+"""Forecasts of means over spans: calibrated, broad without evidence, wider with age."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nws.forecasting.batteries import Ahead, BatteryBank
+from nws.series import SHARES
+
+LOW, HIGH = 3 + SHARES.index(0.1), 3 + SHARES.index(0.9)
+
+
+def outlooks(values, spans, *, interval_s=10.0, age_s=0.0):
+    """Return outlooks, float64[spans, …], of a series measured every `interval_s` up to `age_s` ago."""
+    bank = BatteryBank(1)
+    bank.add()
+    times = np.arange(len(values)) * interval_s
+    bank.update_many(np.zeros(len(values), int), values, times)
+    return bank.outlooks([0], Ahead(over_s=spans, now=times[-1] + age_s))[0]
+
+
+@pytest.fixture(scope="module")
+def load():
+    """Shares of a CPU under a load that comes and goes: float64[3000]."""
+    rng = np.random.default_rng(3)
+    loaded = np.cumsum(rng.random(3000) < 1 / 40) % 2
+    return np.clip(np.where(loaded, 0.4, 0.95) + 0.03 * rng.standard_normal(3000), 0.01, 1.0)
+
+
+def test_outlook_of_first_value_is_broad_and_positive():
+    (found,) = outlooks([0.5], [60.0])
+    assert found[2] == 0 and np.isnan(found[1])
+    assert 0.0 < found[LOW] < 0.15 and found[HIGH] > 1.0
+    assert (np.diff(found[3:]) >= 0).all()
+
+
+def test_outlook_of_few_equal_values_is_not_certain():
+    (found,) = outlooks([0.9] * 3, [10.0])
+    assert found[HIGH] - found[LOW] > 0.05
+
+
+def test_outlooks_after_load_hold_at_nominal_rate(load):
+    spans = [10.0, 300.0]
+    bank = BatteryBank(1)
+    bank.add()
+    held = np.zeros(2)
+    rows = range(500, 2900, 5)
+    bank.update_many(np.zeros(500, int), load[:500], np.arange(500) * 10.0)
+    for i in rows:
+        bank.update_many(np.zeros(5, int), load[i : i + 5], (i + np.arange(5)) * 10.0)
+        found = bank.outlooks([0], Ahead(over_s=spans, now=(i + 4) * 10.0))[0]
+        for j, k in enumerate((1, 30)):
+            held[j] += found[j, LOW] <= load[i + 5 : i + 5 + k].mean() <= found[j, HIGH]
+    assert held / len(rows) == pytest.approx(0.8, abs=0.06)
+    assert found[:, 1] == pytest.approx(0.8, abs=0.06)
+
+
+def test_outlook_widens_with_age_and_never_below_zero(load):
+    fresh, old = (outlooks(load, [60.0], age_s=age_s)[0] for age_s in (0.0, 3600.0))
+    assert old[HIGH] - old[LOW] > 1.3 * (fresh[HIGH] - fresh[LOW])
+    assert old[3] > 0.0
+
+
+def test_outlook_uses_interval_of_series(load):
+    often, seldom = (outlooks(load, [600.0], interval_s=s)[0] for s in (10.0, 600.0))
+    assert often[HIGH] - often[LOW] != pytest.approx(seldom[HIGH] - seldom[LOW], rel=0.1)
+
+
+def test_forecast_after_pause_judges_no_forecast_across_it(load):
+    bank = BatteryBank(1)
+    bank.add()
+    for start in (0.0, 1e6):
+        bank.update_many(np.zeros(50, int), load[:50], start + np.arange(50) * 10.0)
+    judged = bank.states()["outcomes"][0]
+    assert judged[0] == 98 and judged[5] < 50
