@@ -1,9 +1,9 @@
 """The methods of the battery, the selectors that judge them, and the state of one series.
 
 The state of a series is one record of fixed size (`STATE`, about 13 kB): no history is kept beyond the newest 51
-values, so an update costs the same after ten samples and after ten million. The list of methods is that of the Network Weather
-Service (Wolski et al. 2000, §2.4): last value, running mean, exponential smoothing, sliding means, medians and trimmed
-means, windows that adapt, and autoregression of order 16. Nothing here computes anything.
+values, so an update costs the same after ten samples and after ten million. The list of methods is that of the Network
+Weather Service (Wolski et al. 2000, §2.4): last value, running mean, exponential smoothing, sliding means, medians and
+trimmed means, windows that adapt, and autoregression of order 16. Nothing here computes anything.
 
 Windows of the scores. A selector that judges by the "last 50" errors weights an error of age a with (1 - 1/50)^a: as
 much memory as 50 samples, held in one number instead of 50, and free of the rounding error of a sum from which old

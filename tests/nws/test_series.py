@@ -85,7 +85,9 @@ def test_forecast_between_outlooks_is_interpolated_in_log_span():
         value=1.0, mae=0.1, rmse=0.1, method="", samples=9, measured_at=0.0, last=1.0, outlooks=outlooks
     )
     found = forecast.over(100.0)
-    assert found.mean == pytest.approx(2.0) and found.low == pytest.approx(1.2)
-    assert forecast.over(1.0).mean == 1.0 and forecast.over(1e6).mean == 3.0
+    assert found.mean == pytest.approx(2.0)
+    assert found.low == pytest.approx(1.2)
+    assert forecast.over(1.0).mean == 1.0
+    assert forecast.over(1e6).mean == 3.0
     assert found.quantile(0.1) == pytest.approx(found.low)
     assert 0.0 < found.quantile(0.001) < found.quantile(0.05) < found.quantile(0.6) < found.quantile(0.999)

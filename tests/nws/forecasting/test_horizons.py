@@ -30,8 +30,10 @@ def load():
 
 def test_outlook_of_first_value_is_broad_and_positive():
     (found,) = outlooks([0.5], [60.0])
-    assert found[2] == 0 and np.isnan(found[1])
-    assert 0.0 < found[LOW] < 0.15 and found[HIGH] > 1.0
+    assert found[2] == 0
+    assert np.isnan(found[1])
+    assert 0.0 < found[LOW] < 0.15
+    assert found[HIGH] > 1.0
     assert (np.diff(found[3:]) >= 0).all()
 
 
@@ -73,4 +75,5 @@ def test_forecast_after_pause_judges_no_forecast_across_it(load):
     for start in (0.0, 1e6):
         bank.update_many(np.zeros(50, int), load[:50], start + np.arange(50) * 10.0)
     judged = bank.states()["outcomes"][0]
-    assert judged[0] == 98 and judged[5] < 50
+    assert judged[0] == 98
+    assert judged[5] < 50
