@@ -74,8 +74,9 @@ class HostSharing:
 def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> None:
     """Answer the requests of a launcher on another host until its connection ends.
 
-    The first line is the name of the policy. Requests: `look`, `join` (an address and a key, or null), `leave`, and
-    `ask` (a request of the node manager, with its argument). A refused request is answered by `refused`, a reason.
+    The first line is the name of the policy. Requests: `look`, `join` (a machine manager's address and key, or null;
+    the address at which to listen, or null for that which ssh reached), `leave`, and `ask` (a request of the node
+    manager, with its argument). A refused request is answered by `refused`, a reason.
     """
     requests = iter(lines)
     sharing = HostSharing(
@@ -94,16 +95,20 @@ def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> N
         sharing.leave()
 
 
-def _look(sharing: HostSharing, _: object) -> dict[str, Any] | None:
+def _ssh_addresses() -> tuple[str, str]:
+    """Return the launcher's address as this host sees it, and this host's address that the launcher reached by ssh."""
+    known = os.environ.get("SSH_CONNECTION", "").split()
+    return (known[0], known[2]) if len(known) == 4 else ("127.0.0.1", "127.0.0.1")
+
+
+def _look(sharing: HostSharing, _: object) -> dict[str, Any]:
     found = sharing.look()
-    return None if found is None else _described(*found)
+    return {"launcher": _ssh_addresses()[0], "node": None if found is None else _described(*found)}
 
 
-def _join(sharing: HostSharing, machine: dict[str, str] | None) -> dict[str, Any]:
-    # The address at which the launcher reached this host by ssh; other hosts reach it there, too.
-    reached = os.environ.get("SSH_CONNECTION", "").split()
-    listen = reached[2] if len(reached) == 4 else "127.0.0.1"
-    sharing.join(None if machine is None else ManagerAccess(**machine), listen)
+def _join(sharing: HostSharing, argument: tuple[dict[str, str] | None, str | None]) -> dict[str, Any]:
+    machine, listen = argument
+    sharing.join(None if machine is None else ManagerAccess(**machine), listen or _ssh_addresses()[1])
     return _described(sharing.path, sharing.status) | {"started": sharing.started}
 
 

@@ -2,12 +2,13 @@
 
 All node managers of a coordinated policy must have one machine manager. If hosts of the plan have one, the others join
 it; otherwise the first host by name starts it. Hosts are joined in the order of their names, so that of two runs that
-begin at the same time one finds what the other has started; a run that finds another manager on a later host releases
-what it has started, and joins that one.
+begin at the same time one finds what the other has started. A run that finds two managers releases what it has
+started, and looks again after a random time.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -36,8 +37,8 @@ _ANSWER_S, _START_S = 10.0, 25.0
 _TRIES, _RELEASED_S = 4, 3.0
 
 
-class _Overtaken(Exception):
-    """Another run has started a machine manager at the same time."""
+class _SeveralManagersError(Exception):
+    """The hosts have different machine managers; those of runs that begin at the same time end soon."""
 
 
 class SharedHosts:
@@ -80,7 +81,7 @@ class SharedHosts:
             self._hosts[host] = HostConnection(addresses[host], {"policy": self.kind.name}, program=_PROGRAM)
         if self._shares is None:
             found = self._look(list(addresses))
-            held = {host: int(node["slots"]) for host, node in found.items() if node is not None}
+            held = {host: int(node["slots"]) for host, (node, _) in found.items() if node is not None}
             self._shares = TimeShares(here=0, node="", held=held, exclusive=self.kind.exclusive)
         return self._shares
 
@@ -99,13 +100,14 @@ class SharedHosts:
             try:
                 self._join(sorted(hosts))
                 break
-            except _Overtaken as error:
+            except _SeveralManagersError as error:
                 self._release()
                 if not left:
                     raise SharingError(
-                        f"{error}; wait until one of them has ended, or name other hosts"
+                        f"the hosts belong to different machine managers ({error}), which cannot share them together; "
+                        "name hosts of one, or wait until the runs of the others have ended"
                     ) from None
-                time.sleep(_RELEASED_S)
+                time.sleep(_RELEASED_S * random.uniform(1.0, 2.0))
             except BaseException:
                 self._release()
                 raise
@@ -132,39 +134,38 @@ class SharedHosts:
             processes=processes,
         )
 
-    def _look(self, hosts: Sequence[str]) -> dict[str, dict[str, Any] | None]:
-        return dict(zip(hosts, together(lambda host: self._ask(host, "look"), hosts), strict=True))
+    def _look(self, hosts: Sequence[str]) -> dict[str, tuple[dict[str, Any] | None, str]]:
+        """Return for each host its node manager, if one runs, and the launcher's address as the host sees it."""
+        found = together(lambda host: self._ask(host, "look"), hosts)
+        return {host: (one["node"], one["launcher"]) for host, one in zip(hosts, found, strict=True)}
 
     def _join(self, hosts: Sequence[str]) -> None:
         self._release()
-        machine = self._machine(self._look(hosts)) if self.kind.coordinated else None
-        for host in self._lead_first(hosts, machine):
+        found = self._look(hosts)
+        machine = self._machine({host: node for host, (node, _) in found.items()})
+        for host in hosts:
+            # The other hosts reach this machine where their connections came from.
+            seen = [launcher for other, (_, launcher) in found.items() if not self._hosts[other].is_here]
+            listen = next(iter(seen), "127.0.0.1") if self._hosts[host].is_here else None
             order = None if machine is None else asdict(machine)
-            node = self._joined[host] = self._ask(host, "join", order, _START_S)
+            node = self._joined[host] = self._ask(host, "join", (order, listen), _START_S)
             if not self.kind.coordinated:
                 continue
             if machine is None:
                 machine = ManagerAccess(node["manager"], node["key"] or "")
             elif node["manager"] != machine.address:
-                where = f"{node['manager']}, others of the plan to that at {machine.address}"
-                raise _Overtaken(f"{host} belongs to the machine manager at {where}")
-
-    def _lead_first(self, hosts: Sequence[str], machine: ManagerAccess | None) -> list[str]:
-        """Return the hosts in the order of joining: where the manager is to start, the first one reached by ssh."""
-        if machine is not None or len(hosts) == 1:
-            return list(hosts)
-        return sorted(hosts, key=lambda host: (self._hosts[host].is_here, host))
+                raise _SeveralManagersError(
+                    f"{host}: {node['manager']}, others of the plan: {machine.address}"
+                )
 
     def _machine(self, found: Mapping[str, Mapping[str, Any] | None]) -> ManagerAccess | None:
-        """Return the machine manager that the other hosts are to join; None if there is none."""
+        """Return the machine manager that the other hosts are to join, if there is one and the policy needs one."""
+        if not self.kind.coordinated:
+            return None
         known = {host: node for host, node in found.items() if node is not None}
         managers = {host: str(node["manager"]) for host, node in known.items()}
         if len(set(managers.values())) > 1:
-            listed = ", ".join(f"{host}: {manager}" for host, manager in managers.items())
-            raise SharingError(
-                f"the hosts belong to different machine managers ({listed}), which cannot share them together; name "
-                "hosts of one, or wait until the runs of the others have ended"
-            )
+            raise _SeveralManagersError(", ".join(f"{host}: {manager}" for host, manager in managers.items()))
         if not known:
             return None
         key = next((str(node["key"]) for node in known.values() if node["key"]), "")

@@ -23,9 +23,10 @@ def daemons(lab):
 
 def test_two_runs_share_hosts_under_one_manager(lab, state_of_its_own):
     words = [Path(sys.executable).parent / "apples-run", *RUN, "--launcher", "ssh", "-H", "a1:1,a2:1"]
-    command = lab.command("a1", [*map(str, words), "--policy", "fcs", "--json"])
+    command = [*map(str, words), "--policy", "fcs", "--json"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    runs = [subprocess.Popen(command, **pipes) for _ in range(2)]
+    # Each is here on one of the hosts, and joins them in the same order.
+    runs = [subprocess.Popen(lab.command(host, command), **pipes) for host in ("a1", "a2")]
     ended = [run.communicate(timeout=120) for run in runs]
     assert [run.returncode for run in runs] == [0, 0], ended
     first, second = (json.loads(out) for out, _ in ended)
@@ -58,7 +59,8 @@ def node(manager, key="k"):
 def test_hosts_that_cannot_share_are_refused(monkeypatch, found, reason):
     """What node managers answer is made up: such states take several users."""
     hosts = SharedHosts(policy_kind("gang"), print)
-    monkeypatch.setattr(hosts, "_ask", lambda host, what, *_: found[host])
+    monkeypatch.setattr(hosts, "_ask", lambda host, what, *_: {"launcher": "1.2.3.1", "node": found[host]})
+    monkeypatch.setattr("time.sleep", lambda _: None)
     with pytest.raises(SharingError, match=reason):
         hosts.join(["a", "b"], hosts.environment)
 

@@ -1,0 +1,100 @@
+"""Two people run over the same testbed hosts: each alone, and both at once under each policy.
+
+    python benchmarks/shared_hosts.py [--launcher ssh] [--hosts 2] [--policy none --policy auto …] [--pairs 10]
+                                      [--rows 64] [--iterations 1500]
+
+Each host has one CPU, which two ranks share while both people run. Policies alternate. Prints for each policy medians and
+the largest of two ratios: a run's time beside the other to its time alone, and the time until both have ended to that
+of one after the other. Times are those of the ranks, without the plan. Needs root, iproute2 and openssh-server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.testbed.description import parse  # noqa: E402
+from tests.testbed.grid import Testbed  # noqa: E402
+
+APPLES_RUN = Path(sys.executable).with_name("apples-run")
+
+#: What each person's runs have learnt.
+STATES = tempfile.mkdtemp(prefix="shared-hosts-")
+
+
+def spans(bed: Testbed, starts: list[str], words: list[str], policy: str) -> list[tuple[float, float]]:
+    """Start a run at each host of the list at once; return for each when its ranks started and ended."""
+    command = [str(APPLES_RUN), *words, "--policy", policy, "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    runs = []
+    for host in starts:
+        environment = {**os.environ, "APPLES_STATE": f"{STATES}/{host}"}
+        runs.append(subprocess.Popen(bed.command(host, command), env=environment, **pipes))
+    found = []
+    for run in runs:
+        out, err = run.communicate(timeout=600)
+        if run.returncode:
+            raise SystemExit(f"{' '.join(command)}: {err}")
+        (attempt,) = json.loads(out)["attempts"]
+        found.append((attempt["started_at"], attempt["started_at"] + attempt["observed_s"]))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--launcher", default="ssh")
+    parser.add_argument("--hosts", type=int, default=2)
+    parser.add_argument("--policy", action="append")
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--iterations", type=int, default=1500)
+    options = parser.parse_args()
+    names = [f"h{number}" for number in range(1, options.hosts + 1)]
+    spec = {
+        "name": f"shared-{os.getpid()}",
+        "defaults": {"memory": "2G"},
+        "hosts": [{"name": n} for n in names],
+    }
+    slots = ",".join(f"{name}:1" for name in names)
+    words = [
+        *f"{options.rows} --app heat -s nx=96 -s ny=96 -s iterations={options.iterations}".split(),
+        *f"--launcher {options.launcher} --hosts {slots} -n {len(names)}".split(),
+    ]
+    each, both = defaultdict(list), defaultdict(list)
+    with Testbed(parse(spec)) as bed:
+        for host in names[:2]:
+            spans(bed, [host], words, "none")
+        for pair in range(options.pairs):
+            alone = [spans(bed, [host], words, "none")[0] for host in names[:2]]
+            alone_s = [end - start for start, end in alone]
+            for policy in options.policy or ["none", "auto", "fcs"]:
+                runs = spans(bed, names[:2], words, policy)
+                each[policy] += [(b - a) / s for (a, b), s in zip(runs, alone_s, strict=True)]
+                span = max(b for _, b in runs) - min(a for a, _ in runs)
+                both[policy].append(span / sum(alone_s))
+                print(
+                    f"pair {pair + 1}, {policy}: alone {alone_s}, both {span:.1f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                time.sleep(1.0)
+    print(f"{'policy':12} {'a run, × its time alone':>26} {'both, × one after the other':>30}")
+    for policy in each:
+        one = f"{statistics.median(each[policy]):.2f} (largest {max(each[policy]):.2f})"
+        two = f"{statistics.median(both[policy]):.2f} (largest {max(both[policy]):.2f})"
+        print(f"{policy:12} {one:>26} {two:>30}")
+
+
+if __name__ == "__main__":
+    main()
