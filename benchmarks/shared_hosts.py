@@ -3,9 +3,9 @@
     python benchmarks/shared_hosts.py [--launcher ssh] [--hosts 2] [--policy none --policy auto …] [--pairs 10]
                                       [--rows 64] [--iterations 1500]
 
-Each host has one CPU, which two ranks share while both people run. Policies alternate. Prints for each policy medians and
-the largest of two ratios: a run's time beside the other to its time alone, and the time until both have ended to that
-of one after the other. Times are those of the ranks, without the plan. Needs root, iproute2 and openssh-server.
+Each host has one CPU, which two ranks share while both people run. Policies alternate. Prints for each policy medians
+and the largest of two ratios: a run's time beside the other to its time alone, and the time until both have ended to
+that of one after the other. Times are those of the ranks, without the plan. Needs root, iproute2 and openssh-server.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main() -> None:
     slots = ",".join(f"{name}:1" for name in names)
     words = [
         *f"{options.rows} --app heat -s nx=96 -s ny=96 -s iterations={options.iterations}".split(),
-        *f"--launcher {options.launcher} --hosts {slots} -n {len(names)}".split(),
+        *f"--launcher {options.launcher} -H {slots} -n {len(names)}".split(),
     ]
     each, both = defaultdict(list), defaultdict(list)
     with Testbed(parse(spec)) as bed:
