@@ -1,7 +1,7 @@
 """Two people run over the same testbed hosts: each alone, and both at once under each policy.
 
     python benchmarks/shared_hosts.py [--launcher ssh] [--hosts 2] [--policy none --policy auto …] [--pairs 10]
-                                      [--rows 64] [--iterations 1500]
+                                      [--rows 64] [--n 256] [--iterations 1200]
 
 Each host has one CPU, which two ranks share while both people run. Policies alternate. Prints for each policy medians
 and the largest of two ratios: a run's time beside the other to its time alone, and the time until both have ended to
@@ -58,7 +58,8 @@ def main() -> None:
     parser.add_argument("--policy", action="append")
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--rows", type=int, default=64)
-    parser.add_argument("--iterations", type=int, default=1500)
+    parser.add_argument("--n", type=int, default=256, help="cells of a row along x and y")
+    parser.add_argument("--iterations", type=int, default=1200)
     options = parser.parse_args()
     names = [f"h{number}" for number in range(1, options.hosts + 1)]
     spec = {
@@ -68,7 +69,7 @@ def main() -> None:
     }
     slots = ",".join(f"{name}:1" for name in names)
     words = [
-        *f"{options.rows} --app heat -s nx=96 -s ny=96 -s iterations={options.iterations}".split(),
+        *f"{options.rows} --app heat -s nx={options.n} -s ny={options.n} -s iterations={options.iterations}".split(),
         *f"--launcher {options.launcher} -H {slots} -n {len(names)}".split(),
     ]
     each, both = defaultdict(list), defaultdict(list)

@@ -93,9 +93,9 @@ def page_path(directory: Path, job: str, rank: int) -> Path:
     return directory / f"{job}.{rank}"
 
 
-def bell_path(directory: Path, job: str) -> Path:
-    """Return the path of the bell that wakes sleeping processes of the job."""
-    return directory / f"{job}.bell"
+def bell_paths(directory: Path, job: str) -> list[Path]:
+    """Return the paths of the bell that wakes sleeping processes of the job: who sleeps, and the pipe that wakes."""
+    return [directory / f"{job}.bell", directory / f"{job}.rope"]
 
 
 def page_paths(directory: Path, job: str) -> list[Path]:
@@ -137,5 +137,5 @@ def figures_of(directory: Path, job: str) -> list[PageCounters]:
 
 def remove_pages(directory: Path, job: str) -> None:
     """Remove the pages and the bell of a job."""
-    for path in [*page_paths(directory, job), bell_path(directory, job)]:
+    for path in [*page_paths(directory, job), *bell_paths(directory, job)]:
         path.unlink(missing_ok=True)

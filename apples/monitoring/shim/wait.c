@@ -1,27 +1,30 @@
 /* How a process waits: it tests MPI again and again, and in the mode spin-block sleeps in between.
 
    Polling asks without end. Adaptive polls, and spin-blocks while some rank of the job on this node has to share its
-   processor. Spin-block asks for T_spin, then sleeps on a bell that all processes of the job on this
-   node share, a futex word in shared memory, for a millisecond at most: a message from another node rings no bell.
-   Whoever leaves an MPI call rings while somebody sleeps. Whoever is about to sleep rings first, because asking also
-   moves messages on, and others may be waiting for these; but only a few times in one wait, or two sleepers would
-   wake each other for ever. */
+   processor. Spin-block asks for T_spin, then sleeps until something arrives on a socket of the process, or a bell
+   rings that all processes of the job on this node share, a pipe; for a millisecond at most, because some networks have
+   no sockets. Whoever leaves an MPI call rings while somebody sleeps. Whoever is about to sleep rings first, because
+   asking also moves messages on, and others may be waiting for these; but only a few times in one wait, or two sleepers
+   would wake each other for ever. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/futex.h>
+#include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "monitor.h"
 
-#define NAP_NS 1000000
+#define NAP_MS 1
+/* Time between two looks for sockets that MPI has opened since, while sleeps end without an event. */
+#define SOCKETS_NS 100000000ull
 /* Time between two looks at the run queue, and for which one of them counts. */
 #define LOOK_NS 10000000ull
 #define CONTENDED_NS 100000000ull
@@ -33,14 +36,15 @@
 /* Shared by the processes of a job on a node. `sleepers` of a process that was killed in its sleep stays counted;
    ringing for nobody is the whole harm. */
 struct bell {
-    uint32_t rung;
-    uint32_t sleepers;
+    uint64_t sleepers;
     uint64_t contended_until; /* instant until which ranks in the mode adaptive spin-block */
 };
 
 static struct bell own_bell;
 static struct bell *bell = &own_bell;
 static int collective_rings = 1;
+/* What ends a sleep, and the pipe that is the bell; -1 without one. */
+static int wakers = -1, rope = -1;
 
 static inline void breathe(void) {
 #if defined(__x86_64__)
@@ -60,9 +64,28 @@ int monitor_collective_rings(void) {
     return collective_rings;
 }
 
-void monitor_open_bell(const char *directory, const char *job) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s.bell", directory, job);
+/* An edge wakes once, so that what MPI leaves unread in a socket wakes nobody again. */
+static void wake_by(int fd, uint32_t when) {
+    struct epoll_event event = {.events = when | EPOLLET};
+    epoll_ctl(wakers, EPOLL_CTL_ADD, fd, &event);
+}
+
+/* Add the sockets that are new; the kernel drops closed ones and refuses known ones. */
+static void add_sockets(void) {
+    DIR *open_files = opendir("/proc/self/fd");
+    if (open_files == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(open_files)) != NULL;) {
+        int fd = atoi(entry->d_name), family = 0;
+        socklen_t size = sizeof family;
+        if (entry->d_name[0] != '.' && getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 &&
+            (family == AF_INET || family == AF_INET6))
+            wake_by(fd, EPOLLIN | EPOLLOUT);
+    }
+    closedir(open_files);
+}
+
+static int open_shared(const char *path) {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     int error = fd < 0 ? errno : posix_fallocate(fd, 0, sizeof(struct bell));
     if (error == 0) {
@@ -72,17 +95,35 @@ void monitor_open_bell(const char *directory, const char *job) {
         else
             error = errno;
     }
-    if (error != 0)
-        fprintf(stderr, "apples monitor: bell %s: %s; who sleeps wakes every millisecond\n", path, strerror(error));
     if (fd >= 0)
         close(fd);
+    return error;
+}
+
+void monitor_open_bell(const char *directory, const char *job) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s.bell", directory, job);
+    int error = open_shared(path);
+    if ((wakers = epoll_create1(EPOLL_CLOEXEC)) < 0 && error == 0)
+        error = errno;
+    snprintf(path, sizeof path, "%s/%s.rope", directory, job);
+    if (error == 0 && mkfifo(path, 0600) != 0 && errno != EEXIST)
+        error = errno;
+    if (error == 0 && (rope = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW)) < 0)
+        error = errno;
+    if (rope >= 0)
+        wake_by(rope, EPOLLIN);
+    if (error != 0)
+        fprintf(stderr, "apples monitor: bell %s: %s; who sleeps wakes every millisecond\n", path, strerror(error));
 }
 
 void monitor_ring(void) {
+    char taken[4096];
     if (__atomic_load_n(&bell->sleepers, __ATOMIC_SEQ_CST) == 0)
         return;
-    __atomic_add_fetch(&bell->rung, 1, __ATOMIC_SEQ_CST);
-    syscall(SYS_futex, &bell->rung, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    /* Each write is an edge for all sleepers, also if bytes are there; nobody needs the bytes. */
+    while (write(rope, "", 1) < 0 && errno == EAGAIN && read(rope, taken, sizeof taken) > 0)
+        ;
 }
 
 /* MPI functions have at most seven arguments here; a function ignores those it has not. */
@@ -93,17 +134,23 @@ static inline int ask(const struct question *q) {
     return q->error != NULL ? *q->error : rc;
 }
 
-/* Sleep until the bell is rung or a millisecond has passed, unless the wait is over before. True if it is over. */
-static int sleep_until_rung(const struct question *q, int *rc) {
-    const struct timespec nap = {0, NAP_NS};
+/* Sleep until something wakes us or a millisecond has passed, unless the wait is over before. True if it is over. */
+static int sleep_until_woken(const struct question *q, uint64_t now, int *rc) {
+    static uint64_t sockets_at;
+    struct epoll_event events[64];
     __atomic_add_fetch(&bell->sleepers, 1, __ATOMIC_SEQ_CST);
-    uint32_t heard = __atomic_load_n(&bell->rung, __ATOMIC_SEQ_CST);
-    /* What was sent before we counted as a sleeper rang no bell: ask once more. */
+    /* Forget what has happened, our own ring for one. What was sent before we counted as a sleeper rang no bell, so
+       ask once more. */
+    epoll_wait(wakers, events, 64, 0);
     *rc = ask(q);
     int over = *rc != 0 || *q->done != 0;
     if (!over) {
-        syscall(SYS_futex, &bell->rung, FUTEX_WAIT, heard, &nap, NULL, 0);
+        int woken = wakers < 0 ? poll(NULL, 0, NAP_MS) : epoll_wait(wakers, events, 64, NAP_MS);
         monitor_slept();
+        if (woken == 0 && monitor_thread.first && now >= sockets_at) {
+            add_sockets();
+            sockets_at = now + SOCKETS_NS;
+        }
     }
     __atomic_sub_fetch(&bell->sleepers, 1, __ATOMIC_SEQ_CST);
     return over;
@@ -149,7 +196,7 @@ int monitor_wait(const struct question *q) {
             monitor_ring();
             rings--;
         }
-        if (sleep_until_rung(q, &rc))
+        if (sleep_until_woken(q, now, &rc))
             return rc;
     }
 }

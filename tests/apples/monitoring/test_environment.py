@@ -83,7 +83,7 @@ def test_pages_are_found_in_the_order_of_ranks(tmp_path):
 def test_a_job_leaves_nothing_behind_and_touches_nothing_else(tmp_path):
     tmp_path.chmod(0o700)
     with MonitoredJob("job", directory=tmp_path, base={}) as job:
-        for name in ("job.0", "job.1", "job.bell", "other.0", "job.txt"):
+        for name in ("job.0", "job.1", "job.bell", "job.rope", "other.0", "job.txt"):
             (tmp_path / name).write_text("")
         assert job.figures() == []
         assert job.document()["ranks"] == []
