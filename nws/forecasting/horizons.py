@@ -19,10 +19,21 @@ from typing import Any
 
 import numpy as np
 
+from nws.forecasting.histograms import (
+    PRIOR,
+    TAIL,
+    clip,
+    count,
+    error_of,
+    pack,
+    place_of,
+    quantile,
+    tail_share,
+    unpack,
+    value_of,
+)
 from nws.forecasting.jit import compiled
 from nws.forecasting.ladder import (
-    BIN_EDGE,
-    BIN_SCALE,
     BINS,
     BLEND,
     CANDIDATES,
@@ -32,58 +43,32 @@ from nws.forecasting.ladder import (
     PENDING,
     RUNGS,
     SHORTEST,
+    SLOTS,
 )
 from nws.forecasting.layout import METHODS
 
 _FIXED = np.array([METHODS.index(name) for name in FIXED])
-_MOST = np.float64(1e30)
-#: Outcomes that scores, scale and histogram remember.
-_SCORE_MEMORY, _SCALE_MEMORY, _HISTOGRAM_MEMORY = 200, 50, 200
+#: First of the pending forecasts of each horizon.
+_FIRST = np.cumsum([0] + [min(PENDING, 1 << rung) for rung in range(RUNGS)])
+#: Outcomes that scores and scale remember.
+_SCORE_MEMORY, _SCALE_MEMORY = 200, 50
 #: Weight, in outcomes, of what the next shorter horizon knows.
 _BORROWED = 8.0
 _BORROWED_SHAPE = 20.0
 _TAMED = 0.5
 _LEAST_GROWTH, _MOST_GROWTH = 0.7, 1.0
-#: Step of adaptive conformal inference, nominal share of each tail, and bounds of the corrected share.
-_STEP, _TAIL, _LEAST_TAIL, _MOST_TAIL = 0.005, 0.1, 0.002, 0.4
+#: Step of adaptive conformal inference, and bounds of the corrected share of a tail.
+_STEP, _LEAST_TAIL, _MOST_TAIL = 0.005, 0.002, 0.4
 _HELD_MEMORY = 200
 #: Outcomes after which half of the mean error of forecasts is believed to be a bias, and its bounds in scales.
 _BIAS_TRUST, _MOST_BIAS = 40.0, 8.0
 _SHARPNESS, _SHARPER = 8.0, 16.0
 #: Windows of fading means, as gains.
 _GAIN = 2.0 / (2.0 ** np.arange(1, FADING + 1) + 1.0)
-_U_EDGE = math.asinh(BIN_SCALE * BIN_EDGE)
-_PRIOR = np.diff(
-    [
-        0.5 * math.exp(z) if z < 0 else 1.0 - 0.5 * math.exp(-z)
-        for z in np.sinh((np.arange(BINS + 1) / BINS * 2.0 - 1.0) * _U_EDGE) / BIN_SCALE
-    ]
-)
 KNOWN = 3
 """Numbers of an outlook before its quantiles."""
 #: Longest pause, in intervals, that counts as the same spacing.
 _PAUSE = 2.5
-
-
-@compiled
-def _clip(value: float) -> float:
-    return min(max(value, -_MOST), _MOST)
-
-
-@compiled
-def error_of(value: float, forecast: float, positive: bool) -> float:
-    """Return the error: the difference above the forecast, `forecast`·ln(value/forecast) below it if positive."""
-    if value >= forecast or not positive or forecast <= 0.0:
-        return value - forecast
-    return forecast * math.log(max(value, 1e-300) / forecast)
-
-
-@compiled
-def value_of(error: float, forecast: float, positive: bool) -> float:
-    """Return the value at this error from the forecast; the inverse of `error_of`."""
-    if error >= 0.0 or not positive or forecast <= 0.0:
-        return forecast + error
-    return forecast * math.exp(error / forecast)
 
 
 @compiled
@@ -140,9 +125,10 @@ def _borrow_errors(state: Any, rung: int, scale: Any, histogram: Any) -> None:
     scale : float64[2], scale of the errors and its ratio to that of the rung before;  histogram : float64[BINS], sum 1
     """
     n = state["outcomes"][rung]
+    own = n / max(state["histogram"][rung].sum(), 1)
     for b in range(BINS):
-        borrowed_share = histogram[b] + _TAMED * (_PRIOR[b] - histogram[b])
-        histogram[b] = (n * state["histogram"][rung, b] + _BORROWED_SHAPE * borrowed_share) / (
+        borrowed_share = histogram[b] + _TAMED * (PRIOR[b] - histogram[b])
+        histogram[b] = (own * state["histogram"][rung, b] + _BORROWED_SHAPE * borrowed_share) / (
             n + _BORROWED_SHAPE
         )
     # errors of means are not taken to shrink further far beyond the length of the series
@@ -167,61 +153,28 @@ def _widening(state: Any, rung: int) -> float:
 
 
 @compiled
-def _tail_share(share: float, tail: Any) -> float:
-    """Return the share of the histogram below the quantile of nominal `share`; exact at the corrected tails."""
-    if share == 0.5:
-        return 0.5
-    side = 0 if share < 0.5 else 1
-    part = min(share, 1.0 - share)
-    power = math.log(2.0 * tail[side]) / math.log(2.0 * _TAIL)
-    below = 0.5 * math.exp(power * math.log(2.0 * part))
-    return below if side == 0 else 1.0 - below
-
-
-@compiled
-def _quantile(histogram: Any, share: float) -> float:
-    """Return the quantile of the errors, in scales."""
-    total = 0.0
-    for b in range(BINS):
-        if total + histogram[b] >= share or b == BINS - 1:
-            inside = (share - total) / histogram[b] if histogram[b] > 0.0 else 0.5
-            u = ((b + min(max(inside, 0.0), 1.0)) / BINS * 2.0 - 1.0) * _U_EDGE
-            z = math.sinh(u) / BIN_SCALE
-            return min(z, 0.0) if share < 0.5 else max(z, 0.0)
-        total += histogram[b]
-    return 0.0
-
-
-@compiled
 def _learn(state: Any, rung: int, slot: int) -> None:
     """Judge one pending forecast whose k samples are complete."""
-    mean = _clip(state["sum"][rung, slot] / (1 << rung))
+    mean = clip(state["sum"][slot] / (1 << rung))
     n = state["outcomes"][rung]
-    loss, pending = state["candidate_loss"][rung], state["pending"][rung, slot]
+    loss, pending = state["candidate_loss"][rung], np.empty(CANDIDATES, np.float32)
+    unpack(state["pending"][slot], pending)
     gain = max(1.0 / (n + 1.0), 1.0 / _SCORE_MEMORY)
     for which in range(CANDIDATES):
         loss[which] += gain * (abs(pending[which] - mean) - loss[which])
-    blend, scale = state["issued"][rung, slot, 0], state["issued"][rung, slot, 1]
-    origin = state["origin"][rung, slot]
-    error = _clip(error_of(origin + mean, origin + blend, state["lowest"] > 0.0))
-    state["drift"][rung] += gain * (abs(_clip(state["last"] - origin)) - state["drift"][rung])
+    blend, scale, low, high = state["issued"][slot]
+    origin = state["origin"][slot]
+    error = clip(error_of(origin + mean, origin + blend, state["lowest"] > 0.0))
+    state["drift"][rung] += gain * (abs(clip(state["last"] - origin)) - state["drift"][rung])
     bias = (mean - blend) / scale if scale > 0.0 else 0.0
     state["bias"][rung] += gain * (min(max(bias, -_MOST_BIAS), _MOST_BIAS) - state["bias"][rung])
-    z = error / scale if scale > 0.0 else (0.0 if error == 0.0 else math.copysign(BIN_EDGE, error))
-    u = math.asinh(BIN_SCALE * z) / _U_EDGE
-    place = min(max(int((u + 1.0) / 2.0 * BINS), 0), BINS - 1)
-    gain = max(1.0 / (n + 1.0), 1.0 / _HISTOGRAM_MEMORY)
-    histogram = state["histogram"][rung]
-    for b in range(BINS):
-        histogram[b] *= 1.0 - gain
-    histogram[place] += gain
+    count(state["histogram"][rung], place_of(error, scale), n)
     gain = max(1.0 / (n + 1.0), 1.0 / _SCALE_MEMORY)
     state["scale"][rung] += gain * (abs(error) - state["scale"][rung])
-    below = mean < state["issued"][rung, slot, 2]
-    above = mean > state["issued"][rung, slot, 3]
+    below, above = mean < low, mean > high
     tail = state["tail"][rung]
-    tail[0] = min(max(tail[0] + _STEP * (_TAIL - below), _LEAST_TAIL), _MOST_TAIL)
-    tail[1] = min(max(tail[1] + _STEP * (_TAIL - above), _LEAST_TAIL), _MOST_TAIL)
+    tail[0] = min(max(tail[0] + _STEP * (TAIL - below), _LEAST_TAIL), _MOST_TAIL)
+    tail[1] = min(max(tail[1] + _STEP * (TAIL - above), _LEAST_TAIL), _MOST_TAIL)
     gain = max(1.0 / (n + 1.0), 1.0 / _HELD_MEMORY)
     state["held"][rung] += gain * ((not below and not above) - state["held"][rung])
     state["outcomes"][rung] = n + 1
@@ -234,8 +187,8 @@ def judge_horizons(state: Any, value: float, t: float) -> None:
     A pause of several intervals is missing samples: forecasts that it makes too old are dropped unjudged.
     """
     if state["samples"] == 0:
-        state["tail"][:] = _TAIL
-        state["issued"][:, :, 1] = -1.0
+        state["tail"][:] = TAIL
+        state["issued"][:, 1] = -1.0
         return
     passed = t - state["measured_at"]
     missing = 0.0
@@ -247,27 +200,28 @@ def judge_horizons(state: Any, value: float, t: float) -> None:
         usual = passed if interval == 0.0 else min(passed, 4.0 * interval)
         state["interval_s"] += gain * (usual - interval)
     left = state["left"]
-    for rung in range(RUNGS):
-        for slot in range(min(PENDING, 1 << rung)):
-            if left[rung, slot] > 0:
-                left[rung, slot] -= 1
-                state["sum"][rung, slot] += value - state["origin"][rung, slot]
-                if missing > (1 << rung) / PENDING:
-                    left[rung, slot] = -1
+    for slot in range(SLOTS):
+        if left[slot] > 0:
+            left[slot] -= 1
+            state["sum"][slot] += clip(value - state["origin"][slot])
+    if missing > 0.0:
+        for rung in range(RUNGS):
+            if missing > (1 << rung) / PENDING:
+                left[_FIRST[rung] : _FIRST[rung + 1]] = -1
 
 
 @compiled
 def advance_horizons(state: Any, value: float) -> None:
     """Judge the forecasts that are complete and issue those that are due; `state` has seen the value."""
     for rung in range(RUNGS):
-        for slot in range(min(PENDING, 1 << rung)):
-            if state["left"][rung, slot] == 0 and state["issued"][rung, slot, 1] >= 0.0:
+        for slot in range(_FIRST[rung], _FIRST[rung + 1]):
+            if state["left"][slot] == 0 and state["issued"][slot, 1] >= 0.0:
                 _learn(state, rung, slot)
-                state["issued"][rung, slot, 1] = -1.0
+                state["issued"][slot, 1] = -1.0
     fading = state["fading"]
     for level in range(FADING):
         fading[level] += max(1.0 / state["samples"], _GAIN[level]) * (value - fading[level])
-    loss, histogram = np.empty(CANDIDATES), _PRIOR.copy()
+    loss, histogram = np.empty(CANDIDATES), PRIOR.copy()
     scale = _first_scale(state)
     count = state["samples"]
     loss[:] = 0.0
@@ -284,23 +238,24 @@ def advance_horizons(state: Any, value: float) -> None:
 def _issue(state: Any, rung: int, loss: Any, scale: float, histogram: Any) -> None:
     """Make the forecast of one horizon and keep it until its outcome."""
     stride = max((1 << rung) // PENDING, 1)
-    slot = state["samples"] // stride % min(PENDING, 1 << rung)
+    slot = _FIRST[rung] + state["samples"] // stride % min(PENDING, 1 << rung)
     last = state["last"]
-    candidate = np.empty(CANDIDATES)
+    candidate, kept = np.empty(CANDIDATES), np.empty(CANDIDATES, np.float32)
     blend = _forecast(state, rung, loss, candidate)
     positive = state["lowest"] > 0.0
     for which in range(CANDIDATES):
-        state["pending"][rung, slot, which] = _clip(candidate[which] - last)
+        kept[which] = clip(candidate[which] - last)
+    pack(kept, state["pending"][slot])
     wide = _widening(state, rung)
-    issued, tail = state["issued"][rung, slot], state["tail"][rung]
-    issued[0], issued[1] = _clip(blend - last), _clip(scale)
+    issued, tail = state["issued"][slot], state["tail"][rung]
+    issued[0], issued[1] = clip(blend - last), clip(scale)
     for side in range(2):
         share = tail[0] if side == 0 else 1.0 - tail[1]
-        bound = value_of(wide * scale * _quantile(histogram, share), blend, positive)
-        issued[2 + side] = _clip(bound - last)
-    state["left"][rung, slot] = 1 << rung
-    state["origin"][rung, slot] = last
-    state["sum"][rung, slot] = 0.0
+        bound = value_of(wide * scale * quantile(histogram, share), blend, positive)
+        issued[2 + side] = clip(bound - last)
+    state["left"][slot] = 1 << rung
+    state["origin"][slot] = last
+    state["sum"][slot] = 0.0
 
 
 @compiled
@@ -317,7 +272,7 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
     if lead > 0.0:
         near, far = _drift(state, k), _drift(state, k + lead)
         wider = max(far / near, 1.0) if near > 0.0 else math.sqrt(1.0 + lead / k)
-    loss, histogram, candidate = np.zeros(CANDIDATES), _PRIOR.copy(), np.empty(CANDIDATES)
+    loss, histogram, candidate = np.zeros(CANDIDATES), PRIOR.copy(), np.empty(CANDIDATES)
     forecast = 0.0
     for rung in range(RUNGS):
         _borrow_losses(state, rung, loss)
@@ -340,7 +295,7 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
         for i in range(len(shares)):
             z = 0.0
             if shares[i] != 0.5:
-                z = _quantile(histogram, _tail_share(shares[i], state["tail"][rung]))
+                z = quantile(histogram, tail_share(shares[i], state["tail"][rung]))
             found[KNOWN + i] += weight * value_of(wide * z, forecast, positive)
     found[0] = min(max(found[0], found[KNOWN]), found[KNOWN + len(shares) - 1])
     found[1] = held / outcomes if outcomes > 0.0 else math.nan

@@ -2,7 +2,8 @@
 
 Horizon j is the mean of the next 2^j samples; between two rungs forecasts are interpolated in log k. A forecast of k
 samples is made every k/4 samples and judged k samples later, so that at most four are pending on a rung and the state
-does not grow with the horizon. Pending values are differences to the value at issue, which float32 holds well.
+does not grow with the horizon. Pending values are differences to the value at issue; a float32 holds them well, and of
+the candidates' its upper half is enough to compare them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ RUNGS = 14
 """Horizons of 1, 2, 4, … 8192 samples: a day at one sample every 10 s."""
 
 PENDING = 4
-"""Forecasts of one horizon that wait for their outcome at the same time."""
+"""Forecasts of one horizon that wait for their outcome at the same time, at most; a horizon of k has at most k."""
+
+SLOTS = sum(min(PENDING, 1 << rung) for rung in range(RUNGS))
+"""Forecasts of all horizons that wait: those of horizon 0 first."""
 
 FIXED = ("last", "median_21", "median_51", "ar16", "ar16_100")
 """Methods of the battery that are candidates at each horizon, after its two picks and the mean of everything."""
@@ -42,18 +46,18 @@ BIN_EDGE = 32.0
 FIELDS = [
     ("interval_s", "f8"),
     ("fading", "f8", (FADING,)),
-    # forecasts that wait for their outcome: samples still missing (0: free), sum of differences, forecasts
-    ("left", "i4", (RUNGS, PENDING)),
-    ("origin", "f8", (RUNGS, PENDING)),
-    ("sum", "f8", (RUNGS, PENDING)),
-    ("pending", "f4", (RUNGS, PENDING, CANDIDATES)),
-    # of each: the blend, its scale, and the bounds of the 80 % interval
-    ("issued", "f4", (RUNGS, PENDING, 4)),
+    # forecasts that wait for their outcome: the value at issue, sum of differences to it, of each the blend, its scale
+    # and the bounds of the 80 % interval, samples still missing (0: free), candidates' forecasts as half float32
+    ("origin", "f8", (SLOTS,)),
+    ("sum", "f4", (SLOTS,)),
+    ("issued", "f4", (SLOTS, 4)),
+    ("left", "i2", (SLOTS,)),
+    ("pending", "u2", (SLOTS, CANDIDATES)),
     # what outcomes taught: number, errors by candidate, scale of the blend's error, histogram of error / scale
-    ("outcomes", "i8", (RUNGS,)),
+    ("outcomes", "i4", (RUNGS,)),
     ("candidate_loss", "f4", (RUNGS, CANDIDATES)),
     ("scale", "f4", (RUNGS,)),
-    ("histogram", "f4", (RUNGS, BINS)),
+    ("histogram", "u2", (RUNGS, BINS)),
     # correction of the tails by adaptive conformal inference, share of intervals that held, change over the horizon
     ("tail", "f4", (RUNGS, 2)),
     ("held", "f4", (RUNGS,)),

@@ -1,6 +1,6 @@
 """The methods of the battery, the selectors that judge them, and the state of one series.
 
-The state of a series is one record of fixed size (`STATE`, about 13 kB): no history is kept beyond the newest 51
+The state of a series is one record of fixed size (`STATE`, about 9 kB): no history is kept beyond the newest 51
 values, so an update costs the same after ten samples and after ten million. The list of methods is that of the Network
 Weather Service (Wolski et al. 2000, §2.4): last value, running mean, exponential smoothing, sliding means, medians and
 trimmed means, windows that adapt, and autoregression of order 16. Nothing here computes anything.
@@ -109,7 +109,7 @@ STATE = np.dtype(
         ("smoothed", "f8", (len(GAINS),)),
         # ring: sample number k, counted from 0, is at k mod NEWEST; `sorted` lists ring places by rising value
         ("newest", "f8", (NEWEST,)),
-        ("sorted", "i8", (NEWEST,)),
+        ("sorted", "u1", (NEWEST,)),
         # rung of each adaptive method on the ladder of windows; 0 is the last value
         ("rung", "i8", (2,)),
         # per autoregression: mean, weight behind it, newest deviations from it, covariance by lag
@@ -122,7 +122,7 @@ STATE = np.dtype(
         ("loss", "f8", (len(SCORE_MEMORY), len(KINDS), len(METHODS))),
         # forecast of each selector for the next value, its method, and its errors so far
         ("answered", "f8", (len(SELECTORS),)),
-        ("chosen", "i8", (PICKS,)),
+        ("chosen", "i1", (PICKS,)),
         ("answer_loss", "f8", (len(KINDS), len(SELECTORS))),
         # by kind: the best selector so far, and the blend of all selectors
         ("pick", "i8", (len(KINDS),)),

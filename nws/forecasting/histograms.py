@@ -1,0 +1,112 @@
+"""Errors of forecasts by size: their histogram, its quantiles, and values that wait in 16 bits.
+
+Below the forecast, errors of positive series are measured in its logarithm, so that no quantile reaches zero. Steps of
+the histogram grow with the error, see `nws.forecasting.ladder`. Source: Gibbs & Candès, 2021.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nws.forecasting.jit import compiled
+from nws.forecasting.ladder import BIN_EDGE, BIN_SCALE, BINS
+
+_MOST = np.float64(1e30)
+#: Nominal share of each tail.
+TAIL = 0.1
+#: Outcomes that a histogram remembers, what each adds to it, and the outcomes between two fadings.
+_MEMORY, _COUNT, _FADED_EVERY = 200, 256, 10
+_U_EDGE = math.asinh(BIN_SCALE * BIN_EDGE)
+PRIOR = np.diff(
+    [
+        0.5 * math.exp(z) if z < 0 else 1.0 - 0.5 * math.exp(-z)
+        for z in np.sinh((np.arange(BINS + 1) / BINS * 2.0 - 1.0) * _U_EDGE) / BIN_SCALE
+    ]
+)
+
+
+@compiled
+def clip(value: float) -> float:
+    """Return a value that float32 holds, and sums of 8192 of it."""
+    return min(max(value, -_MOST), _MOST)
+
+
+@compiled
+def error_of(value: float, forecast: float, positive: bool) -> float:
+    """Return the error: the difference above the forecast, `forecast`·ln(value/forecast) below it if positive."""
+    if value >= forecast or not positive or forecast <= 0.0:
+        return value - forecast
+    return forecast * math.log(max(value, 1e-300) / forecast)
+
+
+@compiled
+def value_of(error: float, forecast: float, positive: bool) -> float:
+    """Return the value at this error from the forecast; the inverse of `error_of`."""
+    if error >= 0.0 or not positive or forecast <= 0.0:
+        return forecast + error
+    return forecast * math.exp(error / forecast)
+
+
+@compiled
+def place_of(error: float, scale: float) -> int:
+    """Return the bin of an error."""
+    z = error / scale if scale > 0.0 else (0.0 if error == 0.0 else math.copysign(BIN_EDGE, error))
+    u = math.asinh(BIN_SCALE * z) / _U_EDGE
+    return min(max(int((u + 1.0) / 2.0 * BINS), 0), BINS - 1)
+
+
+@compiled
+def count(histogram: Any, place: int, outcomes: int) -> None:
+    """Add an error to its bin after so many outcomes; errors of long ago fade.
+
+    histogram : uint16[BINS]
+    """
+    histogram[place] += _COUNT
+    if outcomes >= _MEMORY and outcomes % _FADED_EVERY == 0:
+        for b in range(BINS):
+            histogram[b] = histogram[b] * (_MEMORY - _FADED_EVERY) // _MEMORY
+
+
+@compiled
+def tail_share(share: float, tail: Any) -> float:
+    """Return the share of the histogram below the quantile of nominal `share`; exact at the corrected tails."""
+    if share == 0.5:
+        return 0.5
+    side = 0 if share < 0.5 else 1
+    part = min(share, 1.0 - share)
+    power = math.log(2.0 * tail[side]) / math.log(2.0 * TAIL)
+    below = 0.5 * math.exp(power * math.log(2.0 * part))
+    return below if side == 0 else 1.0 - below
+
+
+@compiled
+def quantile(histogram: Any, share: float) -> float:
+    """Return the quantile of the errors, in scales."""
+    total = 0.0
+    for b in range(BINS):
+        if total + histogram[b] >= share or b == BINS - 1:
+            inside = (share - total) / histogram[b] if histogram[b] > 0.0 else 0.5
+            u = ((b + min(max(inside, 0.0), 1.0)) / BINS * 2.0 - 1.0) * _U_EDGE
+            z = math.sinh(u) / BIN_SCALE
+            return min(z, 0.0) if share < 0.5 else max(z, 0.0)
+        total += histogram[b]
+    return 0.0
+
+
+@compiled
+def pack(values: Any, packed: Any) -> None:
+    """Keep the upper halves of float32s, rounded: float32[n] → uint16[n]; the relative error is below 1/256."""
+    bits = values.view(np.uint32)
+    for i in range(len(bits)):
+        packed[i] = (bits[i] + np.uint32(0x8000)) >> np.uint32(16)
+
+
+@compiled
+def unpack(packed: Any, values: Any) -> None:
+    """Return what `pack` kept: uint16[n] → float32[n]."""
+    bits = values.view(np.uint32)
+    for i in range(len(bits)):
+        bits[i] = np.uint32(packed[i]) << np.uint32(16)
