@@ -114,9 +114,10 @@ class BatteryBank:
         bank._states, bank._size = states, len(states)
         return bank
 
-    def states(self) -> NDArray[np.void]:
-        """Copy of everything the batteries know, STATE[series]."""
-        return self._states[: self._size].copy()
+    def states(self, first: int = 0, most: int | None = None) -> NDArray[np.void]:
+        """Copy of everything the batteries know of `most` series from `first` on, or of all: STATE[series]."""
+        end = self._size if most is None else min(first + most, self._size)
+        return self._states[first:end].copy()
 
     @property
     def bytes_per_series(self) -> int:
@@ -131,9 +132,8 @@ class BatteryBank:
         """Make room for `count` further series and return their indices."""
         first, self._size = self._size, self._size + count
         if self._size > len(self._states):
-            grown = np.zeros(max(self._size, 2 * len(self._states)), STATE)
-            grown[:first] = self._states[:first]
-            self._states = grown
+            # moves pages instead of copying them, and must touch what it adds; no view outlives a call of this class
+            self._states.resize(max(self._size, len(self._states) * 9 // 8), refcheck=False)
         return range(first, self._size)
 
     def update(self, index: int, value: float, *, t: float) -> None:

@@ -1,8 +1,9 @@
 """The states of all batteries in one file beside the store, so that a restart replays only the samples after it.
 
-The file is one line of JSON, then the records of all series as in memory. The header names the store, the position
-in the store's log up to which samples are included, and the record layout. A file that does not fit is ignored: its
-content can be recomputed from the store. It is written under another name, synchronised to disk and renamed.
+The file is one line of JSON, then the records of all series as in memory. The header names the store, the positions
+in the store's log up to which samples are included, and the record layout. Samples may arrive while it is written, so
+each block of series has a position of its own. A file that does not fit is ignored: its content can be recomputed from
+the store. It is written under another name, synchronised to disk and renamed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import json
 import sys
 import zlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,8 +23,12 @@ from nws.base.errors import StoreError
 from nws.base.files import Replacement
 from nws.forecasting.layout import METHODS, SELECTORS, STATE
 
-_FORMAT = "nws-batteries 1"
-_MOST_HEADER_BYTES = 4096
+_FORMAT = "nws-batteries 2"
+#: Room for the header, without and for each block's position.
+_HEADER_BYTES, _CURSOR_BYTES = 4096, 24
+_MOST_HEADER_BYTES = 1 << 20
+#: Series that are copied and written together.
+BLOCK = 1024
 
 #: Digest of the record layout: the fields, and the order of methods and selectors in them.
 LAYOUT = hashlib.sha256(repr((STATE.descr, METHODS, SELECTORS, sys.byteorder)).encode()).hexdigest()
@@ -30,11 +36,21 @@ LAYOUT = hashlib.sha256(repr((STATE.descr, METHODS, SELECTORS, sys.byteorder)).e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The samples included in the batteries: identity of the store, cursor in its log, digest of its series' names."""
+    """The samples included in the batteries.
+
+    identity : of the store.  names : digest of its series' names
+    cursor : position in its log when saving began; later series have no samples before it
+    cursors : position for each block of `BLOCK` series
+    """
 
     identity: str
-    cursor: int
     names: str
+    cursor: int
+    cursors: tuple[int, ...] = ()
+
+    def included(self, series: int) -> NDArray[np.int64]:
+        """Return the position for each of so many series: int64[series]."""
+        return np.repeat(np.array(self.cursors, np.int64), BLOCK)[:series]
 
 
 def digest(names: list[str]) -> str:
@@ -42,20 +58,28 @@ def digest(names: list[str]) -> str:
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
 
-def write(path: Path, states: NDArray[np.void], seen: Seen) -> None:
-    """Replace the file; raises `StoreError` and leaves the old file as it was."""
-    records = _bytes(states)
-    header = {
-        "format": _FORMAT,
-        "layout": LAYOUT,
-        "series": len(states),
-        "check": zlib.crc32(records),
-        **asdict(seen),
-    }
+def write(path: Path, blocks: Iterable[tuple[NDArray[np.void], int]], series: int, seen: Seen) -> None:
+    """Replace the file; raises `StoreError` and leaves the old file as it was.
+
+    Args:
+        path: the file
+        blocks: the records of `BLOCK` series each, and the position in the log up to which they include samples
+        series: their number in all
+        seen: everything else that identifies them
+    """
+    room = _HEADER_BYTES + _CURSOR_BYTES * (series // BLOCK + 1)
+    check, cursors = 0, []
     try:
         with Replacement(path, mode=0o600, sync=True) as temporary, open(temporary, "wb") as file:
-            file.write(json.dumps(header).encode() + b"\n")
-            file.write(records)
+            file.write(b"\n".rjust(room))
+            for states, cursor in blocks:
+                records = _bytes(states)
+                check = zlib.crc32(records, check)
+                cursors.append(cursor)
+                file.write(records)
+            header = {"format": _FORMAT, "layout": LAYOUT, "series": series, "check": check, **asdict(seen)}
+            file.seek(0)
+            file.write(json.dumps(header | {"cursors": cursors}).encode())
     except OSError as error:
         raise StoreError(
             f"{path}: the forecasters' state cannot be kept: {error.strerror or error}; "
@@ -75,7 +99,12 @@ def read(path: Path) -> tuple[NDArray[np.void], Seen] | None:
                 return None
         if zlib.crc32(_bytes(records)) != header["check"]:
             return None
-        seen = Seen(identity=header["identity"], cursor=int(header["cursor"]), names=header["names"])
+        seen = Seen(
+            identity=header["identity"],
+            names=header["names"],
+            cursor=int(header["cursor"]),
+            cursors=tuple(map(int, header["cursors"])),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return records, seen

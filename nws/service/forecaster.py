@@ -11,13 +11,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nws.base.errors import StoreError
 from nws.forecasting.batteries import LARGEST, BatteryBank, Columns, Pick
 from nws.memory import DAY_S, Memory
+from nws.memory.log import LogBatch
 from nws.series import Forecast
 from nws.service import batteryfile
 from nws.service.batteryfile import Seen
@@ -76,18 +79,21 @@ class Forecaster:
             if fresh is None:
                 self._replay(now)
                 return
-            batch, cursor = fresh
-            if len(batch):
-                if int(batch.ids.max()) >= len(self.catalogue):
-                    self.learn_names()
-                # other programs may have stored values that a battery rejects
-                legal = np.abs(batch.values) <= LARGEST
-                if not legal.all():
-                    batch = batch.picked(legal)
-                self._bank.update_many(batch.ids, batch.values, batch.times)
-                # late samples do not move the last time backwards
-                np.maximum.at(self.last_t, batch.ids, batch.times)
-            self._cursor = cursor
+            self._take(*fresh)
+
+    def _take(self, batch: LogBatch, cursor: int) -> None:
+        """Update with samples of the log up to `cursor`."""
+        if len(batch):
+            if int(batch.ids.max()) >= len(self.catalogue):
+                self.learn_names()
+            # other programs may have stored values that a battery rejects
+            legal = np.abs(batch.values) <= LARGEST
+            if not legal.all():
+                batch = batch.picked(legal)
+            self._bank.update_many(batch.ids, batch.values, batch.times)
+            # late samples do not move the last time backwards
+            np.maximum.at(self.last_t, batch.ids, batch.times)
+        self._cursor = cursor
 
     def learn_names(self) -> None:
         """Add the series that the memory knows and the catalogue does not."""
@@ -130,17 +136,24 @@ class Forecaster:
                 cursor = self._cursor
                 if cursor == self._saved_cursor:
                     return
-                states, names = self._bank.states(), self.catalogue.names[: len(self._bank)]
+                names = self.catalogue.names[: len(self._bank)]
             seen = Seen(identity=self._identity, cursor=cursor, names=batteryfile.digest(names))
             start = time.perf_counter()
             try:
-                batteryfile.write(self._file, states, seen)
+                batteryfile.write(self._file, self._blocks(len(names)), len(names), seen)
             except StoreError:
                 self.save_failures += 1
                 raise
             self.saves += 1
             self.save_s = time.perf_counter() - start
             self._saved_cursor = cursor
+
+    def _blocks(self, series: int) -> Iterator[tuple[NDArray[np.void], int]]:
+        """Yield copies of so many series' states, and the cursor of each; samples may arrive between them."""
+        for first in range(0, series, batteryfile.BLOCK):
+            with self.lock:
+                block = self._bank.states(first, min(batteryfile.BLOCK, series - first)), self._cursor
+            yield block
 
     def _restore(self, now: float) -> str:
         """Return the origin of the batteries' state: ``saved``, ``replayed`` or ``empty``."""
@@ -151,13 +164,15 @@ class Forecaster:
             names = self.catalogue.names
             fits = seen.identity == self._identity and seen.names == batteryfile.digest(names[: len(states)])
             # a power failure may have cut the store's log before the position that the batteries include
-            fresh = samples_since(self._memory, seen.cursor) if fits and len(states) <= len(names) else None
-            if fresh is not None and fresh[1] >= seen.cursor:
+            fresh = None
+            if fits and len(states) <= len(names):
+                fresh = samples_since(self._memory, seen.cursor, included=seen.included(len(states)))
+            if fresh is not None and fresh[1] >= max(seen.cursors, default=seen.cursor):
                 self._bank = BatteryBank.restored(states)
                 self._bank.add(len(names) - len(states))
                 self._count(afresh=True)
-                self._cursor = self._saved_cursor = seen.cursor
-                self.follow(now)
+                self._saved_cursor = seen.cursor
+                self._take(*fresh)
                 return "saved"
             _LOG.info("%s: not a state of this store; replaying the last day", self._file)
         self._replay(now)

@@ -121,6 +121,36 @@ def test_what_came_after_the_state_was_saved_is_replayed(start, store):
     assert told(second) == of(samples)
 
 
+def test_samples_between_saved_blocks_count_once(start, monkeypatch):
+    """Samples arrive, one of them of a new series, while the state is written block by block."""
+    samples, other, third = walk(5, 90), walk(6, 60), "cpu.new@gamma"
+    first = start()
+    feed(first, samples[:50])
+    feed(first, other[:40], BETA)
+    write = batteryfile.write
+
+    def slowly(path, blocks, series, seen):
+        def interrupted():
+            for i, block in enumerate(blocks):
+                feed(first, samples[50 + 10 * i : 60 + 10 * i])
+                feed(first, other[40 + 10 * i : 50 + 10 * i], BETA)
+                feed(first, walk(7, 30)[10 * i : 10 * i + 10], third)
+                yield block
+
+        write(path, interrupted(), series, seen)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(batteryfile, "BLOCK", 1)
+        patched.setattr(batteryfile, "write", slowly)
+        first._parts.forecaster.save()
+        kill(first)
+        second = start()
+    assert second.counters().restored == "saved"
+    assert told(second) == of(samples[:70])
+    assert told(second, BETA) == of(other[:60])
+    assert told(second, third) == of(walk(7, 30)[:20])
+
+
 def spoil(path, how):
     content = path.read_bytes()
     header, _, records = content.partition(b"\n")
@@ -134,7 +164,7 @@ def spoil(path, how):
             "text": b"nonsense\n",
             "not an object": b"[]\n" + records,
             "other layout": content.replace(batteryfile.LAYOUT.encode(), b"0" * 64),
-            "other format": header.replace(b"batteries 1", b"batteries 9") + b"\n" + records,
+            "other format": header.replace(b"batteries 2", b"batteries 9") + b"\n" + records,
         }[how]
     )
 
@@ -240,7 +270,7 @@ def test_a_state_that_cannot_be_saved_is_counted_and_tried_again(service, clock,
 def test_a_directory_that_takes_no_file_is_told_in_one_sentence(tmp_path):
     seen = batteryfile.Seen(identity="x", cursor=1, names="y")
     with pytest.raises(StoreError, match="forecasters' state cannot be kept: No such file"):
-        batteryfile.write(tmp_path / "nowhere" / "state", np.zeros(0, batteryfile.STATE), seen)
+        batteryfile.write(tmp_path / "nowhere" / "state", [], 0, seen)
 
 
 def test_what_another_program_writes_into_the_store_is_foretold_too(service, store):
