@@ -114,8 +114,11 @@ def run(hosts: int, samples: int, folder: Path) -> None:
     snapshots(service, feed, 50)
     timed("a tick", service.tick)
     timed("saving at the end", service.close)
+    # its memory must not count in the peak of the next one
+    del service
     service = timed("starting from the saved state", start)
     service.close()
+    del service
     path.with_name(path.name + ".battery").unlink()
     service = timed("starting from the log", start)
     service.close()

@@ -43,8 +43,11 @@ def main() -> None:
         with server() as (url, _):
             _mesh(url, options.hours, options.rounds)
     if options.only != "34":
-        with server() as (url, _):
+        with server() as (url, process):
             _cliques(url, options.rounds)
+            peak = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
+            assert peak is not None
+            print(f"server's memory at most: {int(peak[1]) / 1e3:.0f} MB")
 
 
 @contextlib.contextmanager
@@ -157,7 +160,6 @@ def _cliques(url: str, rounds: int) -> None:
             for at in range(0, len(names), 5000):
                 part = names[at : at + 5000]
                 _put(session, url, part, np.full(len(part), now - age), chance)
-        print(f"server's memory: {_metric(session, url, 'process_resident_memory_bytes') / 1e6:.0f} MB")
         body = session.get(url + "/v1/snapshot", timeout=60).content
         print(f"snapshot: {len(body) / 1e6:.1f} MB")
         _report("snapshot, ServiceClient", lambda: client.snapshot(), max(rounds // 3, 5))

@@ -9,9 +9,11 @@ elsewhere (see `nws.testing.InMemoryWeather`). One thread at a time may update a
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -101,23 +103,26 @@ class BatteryBank:
     """Batteries of many series; a series is its index, counted from 0 in the order of `add`."""
 
     def __init__(self, capacity: int = 16) -> None:
-        self._states = np.zeros(max(capacity, 1), STATE)
+        # pages grow without a second copy of what they hold
+        self._pages = mmap.mmap(-1, max(capacity, 1) * STATE.itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._states: NDArray[np.void] = np.frombuffer(self._pages, STATE)
         self._size = 0
 
     @classmethod
-    def restored(cls, states: NDArray[np.void]) -> BatteryBank:
-        """Return a bank that continues from the value of `states`, STATE[series].
-
-        The array belongs to the bank afterwards.
-        """
-        bank = cls()
-        bank._states, bank._size = states, len(states)
+    def restored(cls, file: BinaryIO, series: int) -> BatteryBank:
+        """Return a bank that continues from the states of so many series, read from a file; raises `ValueError`."""
+        bank = cls(series)
+        bank._size = series
+        read = file.readinto(bank._states[:series].view(np.uint8))  # type: ignore[attr-defined]
+        if read != series * STATE.itemsize:
+            raise ValueError(f"{read} bytes of the states of {series} series")
         return bank
 
     def states(self, first: int = 0, most: int | None = None) -> NDArray[np.void]:
         """Copy of everything the batteries know of `most` series from `first` on, or of all: STATE[series]."""
         end = self._size if most is None else min(first + most, self._size)
-        return self._states[first:end].copy()
+        # bytes, because a copy of records leaves out the padding between their fields
+        return self._states[first:end].view(np.uint8).copy().view(STATE)
 
     @property
     def bytes_per_series(self) -> int:
@@ -132,8 +137,11 @@ class BatteryBank:
         """Make room for `count` further series and return their indices."""
         first, self._size = self._size, self._size + count
         if self._size > len(self._states):
-            # moves pages instead of copying them, and must touch what it adds; no view outlives a call of this class
-            self._states.resize(max(self._size, len(self._states) * 9 // 8), refcheck=False)
+            capacity = max(self._size, 2 * len(self._states))
+            # pages that an array refers to cannot move
+            del self._states
+            self._pages.resize(capacity * STATE.itemsize)
+            self._states = np.frombuffer(self._pages, STATE)
         return range(first, self._size)
 
     def update(self, index: int, value: float, *, t: float) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 import zlib
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from nws.base.errors import StoreError
 from nws.base.files import Replacement
+from nws.forecasting.batteries import BatteryBank
 from nws.forecasting.layout import METHODS, SELECTORS, STATE
 
 _FORMAT = "nws-batteries 2"
@@ -87,17 +89,21 @@ def write(path: Path, blocks: Iterable[tuple[NDArray[np.void], int]], series: in
         ) from error
 
 
-def read(path: Path) -> tuple[NDArray[np.void], Seen] | None:
-    """Return records, STATE[series], and the samples they include; None if there is no valid file."""
+def read(path: Path) -> tuple[BatteryBank, Seen] | None:
+    """Return the batteries, and the samples they include; None if there is no valid file."""
     try:
         with path.open("rb") as file:
             header = json.loads(file.readline(_MOST_HEADER_BYTES))
             if header["format"] != _FORMAT or header["layout"] != LAYOUT:
                 return None
-            records = np.fromfile(file, STATE)
-            if file.read(1) or len(records) != header["series"]:
+            series = int(header["series"])
+            if os.fstat(file.fileno()).st_size - file.tell() != series * STATE.itemsize:
                 return None
-        if zlib.crc32(_bytes(records)) != header["check"]:
+            bank = BatteryBank.restored(file, series)
+        check = 0
+        for first in range(0, series, BLOCK):
+            check = zlib.crc32(_bytes(bank.states(first, BLOCK)), check)
+        if check != header["check"]:
             return None
         seen = Seen(
             identity=header["identity"],
@@ -107,8 +113,8 @@ def read(path: Path) -> tuple[NDArray[np.void], Seen] | None:
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return records, seen
+    return bank, seen
 
 
 def _bytes(records: NDArray[np.void]) -> memoryview:
-    return records.view(np.uint8).data if len(records) else memoryview(b"")
+    return records.view(np.uint8).data

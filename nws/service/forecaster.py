@@ -160,16 +160,16 @@ class Forecaster:
         self.learn_names()
         saved = None if self._file is None else batteryfile.read(self._file)
         if saved is not None:
-            states, seen = saved
+            bank, seen = saved
             names = self.catalogue.names
-            fits = seen.identity == self._identity and seen.names == batteryfile.digest(names[: len(states)])
+            fits = seen.identity == self._identity and seen.names == batteryfile.digest(names[: len(bank)])
             # a power failure may have cut the store's log before the position that the batteries include
             fresh = None
-            if fits and len(states) <= len(names):
-                fresh = samples_since(self._memory, seen.cursor, included=seen.included(len(states)))
+            if fits and len(bank) <= len(names):
+                fresh = samples_since(self._memory, seen.cursor, included=seen.included(len(bank)))
             if fresh is not None and fresh[1] >= max(seen.cursors, default=seen.cursor):
-                self._bank = BatteryBank.restored(states)
-                self._bank.add(len(names) - len(states))
+                self._bank = bank
+                self._bank.add(len(names) - len(bank))
                 self._count(afresh=True)
                 self._saved_cursor = seen.cursor
                 self._take(*fresh)
