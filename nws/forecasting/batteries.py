@@ -13,7 +13,7 @@ import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import BinaryIO
+from io import BufferedIOBase
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,27 +99,32 @@ def _outlooks(found: NDArray[np.float64], over_s: Sequence[float]) -> list[tuple
     ]
 
 
+def _pages(series: int) -> mmap.mmap:
+    """Return memory for the states of so many series, zeros at first."""
+    return mmap.mmap(-1, series * STATE.itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 class BatteryBank:
     """Batteries of many series; a series is its index, counted from 0 in the order of `add`."""
 
     def __init__(self, capacity: int = 16) -> None:
         # pages grow without a second copy of what they hold
-        self._pages = mmap.mmap(-1, max(capacity, 1) * STATE.itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._pages = _pages(max(capacity, 1))
         self._states: NDArray[np.void] = np.frombuffer(self._pages, STATE)
         self._size = 0
 
     @classmethod
-    def restored(cls, file: BinaryIO, series: int) -> BatteryBank:
+    def restored(cls, file: BufferedIOBase, series: int) -> BatteryBank:
         """Return a bank that continues from the states of so many series, read from a file; raises `ValueError`."""
         bank = cls(series)
         bank._size = series
-        read = file.readinto(bank._states[:series].view(np.uint8))  # type: ignore[attr-defined]
+        read = file.readinto(bank._states[:series].view(np.uint8).data)
         if read != series * STATE.itemsize:
             raise ValueError(f"{read} bytes of the states of {series} series")
         return bank
 
     def states(self, first: int = 0, most: int | None = None) -> NDArray[np.void]:
-        """Copy of everything the batteries know of `most` series from `first` on, or of all: STATE[series]."""
+        """Return a copy of everything the batteries know of `most` series from `first` on, or of all: STATE[series]."""
         end = self._size if most is None else min(first + most, self._size)
         # bytes, because a copy of records leaves out the padding between their fields
         return self._states[first:end].view(np.uint8).copy().view(STATE)
@@ -140,7 +145,12 @@ class BatteryBank:
             capacity = max(self._size, 2 * len(self._states))
             # pages that an array refers to cannot move
             del self._states
-            self._pages.resize(capacity * STATE.itemsize)
+            try:
+                self._pages.resize(capacity * STATE.itemsize)
+            except (BufferError, OSError, SystemError):
+                # an array of another thread still refers to them, or the system moves none
+                held, self._pages = self._pages, _pages(capacity)
+                self._pages[: len(held)] = held[:]
             self._states = np.frombuffer(self._pages, STATE)
         return range(first, self._size)
 

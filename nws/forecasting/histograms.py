@@ -17,7 +17,8 @@ from nws.forecasting.ladder import BIN_EDGE, BIN_SCALE, BINS
 _MOST = np.float64(1e30)
 #: Nominal share of each tail.
 TAIL = 0.1
-#: Outcomes that a histogram remembers, what each adds to it, and the outcomes between two fadings.
+#: Outcomes that a histogram remembers, what each adds to it, and the outcomes between two fadings. All counts together
+#: stay below (`_MEMORY` + 1) · `_COUNT`, which 16 bits hold.
 _MEMORY, _COUNT, _FADED_EVERY = 200, 256, 10
 _U_EDGE = math.asinh(BIN_SCALE * BIN_EDGE)
 PRIOR = np.diff(
@@ -59,7 +60,7 @@ def place_of(error: float, scale: float) -> int:
 
 
 @compiled
-def count(histogram: Any, place: int, outcomes: int) -> None:
+def count_error(histogram: Any, place: int, outcomes: int) -> None:
     """Add an error to its bin after so many outcomes; errors of long ago fade.
 
     histogram : uint16[BINS]

@@ -23,7 +23,7 @@ from nws.forecasting.histograms import (
     PRIOR,
     TAIL,
     clip,
-    count,
+    count_error,
     error_of,
     pack,
     place_of,
@@ -168,7 +168,7 @@ def _learn(state: Any, rung: int, slot: int) -> None:
     state["drift"][rung] += gain * (abs(clip(state["last"] - origin)) - state["drift"][rung])
     bias = (mean - blend) / scale if scale > 0.0 else 0.0
     state["bias"][rung] += gain * (min(max(bias, -_MOST_BIAS), _MOST_BIAS) - state["bias"][rung])
-    count(state["histogram"][rung], place_of(error, scale), n)
+    count_error(state["histogram"][rung], place_of(error, scale), n)
     gain = max(1.0 / (n + 1.0), 1.0 / _SCALE_MEMORY)
     state["scale"][rung] += gain * (abs(error) - state["scale"][rung])
     below, above = mean < low, mean > high

@@ -14,8 +14,9 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,9 @@ from nws.base.errors import StoreError
 from nws.base.files import Replacement
 from nws.forecasting.batteries import BatteryBank
 from nws.forecasting.layout import METHODS, SELECTORS, STATE
+from nws.service.parsing import adapter, whole
 
-_FORMAT = "nws-batteries 2"
+_FORMAT = "nws-batteries 3"
 #: Room for the header, without and for each block's position.
 _HEADER_BYTES, _CURSOR_BYTES = 4096, 24
 _MOST_HEADER_BYTES = 1 << 20
@@ -34,6 +36,9 @@ BLOCK = 1024
 
 #: Digest of the record layout: the fields, and the order of methods and selectors in them.
 LAYOUT = hashlib.sha256(repr((STATE.descr, METHODS, SELECTORS, sys.byteorder)).encode()).hexdigest()
+
+
+_Count = Annotated[int, whole(2**63 - 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +52,26 @@ class Seen:
 
     identity: str
     names: str
-    cursor: int
-    cursors: tuple[int, ...] = ()
+    cursor: _Count
+    cursors: tuple[_Count, ...] = ()
 
     def included(self, series: int) -> NDArray[np.int64]:
         """Return the position for each of so many series: int64[series]."""
         return np.repeat(np.array(self.cursors, np.int64), BLOCK)[:series]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Header(Seen):
+    """The first line of the file. series : number of records.  check : CRC of the records and of the other fields."""
+
+    format: str = _FORMAT
+    layout: str = LAYOUT
+    series: _Count
+    check: _Count
+
+    def sealed(self) -> _Header:
+        """Return the header of which `check` is the CRC of the records, with that of everything."""
+        return replace(self, check=zlib.crc32(json.dumps(asdict(self)).encode()))
 
 
 def digest(names: list[str]) -> str:
@@ -70,7 +89,8 @@ def write(path: Path, blocks: Iterable[tuple[NDArray[np.void], int]], series: in
         seen: everything else that identifies them
     """
     room = _HEADER_BYTES + _CURSOR_BYTES * (series // BLOCK + 1)
-    check, cursors = 0, []
+    check = 0
+    cursors: list[int] = []
     try:
         with Replacement(path, mode=0o600, sync=True) as temporary, open(temporary, "wb") as file:
             file.write(b"\n".rjust(room))
@@ -79,9 +99,11 @@ def write(path: Path, blocks: Iterable[tuple[NDArray[np.void], int]], series: in
                 check = zlib.crc32(records, check)
                 cursors.append(cursor)
                 file.write(records)
-            header = {"format": _FORMAT, "layout": LAYOUT, "series": series, "check": check, **asdict(seen)}
+            header = _Header(
+                **asdict(replace(seen, cursors=tuple(cursors))), series=series, check=check
+            ).sealed()
             file.seek(0)
-            file.write(json.dumps(header | {"cursors": cursors}).encode())
+            file.write(json.dumps(asdict(header)).encode())
     except OSError as error:
         raise StoreError(
             f"{path}: the forecasters' state cannot be kept: {error.strerror or error}; "
@@ -93,27 +115,18 @@ def read(path: Path) -> tuple[BatteryBank, Seen] | None:
     """Return the batteries, and the samples they include; None if there is no valid file."""
     try:
         with path.open("rb") as file:
-            header = json.loads(file.readline(_MOST_HEADER_BYTES))
-            if header["format"] != _FORMAT or header["layout"] != LAYOUT:
+            header: _Header = adapter(_Header).validate_json(file.readline(_MOST_HEADER_BYTES), strict=True)
+            if (header.format, header.layout) != (_FORMAT, LAYOUT):
                 return None
-            series = int(header["series"])
-            if os.fstat(file.fileno()).st_size - file.tell() != series * STATE.itemsize:
+            if os.fstat(file.fileno()).st_size - file.tell() != header.series * STATE.itemsize:
                 return None
-            bank = BatteryBank.restored(file, series)
-        check = 0
-        for first in range(0, series, BLOCK):
-            check = zlib.crc32(_bytes(bank.states(first, BLOCK)), check)
-        if check != header["check"]:
-            return None
-        seen = Seen(
-            identity=header["identity"],
-            names=header["names"],
-            cursor=int(header["cursor"]),
-            cursors=tuple(map(int, header["cursors"])),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+            bank = BatteryBank.restored(file, header.series)
+    except (OSError, ValueError):
         return None
-    return bank, seen
+    check = 0
+    for first in range(0, header.series, BLOCK):
+        check = zlib.crc32(_bytes(bank.states(first, BLOCK)), check)
+    return (bank, header) if replace(header, check=check).sealed() == header else None
 
 
 def _bytes(records: NDArray[np.void]) -> memoryview:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 
 import numpy as np
 import pytest
@@ -49,6 +50,20 @@ def test_a_replayed_store_forecasts_like_the_battery_that_lived_through_it():
         lived.update(float(value), t=float(t))
     replayed.replay(values, range(500))
     assert replayed.forecast() == lived.forecast()
+
+
+def test_a_bank_grows_where_its_pages_cannot_move(monkeypatch):
+    class Unmovable(mmap.mmap):
+        def resize(self, size):
+            raise SystemError("mmap: resizing not available")
+
+    monkeypatch.setattr(module.mmap, "mmap", Unmovable)
+    bank = BatteryBank(1)
+    bank.add()
+    bank.update(0, 7.0, t=1.0)
+    bank.add(100)
+    bank.update(100, 8.0, t=2.0)
+    assert (bank.forecast(0).value, bank.forecast(100).value) == (7.0, 8.0)
 
 
 def test_a_bank_that_grows_keeps_what_it_knows():

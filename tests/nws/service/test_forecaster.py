@@ -1,5 +1,6 @@
 """Forecasts are current, outlive the service whatever ends it, and no forecast never made is charged with an error."""
 
+import json
 import os
 import signal
 import subprocess
@@ -36,7 +37,7 @@ def of(samples):
     return battery.forecast()
 
 
-def told(service, name=ALPHA):
+def forecast_of(service, name=ALPHA):
     return service.forecasts([name])[Series.parse(name)]
 
 
@@ -44,19 +45,19 @@ def test_a_forecast_is_that_of_the_battery(service):
     samples = walk(1, 120)
     for part in (samples[:50], samples[50:51], samples[51:]):
         feed(service, part)
-        assert told(service) == of(samples[: samples.index(part[-1]) + 1])
+        assert forecast_of(service) == of(samples[: samples.index(part[-1]) + 1])
 
 
 def test_no_error_is_charged_to_a_forecast_made_from_no_data(service):
     """The first value was expected by nobody: its distance from nothing is no error."""
     feed(service, [(START, 1000.0)])
-    first = told(service)
+    first = forecast_of(service)
     assert np.isnan([first.mae, first.rmse]).all()
     feed(service, [(START + 10, 1003.0)])
-    second = told(service)
+    second = forecast_of(service)
     assert (second.mae, second.rmse) == (3.0, 3.0)
     feed(service, [(START + 20, 1003.0)])
-    assert told(service).mae <= 3.0
+    assert forecast_of(service).mae <= 3.0
     plot = service.plot(ALPHA, since=START, until=START + 20)
     assert np.isnan(plot.forecast[0])
     assert np.isnan(plot.error[:2]).all()
@@ -65,7 +66,11 @@ def test_no_error_is_charged_to_a_forecast_made_from_no_data(service):
 
 def test_a_constant_series_is_foretold_without_error_from_the_start(service):
     feed(service, [(START + i, 7e9) for i in range(20)])
-    assert (told(service).value, told(service).mae, told(service).rmse) == (7e9, 0.0, 0.0)
+    assert (forecast_of(service).value, forecast_of(service).mae, forecast_of(service).rmse) == (
+        7e9,
+        0.0,
+        0.0,
+    )
 
 
 def test_forecasts_come_by_name(service):
@@ -100,9 +105,9 @@ def test_after_a_restart_forecasts_are_those_of_an_unbroken_service(start):
     first.close()
     second = start()
     assert second.counters().restored == "saved"
-    assert (told(second), told(second, BETA)) == (of(samples[:120]), of(other))
+    assert (forecast_of(second), forecast_of(second, BETA)) == (of(samples[:120]), of(other))
     feed(second, samples[120:])
-    assert told(second) == of(samples)
+    assert forecast_of(second) == of(samples)
 
 
 def test_what_came_after_the_state_was_saved_is_replayed(start, store):
@@ -116,9 +121,9 @@ def test_what_came_after_the_state_was_saved_is_replayed(start, store):
     kill(first)
     second = start()
     assert second.counters().restored == "saved"
-    assert (told(second), told(second, BETA)) == (of(samples[:150]), of(walk(6, 40)))
+    assert (forecast_of(second), forecast_of(second, BETA)) == (of(samples[:150]), of(walk(6, 40)))
     feed(second, samples[150:])
-    assert told(second) == of(samples)
+    assert forecast_of(second) == of(samples)
 
 
 def test_samples_between_saved_blocks_count_once(start, monkeypatch):
@@ -146,9 +151,13 @@ def test_samples_between_saved_blocks_count_once(start, monkeypatch):
         kill(first)
         second = start()
     assert second.counters().restored == "saved"
-    assert told(second) == of(samples[:70])
-    assert told(second, BETA) == of(other[:60])
-    assert told(second, third) == of(walk(7, 30)[:20])
+    assert forecast_of(second) == of(samples[:70])
+    assert forecast_of(second, BETA) == of(other[:60])
+    assert forecast_of(second, third) == of(walk(7, 30)[:20])
+
+
+def changed(header, **values):
+    return json.dumps(json.loads(header) | values).encode()
 
 
 def spoil(path, how):
@@ -164,7 +173,13 @@ def spoil(path, how):
             "text": b"nonsense\n",
             "not an object": b"[]\n" + records,
             "other layout": content.replace(batteryfile.LAYOUT.encode(), b"0" * 64),
-            "other format": header.replace(b"batteries 2", b"batteries 9") + b"\n" + records,
+            "other format": header.replace(b"batteries 3", b"batteries 9") + b"\n" + records,
+            "another position": changed(header, cursor=0) + b"\n" + records,
+            "position beyond SQLite's": changed(header, cursor=2**63) + b"\n" + records,
+            "block without position": changed(header, cursors=[]) + b"\n" + records,
+            "position of a block beyond 64 bits": changed(header, cursors=[2**64]) + b"\n" + records,
+            "infinite position": header.replace(b'"cursor": ', b'"cursor": 1e') + b"\n" + records,
+            "deep": b"[" * 100_000 + b"\n" + records,
         }[how]
     )
 
@@ -181,6 +196,12 @@ def spoil(path, how):
         "not an object",
         "other layout",
         "other format",
+        "another position",
+        "position beyond SQLite's",
+        "block without position",
+        "position of a block beyond 64 bits",
+        "infinite position",
+        "deep",
     ],
 )
 def test_a_saved_state_that_is_no_good_is_not_used(start, store, how):
@@ -191,7 +212,7 @@ def test_a_saved_state_that_is_no_good_is_not_used(start, store, how):
     spoil(store.with_name("service.db.battery"), how)
     second = start()
     assert second.counters().restored == "replayed"
-    assert told(second) == of(samples)
+    assert forecast_of(second) == of(samples)
 
 
 def test_the_state_of_another_store_is_not_used(start, tmp_path):
@@ -203,7 +224,7 @@ def test_the_state_of_another_store_is_not_used(start, tmp_path):
     (tmp_path / "other.db.battery").replace(tmp_path / "service.db.battery")
     again = start()
     assert again.counters().restored == "replayed"
-    assert told(again) == of(walk(8, 50))
+    assert forecast_of(again) == of(walk(8, 50))
 
 
 def test_a_state_that_has_seen_more_than_the_store_is_not_used(start, store):
@@ -223,7 +244,7 @@ def test_a_state_that_has_seen_more_than_the_store_is_not_used(start, store):
     store.with_name("service.db.battery").write_bytes(state)
     third = start()
     assert third.counters().restored == "replayed"
-    assert told(third) == of(walk(10, 50))
+    assert forecast_of(third) == of(walk(10, 50))
 
 
 def test_the_state_is_kept_private_and_beside_nothing(start, store):
@@ -267,7 +288,7 @@ def test_a_state_that_cannot_be_saved_is_counted_and_tried_again(service, clock,
     assert service.counters().battery_saves == 1
 
 
-def test_a_directory_that_takes_no_file_is_told_in_one_sentence(tmp_path):
+def test_a_directory_that_takes_no_file_gives_one_sentence(tmp_path):
     seen = batteryfile.Seen(identity="x", cursor=1, names="y")
     with pytest.raises(StoreError, match="forecasters' state cannot be kept: No such file"):
         batteryfile.write(tmp_path / "nowhere" / "state", [], 0, seen)
@@ -279,8 +300,8 @@ def test_what_another_program_writes_into_the_store_is_foretold_too(service, sto
         other.append(Measurement(Series.parse(BETA), t, v) for t, v in walk(2, 30))
         other.append([Measurement(Series.parse(BETA), START + 1000, 1e200)])
     service.tick()
-    assert told(service, BETA) == of(walk(2, 30))
-    assert told(service) == of(walk(1, 20))
+    assert forecast_of(service, BETA) == of(walk(2, 30))
+    assert forecast_of(service) == of(walk(1, 20))
 
 
 def test_a_log_that_does_not_reach_back_is_no_end(start, store, clock):
@@ -295,14 +316,14 @@ def test_a_log_that_does_not_reach_back_is_no_end(start, store, clock):
         while other.tend(budget_s=1.0):
             pass
     second = start()
-    assert told(second) == of(samples)
+    assert forecast_of(second) == of(samples)
 
 
 def test_a_service_in_memory_keeps_nothing(start, tmp_path):
     service = start(store=None, in_memory=True)
     feed(service, walk(1, 5))
     service.tick()
-    assert told(service) == of(walk(1, 5))
+    assert forecast_of(service) == of(walk(1, 5))
     service.close()
     assert list(tmp_path.glob("*")) == []
 
@@ -356,7 +377,7 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_forecasts_go_on(s
         assert found.value.tolist() == values[: len(found.value)].tolist()
         battery = Battery()
         battery.replay(found.value, found.t)
-        assert told(service) == battery.forecast()
+        assert forecast_of(service) == battery.forecast()
         kill(service)
 
 
