@@ -22,6 +22,7 @@ from apples.ipc.streams import Stream, keep_honest
 from apples.ipc.timer import between_heartbeats, now
 from apples.ipc.wire import PULSE_S, SILENCE_S, DatagramSeal, Forged, Json, random_word
 from nws.base.detach import notify
+from nws.base.ratelimit import RefusalLog
 
 _PRIORITY = 11
 #: With `while_needed`: wait for the first node, and after the last one, seconds.
@@ -42,8 +43,8 @@ class ManagerDaemon:
     ) -> None:
         """Call `counted` with the processors of all connected nodes after each join or loss."""
         self._sharing, self._key, self._log, self._counted = sharing, key, log, counted
-        self._while_needed = while_needed
-        self._needed_at = now() + _FIRST_S
+        self._log_refused = RefusalLog(log)
+        self._while_needed, self._needed_at = while_needed, now() + _FIRST_S
         raise_descriptors()
         self._loop = Loop(precise=False, failed=lambda error: log(f"refused, because of {error!r}"))
         listener, datagrams = bound(sharing.listen)
@@ -176,7 +177,7 @@ class ManagerDaemon:
             self._log(f"node {node.name} is lost: {reason}")
             self._send_changes()
         elif node.seal is None:
-            self._log(f"a connection ended before it proved its key: {reason}")
+            self._log_refused(node.peer, f"a connection ended before it proved its key: {reason}")
 
     def _forget(self, node: NodeConnection) -> None:
         assert node.name is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from apples.ipc.peers import peer_address
 from apples.ipc.streams import Stream
 from apples.ipc.wire import LONGEST_LINE, PULSE_S, SILENCE_S, VERSION, Json, Seal, derive, open_line
 
@@ -21,12 +22,13 @@ class NodeConnection:
     seal : None until the proof.  name : name of the node, None until then and after another connection replaced it
     address : destination of heartbeats, None until the node has shown it.  shown : number of that datagram
     multicast : the node receives the multicast group.  silent : no heartbeat has reached it for a while
-    heard_at, told_at : last sign of life, last report.  status : the last report
+    heard_at, told_at : last sign of life, last report.  status : the last report.  peer : numeric address
     """
 
     stream: Stream
     challenge: str
     since: float
+    peer: str = ""
     seal: Seal | None = None
     name: str | None = None
     word: str = ""
@@ -41,6 +43,7 @@ class NodeConnection:
 
     def greet(self, session: str) -> None:
         """Send the challenge and the random word of the manager's session, not sealed."""
+        self.peer = peer_address(self.stream.socket)
         self.stream.send(open_line({"apples": VERSION, "challenge": self.challenge, "session": session}))
 
     def open_hello(self, key: bytes, line: bytes) -> Json:

@@ -80,7 +80,7 @@ class NodeDaemon:
         slice_s = settings.sharing.constants.message_driven.slice_s
         self.timer = OwnTimer(self._loop, self.node, slice_s, self._enforce) if kind.own_timer else None
         self._server = RegistrationServer(
-            self._loop, settings.socket, self, most_of_user=descriptors // _DESCRIPTORS_EACH
+            self._loop, settings.socket, self, most_of_user=descriptors // _DESCRIPTORS_EACH, log=log
         )
         self._registry = ProcessRegistry(
             self.node,

@@ -24,6 +24,7 @@ from apples.ipc.loop import Loop
 from apples.ipc.peers import peer
 from apples.ipc.streams import Stream
 from apples.ipc.wire import Forged, Json, open_line, plain
+from nws.base.ratelimit import RefusalLog
 
 _BACKLOG = 1024
 #: Limit of unsent bytes for a client that does not read.
@@ -51,10 +52,19 @@ class RegistrationServer:
     """Listens at `path`.
 
     most_of_user : limit of connections of one other user, so that descriptors remain for all
-    holding : connections that need the node manager
+    holding : connections that need the node manager.  log : receives few lines for refused users
     """
 
-    def __init__(self, loop: Loop, path: Path, handler: RequestHandler, *, most_of_user: int) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        path: Path,
+        handler: RequestHandler,
+        *,
+        most_of_user: int,
+        log: Callable[[str], object] = lambda line: None,
+    ) -> None:
+        self._log_refused = RefusalLog(log)
         self._loop, self._path, self._handler = loop, path, handler
         self._most_of_user = most_of_user
         self._of_user: Counter[int] = Counter()
@@ -88,6 +98,7 @@ class RegistrationServer:
         _, uid = peer(connection)
         if uid != os.geteuid() and self._of_user[uid] >= self._most_of_user:
             why = f"user {uid} has {self._most_of_user} connections here already; end some of them"
+            self._log_refused(f"user {uid}", f"refused: {why}")
             with connection, suppress(OSError):
                 connection.send(open_line({"refused": why}), socket.MSG_DONTWAIT)
             return
@@ -128,6 +139,7 @@ class RegistrationServer:
                 raise RegistrationRefused("this connection stands for a process already; open one for each")
             process = self._handler.register(argument, stream.socket)
         except RegistrationRefused as error:
+            self._log_refused(f"user {peer(stream.socket)[1]}", f"refused: {error}")
             answer({"refused": str(error)})
             return
         self._streams[stream] = process

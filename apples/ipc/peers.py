@@ -1,4 +1,4 @@
-"""Credentials of the process at the other end of a Unix socket.
+"""The other end of a connection: credentials of its process on a Unix socket, and its address.
 
 A server asks for `peer` of each connection. A client connects with `connect_trusted` before it sends a byte: another
 user may have made the socket first, and would receive all that is sent to it.
@@ -21,6 +21,14 @@ def peer(connection: socket.socket) -> tuple[int, int]:
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(raw)
     return pid, uid
+
+
+def peer_address(connection: socket.socket) -> str:
+    """Return the numeric address at the other end of a connection of the network, "unknown" if it has gone."""
+    try:
+        return str(connection.getpeername()[0])
+    except OSError:
+        return "unknown"
 
 
 def connect_trusted(path: Path, *, timeout_s: float, remedy: str) -> socket.socket:

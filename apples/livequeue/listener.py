@@ -28,6 +28,7 @@ from apples.ipc.wire import OVERLONG
 from apples.livequeue.models import Answer, read_request
 from apples.queueing.configuration import LimitsSection
 from nws.base.errors import ReportedError
+from nws.base.ratelimit import RefusalLog
 
 _BACKLOG = 1024
 #: Part of the descriptors that the connections of one user may take.
@@ -71,7 +72,7 @@ class QueueListener:
     """A socket that listens at `path`.
 
     limits: of each user.
-    log: receives one line for each request that failed in the manager.
+    log: receives one line for each request that failed in the manager, and few for refused users.
     on_request: receives client, request and argument of each line. An error that it raises becomes the answer.
     on_close: receives each client that closed its connection.
     """
@@ -89,6 +90,7 @@ class QueueListener:
     ) -> None:
         """Start to listen; raise `SharingError` if that is not possible."""
         self._loop, self.path, self._limits, self._log = loop, path, limits, log
+        self._log_refused = RefusalLog(log)
         self._all_users, self._on_request, self._on_close = all_users, on_request, on_close
         self._clients: set[ClientConnection] = set()
         self._connections: Counter[int] = Counter()
@@ -151,6 +153,7 @@ class QueueListener:
         stream.trust(self._limits.job_bytes)
         refused = self._stranger(client)
         if refused is not None:
+            self._log_refused(f"user {client.uid}", f"refused: {refused}")
             client.refuse(RequestRejected(refused))
             stream.close()
 

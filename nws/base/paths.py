@@ -1,7 +1,8 @@
 """The state directory, and the name of this host. One rule for the weather and for the agent.
 
 `$APPLES_STATE` has precedence, then `$XDG_STATE_HOME/apples`, then `~/.local/state/apples`. Nothing is created here.
-A state directory that other users may write to is refused: a library in it is preloaded into programs.
+A state directory that other users may write to is refused, also one that they can replace: a library in it is
+preloaded into programs.
 """
 
 from __future__ import annotations
@@ -40,8 +41,16 @@ def state_dir(environ: Mapping[str, str] | None = None) -> Path:
 def refuse_shared(path: Path) -> Path:
     """Return a path of the state if it is absent, or if only this user and root can write to it.
 
-    A group may write if it has the number of the file's owner, as private groups of users have. Raises `StoreError`.
+    A group may write if it has the number of the file's owner, as private groups of users have. A directory above it
+    that all may write to needs the sticky bit, as /tmp has: otherwise the path can be replaced. Raises `StoreError`.
     """
+    for parent in path.absolute().parents:
+        mode = parent.stat().st_mode if parent.is_dir() else 0
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise StoreError(
+                f"{path}: other users may replace it, as {parent} has mode {stat.S_IMODE(mode):04o}; run chmod o-w "
+                f"{parent}, or set APPLES_STATE to another directory"
+            )
     try:
         about = path.stat()
     except OSError:

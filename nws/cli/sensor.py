@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--echo-port",
     type=click.IntRange(0, 65535),
-    default=0,
-    help="Port for answering probes; default: a free one.",
+    help="Port for answering probes; default: the first free one of 8091 to 8106. 0 takes any free one.",
 )
 @click.option(
     "--token-file",
@@ -64,7 +63,7 @@ def sensor(
     host: str | None,
     site: str | None,
     address: str | None,
-    echo_port: int,
+    echo_port: int | None,
     token_file: Path | None,
     ca: Path | None,
     spool: Path | None,

@@ -40,6 +40,8 @@ TIMEOUT_S = 15.0
 FLUSH_S = 5.0
 #: A probe that is silent for this time makes room for the next host, seconds.
 _STALE_S = 1.0
+#: Ports of the echo server: the first, or the next for a further sensor on the same address. Firewalls open them.
+ECHO_PORTS = range(8091, 8107)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,8 @@ class SensorSettings:
     """Settings of `nws sensor`.
 
     address : numeric address or interface to answer probes at; None: see `interfaces`
-    echo_port : 0 takes a free one.  spool : None: in `state`.  spool_bytes : its size at most
+    echo_port : None takes the first free one of `ECHO_PORTS`, 0 any free one
+    spool : None: in `state`.  spool_bytes : its size at most
     """
 
     server: str
@@ -55,7 +58,7 @@ class SensorSettings:
     state: Path
     site: str | None = None
     address: str | None = None
-    echo_port: int = 0
+    echo_port: int | None = None
     token_file: Path | None = None
     ca: Path | None = None
     spool: Path | None = None
@@ -218,9 +221,7 @@ class SensorDaemon:
             self._say(f"sensor: the address of this host has changed to {address}")
             self._echo.close()
             self._echo = None
-        self._echo = EchoServer(
-            address, self._settings.echo_port, connections=1, stale_s=_STALE_S, admits=self.turns.admits
-        )
+        self._echo = _echo_server(address, self._settings.echo_port, self.turns.admits)
         self._address = address
 
 
@@ -250,3 +251,18 @@ def run_until_signal(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _echo_server(address: str, wanted: int | None, admits: Callable[[str], bool]) -> EchoServer:
+    """Return a server at the wanted port, or at the first free default one; raises `ProbeError`."""
+    for port in ECHO_PORTS if wanted is None else (wanted,):
+        try:
+            return EchoServer(address, port, connections=1, stale_s=_STALE_S, admits=admits)
+        except ProbeError as error:
+            failure = error
+    if wanted is not None:
+        raise failure
+    raise ProbeError(
+        f"{failure}; so are all ports from {ECHO_PORTS[0]}, those of sensors: find the programs that listen there "
+        "(ss -tlnp), or choose a port with --echo-port, and open it in the firewall"
+    )

@@ -16,9 +16,9 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nws.base.ratelimit import RateLimit
 from nws.server.answers import refused
 from nws.server.backend import Backend, Operation, run
-from nws.server.limits import RateLimit
 from nws.server.middleware import RequestMiddleware
 from nws.server.routes import OPERATIONS
 from nws.server.tokens import Tokens

@@ -21,10 +21,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nws.base.errors import Forbidden, ServiceError, Unauthorized, WeatherError
+from nws.base.ratelimit import RefusalLog
 from nws.server.answers import refusal_of
 from nws.server.bodies import must_close, parse_object, read_body, read_query
 from nws.server.counters import RequestCounters
-from nws.server.limits import RateLimit
 from nws.server.middleware import RequestContext
 from nws.server.tokens import Role, Tokens
 from nws.server.writer import Writer
@@ -45,8 +45,6 @@ MOST_LARGE = 8
 LARGE_RETRY_S = 5
 #: Seconds between two calls of the service's housekeeping.
 TICK_S = 1.0
-#: Maximum number of log lines per minute caused by one client.
-LOG_LINES_PER_MINUTE = 3
 #: Size in bytes from which a body is parsed in a thread.
 _LONG_BODY_BYTES = 65_536
 
@@ -59,7 +57,7 @@ class Backend:
     ) -> None:
         self.service, self.tokens, self.sources = service, tokens, sources
         self.counters = RequestCounters()
-        self.log_limit = RateLimit(LOG_LINES_PER_MINUTE, clients=1000)
+        self._log_client = RefusalLog(_LOG.info)
         self.started = time.time()
         self.tick_failures = 0
         self.writer = Writer(service)
@@ -94,8 +92,7 @@ class Backend:
     def log_client(self, request: Request, text: str) -> None:
         """Log an action of a client, with a limit per minute and client."""
         peer = request.client.host if request.client else "unknown client"
-        if self.log_limit.ask(peer, time.monotonic()) == 0:
-            _LOG.info("%s: %s", peer, text)
+        self._log_client(peer, text)
 
     async def document(self, request: Request) -> dict[str, Any]:
         """Return the JSON object in the body of a request."""

@@ -18,9 +18,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nws.base.errors import Malformed, TooMany, WeatherError
+from nws.base.ratelimit import RateLimit
 from nws.server.answers import refusal_of, refused
 from nws.server.counters import RequestCounters
-from nws.server.limits import RateLimit
 from nws.server.tokens import Role, Tokens, fingerprint
 
 _LOG = logging.getLogger(__name__)

@@ -178,6 +178,25 @@ def test_malformed_documents_of_a_key_holder_leave_the_manager():
     manager.close()
 
 
+def test_refused_keys_are_few_log_lines_with_the_address():
+    said: list[str] = []
+    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
+    manager = ManagerDaemon(settings, KEY, log=said.append)
+    for _ in range(20):
+        with socket.create_connection(manager.address) as stranger:
+            challenge = _greeting(manager, stranger)
+            key = derive(b"another key", "hello", challenge)
+            stranger.sendall(Seal(key, ours="node", theirs="manager").line({"node": "n"}))
+            _turn(manager)
+    lines = [
+        line for line in said if line.startswith("127.0.0.1: a connection ended before it proved its key")
+    ]
+    assert len(lines) == 3
+    assert "the keys differ" in lines[0]
+    assert not any(KEY.decode() in line for line in said)
+    manager.close()
+
+
 def _turn(manager):
     """Let the manager handle all that is ready."""
     manager._loop._stopped = False

@@ -111,7 +111,8 @@ def test_who_asks_for_the_processor_has_registered_and_gets_no_answer(loop, tmp_
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can connect as another user")
 def test_one_user_leaves_connections_to_the_others(loop, everybodys):
     path = everybodys / "s"
-    reception = RegistrationServer(loop, path, Desk(), most_of_user=2)
+    logged = []
+    reception = RegistrationServer(loop, path, Desk(), most_of_user=2, log=logged.append)
     path.chmod(0o666)
 
     def connect(uid):
@@ -141,6 +142,7 @@ def test_one_user_leaves_connections_to_the_others(loop, everybodys):
     run(loop, 0.02)
     others.append(connect(65534))
     assert b"said" in answers(others[3])
+    assert logged == ["user 65534: refused: user 65534 has 2 connections here already; end some of them"]
     for client in (*ours, *others):
         client.close()
     reception.close()

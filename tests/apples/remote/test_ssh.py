@@ -11,9 +11,13 @@ def test_ssh_command_never_prompts_and_quotes_words():
     assert command[0] == "/usr/bin/ssh"
     for option in ("BatchMode=yes", "ConnectTimeout=5", "ControlMaster=no"):
         assert command[command.index(option) - 1] == "-o"
-    # the user's agent is not for the hosts that are probed
-    assert "-a" in command[: command.index("--")]
     assert command[-3:] == ["--", "me@alpha", "python -c 'print('\"'\"'a b'\"'\"')'"]
+
+
+def test_ssh_command_forwards_nothing():
+    # the agent of a user is not for the hosts that are called
+    options = ssh_command("ssh", "alpha", ["true"])[1:]
+    assert {"-a", "-x", "-T", "ClearAllForwardings=yes"} <= set(options[: options.index("--")])
 
 
 def test_without_ssh_the_package_is_named(monkeypatch, tmp_path):

@@ -15,6 +15,16 @@ def test_state_dir_writable_by_others_is_refused(tmp_path, mode):
         state_dir({"APPLES_STATE": str(tmp_path)})
 
 
+def test_state_dir_that_others_can_replace_is_refused(tmp_path):
+    state = tmp_path / "open" / "state"
+    state.mkdir(parents=True)
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(StoreError, match="open has mode 0777"):
+        state_dir({"APPLES_STATE": str(state)})
+    (tmp_path / "open").chmod(0o1777)
+    assert state_dir({"APPLES_STATE": str(state)}) == state
+
+
 def test_state_dir_of_this_user_is_accepted(tmp_path):
     tmp_path.chmod(0o755)
     assert state_dir({"APPLES_STATE": str(tmp_path)}) == tmp_path

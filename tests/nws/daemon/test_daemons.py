@@ -7,12 +7,14 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from nws.base.errors import ProbeError
 from nws.cli import main
+from nws.daemon.daemon import ECHO_PORTS, SensorDaemon, SensorSettings
 from nws.sensors.network import EchoConnection
 
 HERE, THERE, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
@@ -159,6 +161,7 @@ _UNDER_FAKETIME = """
 import threading, time
 time.sleep = lambda seconds: threading.Event().wait(seconds)
 from nws.cli import main
+from nws.daemon.daemon import ECHO_PORTS, SensorDaemon, SensorSettings
 main()
 """
 
@@ -282,6 +285,28 @@ def test_an_echo_port_that_is_taken(capsys):
             main(["sensor", "--server", "http://127.0.0.1:9", "--address", HERE, "--echo-port", port])
     assert ended.value.code == 5
     assert "choose a free port, or 0 for any" in capsys.readouterr().err
+
+
+def test_sensors_of_one_host_take_the_next_echo_port(tmp_path):
+    def daemon(host):
+        return SensorDaemon(
+            SensorSettings(server="http://127.0.0.1:9", host=host, state=tmp_path, address="127.0.0.77"),
+            say=lambda line: None,
+        )
+
+    with daemon("a") as a, daemon("b") as b:
+        ports = [one.registration()["port"] for one in (a, b)]
+    assert ports == [ECHO_PORTS[0], ECHO_PORTS[1]]
+
+
+def test_echo_ports_in_use_are_named(tmp_path, capsys):
+    with ExitStack() as taken:
+        for port in ECHO_PORTS:
+            taken.enter_context(socket.create_server(("127.0.0.78", port)))
+        with pytest.raises(SystemExit) as ended:
+            main(["sensor", "--server", "http://127.0.0.1:9", "--address", "127.0.0.78"])
+    assert ended.value.code == 5
+    assert "so are all ports from 8091" in capsys.readouterr().err
 
 
 _SPACES = ("nws-test-a", "nws-test-b", "nws-test-s")

@@ -1,12 +1,14 @@
-"""Request rates: a token bucket per client, in a table of bounded size.
+"""Rates of requests and of log lines: a token bucket per client, in a table of bounded size.
 
-The time is an argument, and no function waits. A client is any key that the caller chooses. If the table is full,
+No function waits. A client is any key that the caller chooses. If the table is full,
 the client seen longest ago is dropped, which can only increase its share.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -49,3 +51,21 @@ class RateLimit:
             return (1.0 - bucket.left) / self._rate
         bucket.left -= 1.0
         return 0.0
+
+
+class RefusalLog:
+    """A log of refused clients with at most three lines a minute of each, so that none of them can fill the disk.
+
+    write : receives a line.  monotonic : seconds
+    """
+
+    def __init__(
+        self, write: Callable[[str], object], *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._write, self._monotonic = write, monotonic
+        self._limit = RateLimit(3, clients=1000)
+
+    def __call__(self, client: str, text: str) -> None:
+        """Write one line, or nothing beyond the rate. client : address or user, the start of the line"""
+        if self._limit.ask(client, self._monotonic()) == 0:
+            self._write(f"{client}: {text}")

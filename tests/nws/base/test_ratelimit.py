@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nws.server.limits import RateLimit
+from nws.base.ratelimit import RateLimit
 
 
 def test_a_minutes_worth_at_once_and_then_evenly():
