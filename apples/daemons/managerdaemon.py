@@ -177,7 +177,7 @@ class ManagerDaemon:
             self._log(f"node {node.name} is lost: {reason}")
             self._send_changes()
         elif node.seal is None:
-            self._log_refused(node.peer, f"a connection ended before it proved its key: {reason}")
+            self._log_refused(node.client, f"a connection ended before it proved its key: {reason}")
 
     def _forget(self, node: NodeConnection) -> None:
         assert node.name is not None

@@ -23,12 +23,14 @@ class NodeConnection:
     address : destination of heartbeats, None until the node has shown it.  shown : number of that datagram
     multicast : the node receives the multicast group.  silent : no heartbeat has reached it for a while
     heard_at, told_at : last sign of life, last report.  status : the last report.  peer : numeric address
+    proved : its first line was sealed under the key
     """
 
     stream: Stream
     challenge: str
     since: float
     peer: str = ""
+    proved: bool = False
     seal: Seal | None = None
     name: str | None = None
     word: str = ""
@@ -41,6 +43,11 @@ class NodeConnection:
     status: Json = field(default_factory=dict)
     processors: int = 0
 
+    @property
+    def client(self) -> str:
+        """Return whose refusals are counted together in the log: of an address, or of one connection with the key."""
+        return f"{self.peer} with the key, connection {self.challenge[:8]}" if self.proved else self.peer
+
     def greet(self, session: str) -> None:
         """Send the challenge and the random word of the manager's session, not sealed."""
         self.peer = peer_address(self.stream.socket)
@@ -48,7 +55,9 @@ class NodeConnection:
 
     def open_hello(self, key: bytes, line: bytes) -> Json:
         """Return the first line of a node; raises `Forged` unless it proves that the sender holds the key."""
-        return Seal(derive(key, "hello", self.challenge), ours="manager", theirs="node").open(line)
+        hello = Seal(derive(key, "hello", self.challenge), ours="manager", theirs="node").open(line)
+        self.proved = True
+        return hello
 
     def admit(self, key: bytes, hello: Json, now: float) -> None:
         """Take over the node's introduction. From here on lines are sealed under a key that only both sides have."""
