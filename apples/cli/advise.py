@@ -100,7 +100,7 @@ def _document(offer: Offer | None) -> dict[str, Any] | None:
 def _lines(offers: tuple[Offer, ...], now: float, chosen: Offer | None, by: str | None) -> list[str]:
     """Return the table, and the plan to take if there is a time."""
     from apples.cli.report import seconds, table
-    from apples.model.hostlist import fold
+    from nws.base.hostlist import fold
 
     priced = offers[0].cost is not None
     rows = [

@@ -133,7 +133,7 @@ def choose_hosts(grid: Grid, options: PoolOptions) -> Grid:
     """Return the pool: hosts of -H or --hostfile, else all of the grid, after --include and --exclude."""
     if not any((options.hosts, options.hostfile, options.include, options.exclude)):
         return grid
-    from apples.model.hostlist import expand
+    from nws.base.hostlist import expand
 
     asked = asked_hosts(options)
     if asked:
@@ -154,7 +154,7 @@ def choose_hosts(grid: Grid, options: PoolOptions) -> Grid:
 
 def asked_hosts(options: PoolOptions) -> dict[str, int | None]:
     """Return the hosts of -H and --hostfile with their slots; None for hosts without a number of slots."""
-    from apples.model.hostlist import parse_hosts, read_hostfile
+    from nws.base.hostlist import parse_hosts, read_hostfile
 
     asked: dict[str, int | None] = {}
     if options.hosts is not None:

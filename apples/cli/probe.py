@@ -88,7 +88,7 @@ def _pool(hosts: Sequence[str], hostfile: str | None, grid_file: str | None) -> 
     from apples.model.config import find_config
     from apples.model.grid import Host
     from apples.model.gridfile import load_grid
-    from apples.model.hostlist import parse_hosts, read_hostfile
+    from nws.base.hostlist import parse_hosts, read_hostfile
 
     grid = None if grid_file is None else load_grid(find_config(grid_file))
     names = [one.name for text in hosts for one in parse_hosts(text, where="HOSTS")]

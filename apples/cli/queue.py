@@ -110,8 +110,8 @@ def _header(found: dict[str, Any]) -> list[str]:
 
 
 def _rows(found: dict[str, Any]) -> list[list[str]]:
-    from apples.model.hostlist import fold
     from nws.base.durations import format_seconds
+    from nws.base.hostlist import fold
 
     def key(job: dict[str, Any]) -> tuple[int, int]:
         order = ("ended", "running", "starting", "waiting")

@@ -122,7 +122,7 @@ def _machine(given: QueueManagerOptions) -> Machine:
     import os
 
     from apples.livequeue.hosts import Machine, machine_of
-    from apples.model.hostlist import parse_hosts, read_hostfile
+    from nws.base.hostlist import parse_hosts, read_hostfile
     from nws.client import local_host
 
     here, cpus = local_host(), tuple(sorted(os.sched_getaffinity(0)))

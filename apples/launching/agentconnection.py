@@ -26,7 +26,7 @@ from typing import Any
 from apples.launching import hostagent
 from apples.launching.frames import Unframer, frame
 from apples.launching.kernel import FORWARDED, PR_SET_PDEATHSIG, close_all_but, prctl
-from apples.remote.ssh import meaning
+from nws.base.ssh import meaning
 
 #: Seconds between heartbeats, both ways.
 HEARTBEAT_S = 2.0

@@ -32,7 +32,7 @@ from apples.launching.processes import LaunchMethod
 from apples.launching.steering import steered
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
-from apples.remote.ssh import find_ssh, ssh_command
+from nws.base.ssh import find_ssh, ssh_command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class HostAccess:
 
 
 def check(request: LaunchRequest, access: HostAccess) -> None:
-    """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` if the run cannot start."""
+    """Raise `LaunchError`, `SshNotFound`, `NotExecutable` or `ProgramNotFound` if the run cannot start."""
     if access.here:
         addresses = {host: one.address for host, one in access.addresses.items() if one.address is not None}
         preflight.check_hosts(request, addresses)

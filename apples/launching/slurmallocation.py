@@ -20,11 +20,11 @@ from apples.errors import LaunchError
 from apples.launching import allocationkeepalive
 from apples.launching.command import helper
 from apples.launching.launcher import Notify
-from apples.model.hostlist import fold
 from apples.slurm import runner
 from apples.slurm.commands import Shape, Wishes, salloc
 from apples.slurm.meanings import WAITS, hopeless, meaning
 from apples.slurm.records import Job
+from nws.base.hostlist import fold
 
 #: Seconds between looks at a job that waits, and until an allocation that was given back must be gone.
 LOOK_S, GONE_S = 2.0, 15.0

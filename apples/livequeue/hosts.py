@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from apples.model.hostlist import HostSlots
+    from nws.base.hostlist import HostSlots
 
 HOSTS_VARIABLE = "APPLES_QUEUE_HOSTS"
 """Environment variable with the processors of a job by host, as `listed` writes them."""

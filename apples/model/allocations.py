@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apples.errors import ConfigError
-from apples.model.hostlist import HostSlots, parse_entry, read_hosts
+from nws.base.hostlist import HostSlots, parse_entry, read_hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

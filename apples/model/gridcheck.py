@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from apples.errors import ConfigError
-from apples.model.hostlist import expand
+from nws.base.hostlist import expand
 from nws.base.reader import Document, did_you_mean
 from nws.base.yamltree import Location, Problem
 

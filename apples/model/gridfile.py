@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from apples.errors import ConfigError
 from apples.model.grid import Grid, Host, LinkRule
 from apples.model.gridcheck import addresses, clashes
-from apples.model.hostlist import expand
 from apples.model.limits import Limits
 from apples.model.template import Costs, Overhead, Workload
+from nws.base.hostlist import expand
 from nws.base.quantities import (
     SECONDS,
     Amount_bytes,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from apples.errors import ConfigError
 from apples.model.grid import Host
-from apples.model.hostlist import expand
 from nws.base.durations import parse_period
+from nws.base.hostlist import expand
 from nws.base.quantities import Count
 
 if TYPE_CHECKING:

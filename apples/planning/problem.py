@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from apples.errors import ConfigError, NoFeasiblePlan
 from apples.model.grid import FloatArray, Host, Snapshot
-from apples.model.hostlist import fold
 from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.host_table import HostDemands, host_table, is_known, own_host
 from apples.planning.hostlimits import HostLimits, host_limits
 from apples.planning.options import PlanningOptions
+from nws.base.hostlist import fold
 
 IntArray = NDArray[np.int64]
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from apples.launching.launcher import Notify
 from apples.launching.preflight import names_of_this_machine
 from apples.model.grid import Grid, Host, Snapshot
-from apples.model.hostlist import fold
 from apples.model.snapshots import from_forecasts, with_composed
 from nws.base.errors import WeatherError
+from nws.base.hostlist import fold
 from nws.client import (
     Endpoint,
     RemoteHost,

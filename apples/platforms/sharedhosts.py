@@ -21,8 +21,7 @@ from apples.daemons.starting import ManagerAccess, Notify
 from apples.errors import SharingError
 from apples.model.snapshots import TimeShares
 from apples.remote.hostcheck import MARK
-from apples.remote.hostconnection import HostCheckError, HostConnection
-from apples.remote.preflight import together
+from nws.base.hostconnection import HostCheckError, HostConnection, together
 
 #: Runs on each host, whose environment must have this package.
 _PROGRAM = f"""

@@ -20,7 +20,6 @@ from apples.launching import slurm as launching
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.slurm import Cluster, ReadyNodes
 from apples.model.grid import Grid, Host, Snapshot
-from apples.model.hostlist import fold
 from apples.model.plan import Outcome
 from apples.platforms.platform import (
     Platform,
@@ -41,6 +40,7 @@ from apples.slurm.linkstore import LinkStore
 from apples.slurm.nodecheck import NodeCheck, NodeCheckResult, look
 from apples.slurm.pool import Offer, PartitionPool, cpu_type, offered
 from apples.slurm.records import Node, Partition
+from nws.base.hostlist import fold
 from nws.series import Forecast, Resource, Series
 
 ALLOCATED = "what Slurm gives"

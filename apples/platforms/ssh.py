@@ -38,7 +38,7 @@ from apples.remote import preflight, speed
 from apples.remote.facts import HostFacts, holds
 from apples.remote.preflight import Candidate, Checked
 from apples.remote.speed import CheckedConnection, LinkSpeed
-from apples.remote.ssh import find_ssh, ssh_command
+from nws.base.ssh import find_ssh, ssh_command
 from nws.series import Forecast, Resource, Series
 
 if TYPE_CHECKING:

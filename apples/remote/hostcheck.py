@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+#: As in `nws.base.hostconnection`, which this program cannot import where it is sent.
 MARK = "APPLES-CHECK 1 "
 
 #: Distributions whose versions must be the same everywhere, as far as they are installed.

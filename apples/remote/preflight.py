@@ -9,24 +9,20 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from pathlib import Path
 
 from apples.remote import facts
 from apples.remote.callback import CallbackListener
 from apples.remote.facts import HostFacts, Needs
-from apples.remote.hostconnection import HostCheckError, HostConnection
+from nws.base.hostconnection import HostCheckError, HostConnection, together
 
-Given = TypeVar("Given")
-Found = TypeVar("Found")
+HOSTCHECK = Path(__file__).with_name("hostcheck.py")
 
 #: Seconds a host may take for its check, connection included.
 LIMIT_S = 20.0
-#: Connections that are made at the same time.
-AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +61,7 @@ class Checked:
 
 
 def check(candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIMIT_S) -> tuple[Checked, ...]:
-    """Return every host with its facts, in the order of the arguments; raises `ProgramNotFound` without ssh."""
+    """Return every host with its facts, in the order of the arguments; raises `SshNotFound` without ssh."""
     with asked(candidates, needs, limit_s=limit_s) as found:
         return tuple(checked for checked, _ in found)
 
@@ -76,12 +72,15 @@ def asked(
 ) -> Iterator[list[tuple[Checked, HostConnection]]]:
     """Return the same with the connections still open for orders; all are closed at the end, whatever happens."""
     connections: list[HostConnection] = []
+    program = HOSTCHECK.read_bytes()
     over_ssh = [candidate.address is not None and not candidate.through for candidate in candidates]
     try:
         with CallbackListener() if any(over_ssh) else contextlib.nullcontext() as listener:
             for candidate, calls in zip(candidates, over_ssh, strict=True):
                 request = facts.request(needs, listener.request() if listener and calls else None)
-                connections.append(HostConnection(candidate.address, request, candidate.through))
+                connections.append(
+                    HostConnection(candidate.address, request, candidate.through, program=program)
+                )
             pairs = list(zip(candidates, connections, strict=True))
             checked = together(
                 lambda pair: _check(*pair, needs, limit_s), pairs, stop=lambda pair: pair[1].stop()
@@ -89,26 +88,6 @@ def asked(
         yield list(zip(_without_duplicates(checked), connections, strict=True))
     finally:
         together(HostConnection.close, connections)
-
-
-def together(
-    work: Callable[[Given], Found], items: Sequence[Given], *, stop: Callable[[Given], None] | None = None
-) -> list[Found]:
-    """Call `work` with all items at once; return the results in their order.
-
-    Args:
-        stop: makes the work on one item end soon; called for all items after an interrupt
-    """
-    if not items:
-        return []
-    with ThreadPoolExecutor(max_workers=min(len(items), AT_ONCE)) as pool:
-        try:
-            return list(pool.map(work, items))
-        except BaseException:
-            for item in items if stop is not None else ():
-                assert stop is not None
-                stop(item)
-            raise
 
 
 def _check(candidate: Candidate, connection: HostConnection, needs: Needs, limit_s: float) -> Checked:

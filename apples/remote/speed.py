@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from apples.remote.hostconnection import HostCheckError, HostConnection
-from apples.remote.preflight import Checked, together
+from apples.remote.preflight import Checked
+from nws.base.hostconnection import HostCheckError, HostConnection, together
 
 #: A mesh that one process goes over in a moment, and that fits every host's memory.
 KERNEL = ("-m", "stencil_app", "heat", "--benchmark", "OUTPUT", "--rows", "16", "--nx", "64", "--ny", "64")

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from apples.model import jsonstore
-from apples.model.hostlist import fold
 from apples.model.jsonstore import BadDocument, Format
-from apples.remote.preflight import together
+from nws.base.hostconnection import together
+from nws.base.hostlist import fold
 
 FORMAT = Format(name="apples-warm-hosts", version=1, lost="kernels are looked after once more on each host")
 

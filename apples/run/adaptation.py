@@ -22,13 +22,13 @@ from apples.adapting.settings import AdaptSettings
 from apples.errors import ApplesError
 from apples.launching.launcher import Notify
 from apples.model.grid import FloatArray, Snapshot
-from apples.model.hostlist import fold
 from apples.model.plan import Move
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
 from apples.planning.problem import IntArray, build
 from apples.run.agent import Decision
 from apples.run.remaining import remaining_workload
+from nws.base.hostlist import fold
 
 #: A field that moves is one of the two that a rank's memory holds.
 _MOVED_PART = 0.5

@@ -16,7 +16,6 @@ from typing import Any
 from apples.launching.launcher import Notify
 from apples.learning.history import History
 from apples.model.grid import Snapshot
-from apples.model.hostlist import fold
 from apples.model.plan import LeftOut, Plan, Record
 from apples.model.snapshots import unmeasured
 from apples.model.template import Checkpointing, Costs, Deployable, Workload
@@ -29,6 +28,7 @@ from apples.run.documents import attempts_document, checkpoint_document, plan_do
 from apples.run.intervals import Interval
 from apples.run.remaining import remaining_workload
 from apples.run.request import RunRequest
+from nws.base.hostlist import fold
 
 Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
 

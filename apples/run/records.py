@@ -7,12 +7,12 @@ from dataclasses import asdict
 
 from apples.errors import LaunchError
 from apples.learning.history import new_id
-from apples.model.hostlist import fold
 from apples.model.limits import Limits
 from apples.model.plan import Outcome, Record
 from apples.run.agent import Decision
 from apples.run.request import RunRequest
 from nws.base.errors import ReportedError
+from nws.base.hostlist import fold
 
 
 def new_record(request: RunRequest, decision: Decision, started_at: float) -> Record:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from apples.model.hostlist import fold
+from nws.base.hostlist import fold
 
 #: Variables that select a Slurm cluster, not options of a job.
 _SELECTORS = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT")

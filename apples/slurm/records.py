@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from apples.model.hostlist import expand
+from nws.base.hostlist import expand
 
 #: A key is a word with a capital first, at the start or after a blank; values may hold blanks (`OS`, `Reason`).
 _KEY = re.compile(r"(?:^| )([A-Z][A-Za-z0-9:/_]*)=")

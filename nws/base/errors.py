@@ -11,6 +11,8 @@ ReportedError                    exit 1
     │   ├── ConfigError          exit 2   a settings file or option is not legal; lists all problems
     │   └── UnknownName          exit 8   no series or host has the name
     ├── StoreError               exit 4   a file of the weather service cannot be read or written
+    ├── SshNotFound              exit 127 this machine has no `ssh`
+    ├── DeploymentFailed         exit 5   hosts could not be set up
     ├── ProbeError               exit 5   a measurement failed
     ├── ServiceError             exit 6   the weather service rejected a request; `status` as in HTTP
     │   ├── Malformed            400      the request does not match the interface
@@ -78,6 +80,18 @@ class StoreError(WeatherError):
     """A file of the weather service cannot be read or written. The message names the file and a remedy."""
 
     exit_code = 4
+
+
+class SshNotFound(WeatherError):
+    """This machine has no `ssh`."""
+
+    exit_code = 127
+
+
+class DeploymentFailed(WeatherError):
+    """Hosts could not be set up. The message has a line for each, with the reason."""
+
+    exit_code = 5
 
 
 class ProbeError(WeatherError):

@@ -18,6 +18,7 @@ from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
+from nws.base.errors import SshNotFound
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
 PATIENT = LivenessTimeouts(connect_s=60.0, lost_s=60.0)
@@ -218,5 +219,5 @@ def test_without_ssh_other_hosts_are_out_of_reach(runs, monkeypatch, tmp_path) -
     monkeypatch.setenv("PATH", str(tmp_path))
     true = str(Path("/bin/true"))
     mpirun.check(runs.request(true, hosts=["here"]), access())
-    with pytest.raises(ProgramNotFound, match="ssh is in none of the directories of PATH"):
+    with pytest.raises(SshNotFound, match="ssh is in none of the directories of PATH"):
         mpirun.check(runs.request(true, hosts=["alpha"]), access())

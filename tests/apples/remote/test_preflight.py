@@ -9,8 +9,8 @@ import pytest
 from apples.remote import hostcheck, preflight
 from apples.remote.callback import CallbackListener
 from apples.remote.facts import Needs
-from apples.remote.hostconnection import HostCheckError, HostConnection
-from apples.remote.preflight import Candidate
+from apples.remote.preflight import HOSTCHECK, Candidate
+from nws.base.hostconnection import HostCheckError, HostConnection
 
 
 def candidates(*names):
@@ -58,7 +58,7 @@ def test_a_host_that_says_nothing_is_not_waited_for(fake_ssh):
 
 
 def test_closed_connection_leaves_no_process(fake_ssh):
-    connection = HostConnection("mute", {})
+    connection = HostConnection("mute", {}, program=HOSTCHECK.read_bytes())
     connection.close()
     assert connection._process.returncode == -9
     with preflight.asked(candidates("alpha"), needs(), limit_s=60.0) as found:
@@ -73,7 +73,7 @@ def test_this_machine_is_asked_without_ssh(monkeypatch, tmp_path):
 
 
 def test_orders_after_the_check(fake_ssh):
-    with HostConnection("alpha", {"files": [], "disks": {}}) as alpha:
+    with HostConnection("alpha", {"files": [], "disks": {}}, program=HOSTCHECK.read_bytes()) as alpha:
         alpha.receive(60.0)
         port = alpha.ask({"do": "serve", "address": "127.0.0.1"}, 30.0)["port"]
         order = {"do": "link", "peer": "beta", "address": "127.0.0.1", "port": port, "within_s": 5.0}
@@ -115,7 +115,7 @@ def test_listener_uses_the_ports_that_mpi_may_use(monkeypatch):
 
 
 def test_a_host_that_breaks_off_is_told(fake_ssh):
-    with HostConnection("alpha", {"files": [], "disks": {}}) as alpha:
+    with HostConnection("alpha", {"files": [], "disks": {}}, program=HOSTCHECK.read_bytes()) as alpha:
         alpha.receive(60.0)
         with pytest.raises(HostCheckError, match=r"broke off with code 1: KeyError: 'do'"):
             alpha.ask({}, 30.0)

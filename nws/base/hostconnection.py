@@ -1,4 +1,4 @@
-"""A connection to a host: a program, by default the check's, is sent over one ssh connection, and may then get orders.
+"""A connection to a host: a program is sent over one ssh connection, and may then get orders.
 
 Every answer has a time limit. A host that fails in any way raises `HostCheckError` with a reason for the user.
 """
@@ -13,14 +13,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self, TypeVar
 
-from apples.remote.hostcheck import MARK
-from apples.remote.ssh import find_ssh, meaning, ssh_command
+from nws.base.ssh import find_ssh, meaning, ssh_command
 
-HOSTCHECK = Path(__file__).with_name("hostcheck.py")
+Given = TypeVar("Given")
+Found = TypeVar("Found")
+
+#: Begins each answer; programs that are sent have the same. Other output, as of a login shell, is skipped.
+MARK = "APPLES-CHECK 1 "
+
+#: Connections that are made at the same time.
+AT_ONCE = 32
 
 #: Reads a program whose length is on the first line, and runs it. The program reads the remaining input.
 BOOTSTRAP = "import sys; i = sys.stdin.buffer; exec(compile(i.read(int(i.readline())), 'hostcheck', 'exec'))"
@@ -34,10 +40,11 @@ class HostCheckError(Exception):
 
 
 class HostConnection:
-    """A connection to the check of one host; a context manager that leaves no process.
+    """A connection to a program on one host; a context manager that leaves no process.
 
     address : destination for ssh, None for this machine.  through : command prefix that replaces ssh
-    program : source of what runs there instead of the check; its answers, lines of JSON, begin with `MARK`
+    program : source of what runs there; its answers, lines of JSON, begin with `MARK`
+    python : interpreter there
     """
 
     def __init__(
@@ -46,11 +53,12 @@ class HostConnection:
         request: Mapping[str, Any],
         through: Sequence[str] = (),
         *,
-        program: bytes | None = None,
+        program: bytes,
+        python: str = sys.executable,
     ) -> None:
-        """Start the check; raises `ProgramNotFound` without ssh, `OSError` if it cannot be started."""
-        self._address, self._through = address, tuple(through)
-        command = [sys.executable, "-c", BOOTSTRAP]
+        """Start the program; raises `SshNotFound` without ssh, `OSError` if it cannot be started."""
+        self._address, self._through, self._python = address, tuple(through), python
+        command = [python, "-c", BOOTSTRAP]
         if self._through:
             command = [*self._through, *command]
         elif address is not None:
@@ -63,7 +71,6 @@ class HostConnection:
             stderr=self._stderr,
             start_new_session=True,
         )
-        program = HOSTCHECK.read_bytes() if program is None else program
         self._received = b""
         self._write(b"%d\n%b%b" % (len(program), program, json.dumps(request).encode() + b"\n"))
 
@@ -83,13 +90,13 @@ class HostConnection:
         self._process.kill()
 
     def close(self) -> None:
-        """End the check, whatever it is doing."""
+        """End the program, whatever it is doing."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            # A check that is done ends by itself, and so does its ssh connection.
+            # A program that is done ends by itself, and so does its ssh connection.
             self._process.wait(0.5)
         self._process.kill()
         self._process.wait()
@@ -146,4 +153,24 @@ class HostConnection:
         if self._address is None:
             last = (text.strip().splitlines() or [""])[-1]
             return f"ended its own check with code {code}: {last}"
-        return meaning(self._address, code, text, sys.executable)
+        return meaning(self._address, code, text, self._python)
+
+
+def together(
+    work: Callable[[Given], Found], items: Sequence[Given], *, stop: Callable[[Given], None] | None = None
+) -> list[Found]:
+    """Call `work` with all items at once; return the results in their order.
+
+    Args:
+        stop: makes the work on one item end soon; called for all items after an interrupt
+    """
+    if not items:
+        return []
+    with ThreadPoolExecutor(max_workers=min(len(items), AT_ONCE)) as pool:
+        try:
+            return list(pool.map(work, items))
+        except BaseException:
+            for item in items if stop is not None else ():
+                assert stop is not None
+                stop(item)
+            raise

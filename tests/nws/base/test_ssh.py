@@ -2,8 +2,8 @@
 
 import pytest
 
-from apples.errors import ProgramNotFound
-from apples.remote.ssh import find_ssh, meaning, ssh_command
+from nws.base.errors import SshNotFound
+from nws.base.ssh import find_ssh, meaning, ssh_command
 
 
 def test_ssh_command_never_prompts_and_quotes_words():
@@ -22,7 +22,7 @@ def test_ssh_command_forwards_nothing():
 
 def test_without_ssh_the_package_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ProgramNotFound, match=r"ssh is in none of the directories of PATH.*openssh-client"):
+    with pytest.raises(SshNotFound, match=r"ssh is in none of the directories of PATH.*openssh-client"):
         find_ssh()
 
 

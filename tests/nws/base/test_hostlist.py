@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apples.errors import ConfigError
-from apples.model.hostlist import HostSlots, expand, fold, parse_hosts, read_hostfile
+from nws.base.hostlist import HostSlots, expand, fold, parse_hosts, read_hostfile
 
 
 @pytest.mark.parametrize(

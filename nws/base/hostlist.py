@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from apples.errors import ConfigError
+from nws.base.errors import ConfigError
 
 #: Most hosts in one expression; more are taken for a typing error.
 MOST_HOSTS = 100_000

@@ -10,7 +10,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 
-from apples.errors import ProgramNotFound
+from nws.base.errors import SshNotFound
 
 #: Seconds until a machine has to answer the first packet, and between signs of life once it has.
 CONNECT_S, ALIVE_S, ALIVE_COUNT = 5, 5, 3
@@ -67,10 +67,10 @@ _MEANINGS = (
 
 
 def find_ssh() -> str:
-    """Return the path of `ssh`; raises `ProgramNotFound`."""
+    """Return the path of `ssh`; raises `SshNotFound`."""
     found = shutil.which("ssh")
     if found is None:
-        raise ProgramNotFound(
+        raise SshNotFound(
             "ssh is in none of the directories of PATH, and other hosts are reached with it; install it "
             "(Debian: openssh-client)"
         )
