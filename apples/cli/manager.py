@@ -29,7 +29,9 @@ class MachineManagerOptions:
     policy: str | None = _nodes("--policy", metavar="NAME", help="fcs (default), gang or batch.")
     slice_text: str | None = _nodes("--slice", metavar="TIME", help="Time slice (default 100ms).")
     mpl: int | None = _nodes(
-        "--mpl", type=click.IntRange(min=1), help="Limit of jobs that share a processor; others wait."
+        "--mpl",
+        type=click.IntRange(min=1),
+        help="Limit of jobs of one user that share a processor; others wait.",
     )
     multicast: str | None = _nodes(
         "--multicast",

@@ -41,7 +41,7 @@ class Order:
     run : True if the process may run, False if it is stopped
     wait : how it waits for messages
     favoured : True if it runs ahead of every other process on its processor
-    nice : steps of niceness above its own
+    nice : steps of niceness above its own, while it is not favoured
     share : strict limit on the CPU share of its job on the node; None for no limit
     """
 
@@ -58,12 +58,14 @@ class JobArrived:
 
     processors : by process, the number of its processor, from 0
     classes : by process, its class in an earlier run; without processes of which none is known
+    user : number of its user
     """
 
     job: str
     processors: Mapping[Process, int]
     classes: Mapping[Process, ProcessClass] = field(default_factory=dict)
     now: float = 0.0
+    user: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,17 @@
 """The machine manager's decisions: which jobs are in the matrix, and which slot is next (FCS paper, section 2.2).
 
-Jobs that do not fit, or have lost nodes, wait in the order of arrival. There is no backfilling: that is the task
-of `apples.queueing`. Every heartbeat is the next row of the matrix; the nodes' policies decide its meaning there.
+Jobs that do not fit, or have lost nodes, wait in the order of arrival, behind jobs of their own user only. There is no
+backfilling: that is the task of `apples.queueing`. Every heartbeat is a row of the matrix: users take turns, and in the
+turn of a user its rows do, so a user's share of the slots does not grow with the number of its jobs. The nodes'
+policies decide the meaning of a row there.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from apples.coscheduling.matrix import Allotment, OusterhoutMatrix
 
@@ -30,18 +33,27 @@ class MachineSlot:
 _NO_SLOT = MachineSlot(slot=None)
 
 
+class _Waiting(NamedTuple):
+    job: str
+    nodes: tuple[str, ...]
+    user: int
+
+
 class MachineScheduler:
     """Jobs on the nodes of one machine.
 
-    processors : number of processors by node.  mpl : limit of jobs that share a processor, None for no limit
+    processors : number of processors by node
+    mpl : limit of jobs of one user that share a processor, None for no limit
     """
 
     def __init__(self, processors: Mapping[str, int], *, mpl: int | None = None) -> None:
         self._matrix = OusterhoutMatrix(processors, mpl=mpl)
-        self._waiting: deque[tuple[str, tuple[str, ...]]] = deque()
-        self._slot: int | None = None
-        #: Slots with jobs, and the jobs of each, cached until the matrix changes: most heartbeats repeat them.
-        self._used_slots: list[int] | None = None
+        self._waiting: deque[_Waiting] = deque()
+        #: The user whose turn was last, and the last slot in a turn of each user.
+        self._user: int | None = None
+        self._last: dict[int, int] = {}
+        #: Slots of each user, and the jobs of each slot, cached until the matrix changes: most heartbeats repeat them.
+        self._turns: dict[int, tuple[int, ...]] | None = None
         self._slots: dict[int, MachineSlot] = {}
 
     @property
@@ -52,24 +64,26 @@ class MachineScheduler:
     @property
     def waiting(self) -> tuple[str, ...]:
         """Jobs that wait, in the order of arrival."""
-        return tuple(job for job, _ in self._waiting)
+        return tuple(one.job for one in self._waiting)
 
-    def arrive(self, job: str, nodes: tuple[str, ...], *, slot: int | None = None) -> tuple[Allotment, ...]:
+    def arrive(
+        self, job: str, nodes: tuple[str, ...], *, slot: int | None = None, user: int = 0
+    ) -> tuple[Allotment, ...]:
         """Add a job whose rank i runs on `nodes[i]`; return it if it starts at once, else an empty tuple.
 
-        The value of `slot` is its slot before a restart of the manager.
+        The value of `slot` is its slot before a restart of the manager, `user` the number of its user.
 
         Raises `apples.coscheduling.matrix.DoesNotFit` for a job that can never run here.
         """
         self._matrix.check(job, nodes)
         if job in self._matrix.allotments or job in self.waiting:
             raise ValueError(f"job {job} is here already")
-        self._waiting.append((job, nodes))
+        self._waiting.append(_Waiting(job, nodes, user))
         return self._admit({job: slot} if slot is not None else {})
 
     def leave(self, job: str) -> tuple[Allotment, ...]:
         """Remove a job that runs or waits; return the jobs that start because of it."""
-        self._waiting = deque(entry for entry in self._waiting if entry[0] != job)
+        self._waiting = deque(one for one in self._waiting if one.job != job)
         self._matrix.remove(job)
         self._changed()
         return self._admit({})
@@ -86,16 +100,19 @@ class MachineScheduler:
         return self._matrix.remove_node(node)
 
     def next_slot(self) -> MachineSlot:
-        """Return the next slot in turn."""
-        if self._used_slots is None:
-            self._used_slots = [slot for slot in range(self._matrix.slots) if self._matrix.row(slot)]
-        slots = self._used_slots
-        if not slots:
-            self._slot = None
+        """Return the next slot of the next user in turn."""
+        if self._turns is None:
+            matrix = self._matrix
+            users = sorted({allotment.user for allotment in matrix.allotments.values()})
+            self._turns = {user: matrix.rows_of(user) for user in users}
+            self._last = {user: slot for user, slot in self._last.items() if user in self._turns}
+        turns = self._turns
+        if not turns:
+            self._user = None
             return _NO_SLOT
-        last = -1 if self._slot is None else self._slot
-        self._slot = next((slot for slot in slots if slot > last), slots[0])
-        return self.slot_jobs(self._slot)
+        user = self._user = _following(self._user, turns)
+        slot = self._last[user] = _following(self._last.get(user), turns[user])
+        return self.slot_jobs(slot)
 
     def slot_jobs(self, slot: int) -> MachineSlot:
         """Return the jobs of a slot by node and processor."""
@@ -105,21 +122,24 @@ class MachineScheduler:
 
     def _changed(self) -> None:
         """Drop cached slots after a change of the matrix."""
-        self._used_slots = None
+        self._turns = None
         self._slots.clear()
 
     def _admit(self, slots: Mapping[str, int]) -> tuple[Allotment, ...]:
-        admitted = []
-        while self._waiting:
-            job, nodes = self._waiting[0]
-            if not self._matrix.processors.keys() >= set(nodes):
-                # One of its nodes is lost; the job waits for that node, or until it leaves.
-                break
-            allotment = self._matrix.add(job, nodes, slot=slots.get(job))
+        admitted: list[Allotment] = []
+        held_up: set[int] = set()
+        still: deque[_Waiting] = deque()
+        for one in self._waiting:
+            # While one of its nodes is lost, a job waits for that node, or until it leaves.
+            here = one.user not in held_up and self._matrix.processors.keys() >= set(one.nodes)
+            slot = slots.get(one.job)
+            allotment = self._matrix.add(one.job, one.nodes, slot=slot, user=one.user) if here else None
             if allotment is None:
-                break
-            self._waiting.popleft()
-            admitted.append(allotment)
+                held_up.add(one.user)
+                still.append(one)
+            else:
+                admitted.append(allotment)
+        self._waiting = still
         if admitted:
             self._changed()
         return tuple(admitted)
@@ -133,3 +153,8 @@ class MachineScheduler:
             for column in allotment.columns:
                 fill.setdefault(column.node, {})[column.processor] = allotment.job
         return MachineSlot(slot=slot, jobs=jobs, fill=fill)
+
+
+def _following(last: int | None, numbers: Collection[int]) -> int:
+    """Return the first of these numbers, which rise, beyond the last one; the first of all if there is none."""
+    return next((number for number in numbers if last is None or number > last), next(iter(numbers)))

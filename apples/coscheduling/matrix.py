@@ -10,7 +10,7 @@ to rows in which their own columns are free, and drops empty rows; processes nev
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import NamedTuple
 
@@ -32,18 +32,19 @@ class DoesNotFit(ApplesError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allotment:
-    """Row and columns of a job. `columns`: in the order of its ranks."""
+    """Row and columns of a job. `columns`: in the order of its ranks.  `user`: number of its user"""
 
     job: str
     slot: int
     columns: tuple[MatrixColumn, ...]
+    user: int = 0
 
 
 class OusterhoutMatrix:
     """Jobs in rows.
 
     processors : number of processors by node
-    mpl : degree of multiprogramming, the largest number of rows; None for no limit
+    mpl : degree of multiprogramming, the largest number of rows with jobs of one user; None for no limit
     """
 
     def __init__(self, processors: Mapping[str, int], *, mpl: int | None = None) -> None:
@@ -93,7 +94,13 @@ class OusterhoutMatrix:
                 f"job {job} runs on {', '.join(unknown)}: no node of this machine; its nodes are: {known}"
             )
 
-    def add(self, job: str, nodes: tuple[str, ...], *, slot: int | None = None) -> Allotment | None:
+    def rows_of(self, user: int) -> tuple[int, ...]:
+        """Return the rows with jobs of a user, the lowest first."""
+        return tuple(sorted({a.slot for a in self._allotments.values() if a.user == user}))
+
+    def add(
+        self, job: str, nodes: tuple[str, ...], *, slot: int | None = None, user: int = 0
+    ) -> Allotment | None:
         """Place a job whose rank i runs on `nodes[i]`; return None if every allowed row is taken.
 
         `slot` is its earlier row, which it gets again if that is possible. Rows below it may stay empty until
@@ -104,12 +111,14 @@ class OusterhoutMatrix:
         if job in self._allotments:
             raise ValueError(f"job {job} is in the matrix")
         self.check(job, nodes)
-        limit = len(self._rows) + 1 if self._mpl is None else self._mpl
         rows = [slot] if slot is not None and (self._mpl is None or slot < self._mpl) else []
-        for number in [*rows, *range(limit)]:
+        rows += range(len(self._rows) + 1)
+        if self._mpl is not None and len(taken := self.rows_of(user)) >= self._mpl:
+            rows = [row for row in rows if row in taken]
+        for number in rows:
             columns = self._free_columns(number, nodes)
             if columns is not None:
-                return self._put(job, number, columns)
+                return self._put(Allotment(job=job, slot=number, columns=columns, user=user))
         return None
 
     def remove(self, job: str) -> tuple[Allotment, ...]:
@@ -124,12 +133,12 @@ class OusterhoutMatrix:
     def unify(self) -> tuple[Allotment, ...]:
         """Move jobs to the lowest row in which their columns are free, and drop empty rows; return the moved jobs."""
         before = dict(self._allotments)
-        for job, allotment in before.items():
+        for allotment in before.values():
             for number in range(allotment.slot):
                 if all(column not in self._rows[number] for column in allotment.columns):
                     for column in set(allotment.columns):
                         del self._rows[allotment.slot][column]
-                    self._put(job, number, allotment.columns)
+                    self._put(replace(allotment, slot=number))
                     break
         self._drop_empty_rows()
         return tuple(a for job, a in self._allotments.items() if before[job].slot != a.slot)
@@ -152,12 +161,11 @@ class OusterhoutMatrix:
             free[node] = cycle(columns)
         return tuple(next(free[node]) for node in nodes)
 
-    def _put(self, job: str, slot: int, columns: tuple[MatrixColumn, ...]) -> Allotment:
-        while len(self._rows) <= slot:
+    def _put(self, allotment: Allotment) -> Allotment:
+        while len(self._rows) <= allotment.slot:
             self._rows.append({})
-        self._rows[slot].update(dict.fromkeys(columns, job))
-        allotment = Allotment(job=job, slot=slot, columns=columns)
-        self._allotments[job] = allotment
+        self._rows[allotment.slot].update(dict.fromkeys(allotment.columns, allotment.job))
+        self._allotments[allotment.job] = allotment
         return allotment
 
     def _drop_empty_rows(self) -> None:
@@ -167,4 +175,4 @@ class OusterhoutMatrix:
         new = {old: position for position, old in enumerate(kept)}
         self._rows = [self._rows[old] for old in kept]
         for job, a in self._allotments.items():
-            self._allotments[job] = Allotment(job=job, slot=new[a.slot], columns=a.columns)
+            self._allotments[job] = replace(a, slot=new[a.slot])

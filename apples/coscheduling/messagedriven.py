@@ -15,6 +15,10 @@ The paper defines the GMET as time that the scheduled job has "run at least for"
 "consumed". Wall-clock time is the default: a job with processes that block to wait for their peers consumes next
 to nothing, and in CPU time its node would refuse the very requests that bring the peers together.
 
+Users take turns before jobs do: the timer chooses among the jobs of the user who was scheduled for the least time, and
+a message switches to another user's job only if that user had less. The hundredths of other users' jobs together take
+at most a twentieth from a scheduled job.
+
 The events are the paper's requests: `JobArrived` CMDREG, `JobLeft` CMDOUT, `SliceEnded` CMDCSW, `MessageArrived`
 CMDSCH; CMDDWN is the end of the daemon, and no event of a policy.
 """
@@ -38,6 +42,9 @@ from apples.coscheduling.node import NodePolicy
 from apples.errors import ConfigError
 
 GMET_OF = ("wall", "cpu")
+
+#: Most CPU of the node for all waiting jobs, and for those of other users than the scheduled job's.
+_WAITING_SHARE, _OTHERS_SHARE = 0.5, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +92,7 @@ class MessageDriven(NodePolicy):
         #: Instant at which the scheduled job was scheduled, and its CPU seconds at that instant.
         self._since = 0.0
         self._since_cpu_s = 0.0
+        self._accounted = 0.0
         #: By job, CPU seconds of all its processes as of the last event, in the order of arrival.
         self._cpu_s: dict[str, float] = {}
         #: By job, number of its processes here, those that have left included, like their CPU time.
@@ -106,13 +114,16 @@ class MessageDriven(NodePolicy):
         self._cpu_s.pop(event.job, None)
         self._processes.pop(event.job, None)
         if self._scheduled == event.job:
+            self._account(event.now)
             self._scheduled = None
+            self._users.left(event.job)
             if self._cpu_s:
                 self._schedule(self._neediest(), event.now)
 
     def _other(self, event: NodeEvent) -> None:
         if isinstance(event, SliceEnded):
             self._note(event.cpu_s)
+            self._account(event.now)
             if self._cpu_s:
                 self._schedule(self._neediest(), event.now)
         elif isinstance(event, MessageArrived):
@@ -124,7 +135,15 @@ class MessageDriven(NodePolicy):
             return
         self._note(event.cpu_s)
         if self._received(event.now) >= self._constants.gmet_s:
-            self._schedule(job, event.now)
+            self._account(event.now)
+            if self._own(job) or self._users.ahead(job, str(self._scheduled)) < 0:
+                self._schedule(job, event.now)
+
+    def _account(self, now: float) -> None:
+        """Add the time since the last call to the user of the scheduled job."""
+        if self._scheduled is not None:
+            self._users.spent(self._scheduled, now - max(self._since, self._accounted))
+        self._accounted = now
 
     def _note(self, cpu_s: Mapping[str, float]) -> None:
         self._cpu_s.update((job, used_s) for job, used_s in cpu_s.items() if job in self._cpu_s)
@@ -143,9 +162,11 @@ class MessageDriven(NodePolicy):
         return self._cpu_s[job] / self._processes[job]
 
     def _neediest(self) -> str:
-        """Return the job that has had the least CPU; of equal ones, the first by name."""
-        level = min(map(self._mean_cpu_s, self._cpu_s)) + self._constants.slice_s / 2
-        return min(job for job in self._cpu_s if self._mean_cpu_s(job) <= level)
+        """Return the job of the neediest user that has had the least CPU; of equal ones, the first by name."""
+        slack_s = self._constants.slice_s / 2
+        jobs = self._users.neediest(slack_s)
+        level = min(map(self._mean_cpu_s, jobs)) + slack_s
+        return min(job for job in jobs if self._mean_cpu_s(job) <= level)
 
     def _schedule(self, job: str, now: float) -> None:
         if job != self._scheduled:
@@ -153,8 +174,14 @@ class MessageDriven(NodePolicy):
 
     def _decide(self) -> Mapping[Process, Order]:
         # With many jobs, the hundredths of the others never leave the scheduled one less than half.
-        others = max(len(self._cpu_s) - 1, 0)
-        share = min(self._constants.share, 0.5 / others) if others else self._constants.share
-        scheduled = Order(share=1.0 - share * others)
-        waiting = Order(share=share)
-        return {p: scheduled if p.job == self._scheduled else waiting for p in self._here}
+        waiting = max(len(self._cpu_s) - 1, 0)
+        share = min(self._constants.share, _WAITING_SHARE / waiting) if waiting else self._constants.share
+        others = 0 if self._scheduled is None else self._users.others(self._scheduled)
+        foreign = min(share, _OTHERS_SHARE / others) if others else share
+        scheduled = Order(share=1.0 - share * (waiting - others) - foreign * others)
+        order = {True: Order(share=share), False: Order(share=foreign)}
+        return {p: scheduled if p.job == self._scheduled else order[self._own(p.job)] for p in self._here}
+
+    def _own(self, job: str) -> bool:
+        """Return whether a job belongs to the user of the scheduled job."""
+        return self._scheduled is None or self._users.of(job) == self._users.of(self._scheduled)

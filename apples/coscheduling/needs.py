@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import JobArrived, Measured, NodeEvent, Order, Process, Wait
 from apples.coscheduling.node import NodePolicy
+from apples.coscheduling.users import NICE_STEP
 
-#: Ratio of the weights of two niceness steps (kernel/sched/core.c, sched_prio_to_weight).
-_STEP = 1.25
 #: Highest niceness that is given: a tenth of the weight.
 _MOST = 10
 #: A new duty cycle changes the niceness if it is at least this many steps off, so that noise changes nothing.
@@ -57,7 +56,7 @@ class ShareByNeed(NodePolicy):
                 self._duty[process] = (self._duty.get(process, duty) + duty) / 2
         largest = max(self._duty.values(), default=0.0)
         for process, duty in self._duty.items():
-            steps = math.log(largest / duty, _STEP) if duty > 0 else math.inf
+            steps = math.log(largest / duty, NICE_STEP) if duty > 0 else math.inf
             if abs(steps - self._nice[process]) >= _CHANGE:
                 self._nice[process] = round(min(steps, _MOST))
 

@@ -25,6 +25,7 @@ from apples.coscheduling.events import (
     ProcessLeft,
     Wait,
 )
+from apples.coscheduling.users import Users
 
 RUN_POLLING = Order()
 RUN_SPINNING = Order(wait=Wait.SPIN_BLOCK)
@@ -52,6 +53,7 @@ class NodePolicy:
         self._here: dict[Process, int] = {}
         self._wanted: Mapping[Process, Order] = {}
         self._heartbeat_lost = False
+        self._users = Users()
 
     def wanted(self) -> Mapping[Process, Order]:
         """Return the order of every process on the node. The mapping never changes after it was returned."""
@@ -83,22 +85,28 @@ class NodePolicy:
             self._heartbeat(event)
         elif isinstance(event, JobArrived):
             self._here.update(event.processors)
+            self._users.arrived(event.job, event.user)
             self._arrived(event)
         elif isinstance(event, JobLeft):
             for process in [p for p in self._here if p.job == event.job]:
                 self._forget(process)
             self._left(event)
+            self._users.left(event.job)
         elif isinstance(event, ProcessLeft):
             self._forget(event.process)
         elif isinstance(event, HeartbeatLost):
             self._heartbeat_lost = True
         else:
             self._other(event)
-        self._wanted = dict.fromkeys(self._here, RUN_SPINNING) if self._heartbeat_lost else self._orders()
+        self._wanted = (
+            self._users.weighed(dict.fromkeys(self._here, RUN_SPINNING))
+            if self._heartbeat_lost
+            else self._orders()
+        )
 
     def _orders(self) -> Mapping[Process, Order]:
         """Return the orders now, for every process in `_here`."""
-        return self._decide()
+        return self._users.weighed(self._decide())
 
     def _decide(self) -> Mapping[Process, Order]:
         """Return new orders for every process in `_here`."""
@@ -195,7 +203,7 @@ class SlottedPolicy(NodePolicy):
         slot = self._slot
         if slot is None or slot.slot is None:
             self._decision = None
-            return dict.fromkeys(self._here, RUN_POLLING)
+            return self._users.weighed(dict.fromkeys(self._here, RUN_POLLING))
         known = self._decisions.get(slot.slot)
         if known is not None and not (same(known.slot.jobs, slot.jobs) and same(known.slot.fill, slot.fill)):
             self._reconsider()
@@ -203,7 +211,8 @@ class SlottedPolicy(NodePolicy):
         if known is None:
             owners = self._owners(slot)
             alone = tuple(process for process in owners if self._wants_alone(process))
-            known = SlotDecision(slot=slot, orders=self._decide(), owners=owners, alone=alone)
+            orders = self._users.levelled(self._decide(), self._here, owners)
+            known = SlotDecision(slot=slot, orders=orders, owners=owners, alone=alone)
             self._decisions[slot.slot] = known
         self._decision = known
         return known.orders

@@ -29,7 +29,7 @@ class PolicyKind:
     """One policy.
 
     summary : one line of help.  node : makes the state machine of one node
-    coordinated : needs heartbeats of a machine manager.  exclusive : one job at a time on a processor
+    coordinated : needs heartbeats of a machine manager.  exclusive : one job of a user at a time on a processor
     own_timer : nodes have time slices of their own.  measured : nodes report the counts of all processes every second
     """
 
@@ -47,7 +47,7 @@ POLICIES: dict[str, PolicyKind] = {
     for kind in (
         PolicyKind(
             name="batch",
-            summary="one job at a time, first come first served",
+            summary="one job of each user at a time, first come first served; users take turns",
             node=lambda constants: Gang(),
             coordinated=True,
             exclusive=True,

@@ -216,7 +216,7 @@ class JobTable:
             job.arrived = True
             self.version += 1
             where = tuple(job.nodes[rank] for rank in range(job.ranks))
-            self.machine.arrive(name, where, slot=job.slot)
+            self.machine.arrive(name, where, slot=job.slot, user=job.uid)
 
     def _take_out(self, name: str, job: _Job) -> None:
         if job.arrived:

@@ -228,7 +228,8 @@ class ManagedNode:
         if self._placed.get(job) != here:
             self._placed[job] = here
             known = {p: m.known for p, m in self.processes.items() if p in here and m.known is not None}
-            self.policy.on(JobArrived(job=job, processors=here, classes=known, now=now))
+            user = next((m.registration.uid for p, m in self.processes.items() if p in here), 0)
+            self.policy.on(JobArrived(job=job, processors=here, classes=known, now=now, user=user))
 
     def _plan(self) -> list[tuple[ManagedProcess, Order, Wait | None]]:
         """Return the steps to the wanted state, cached by slot if the policy repeats its orders."""

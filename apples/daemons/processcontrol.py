@@ -179,23 +179,29 @@ class HostProcessControl:
 
     def favour(self, on: bool) -> None:
         """Set the niceness of all its threads."""
-        if on == self._favoured or not self._capabilities.nice or not alive(self._pidfd):
-            return
-        if on:
-            with suppress(ProcessLookupError):
-                self._nice = os.getpriority(os.PRIO_PROCESS, self._pid)
-        self._favoured = on
-        self._set_nice(_FAVOURED_NICE if on else self._nice, None if on else _FAVOURED_NICE)
+        if on != self._favoured:
+            self._weigh(on, self._steps)
 
     def renice(self, steps: int) -> None:
-        """Set the niceness of all its threads."""
+        """Set the niceness of all its threads, once it is not favoured."""
+        if steps != self._steps:
+            self._weigh(bool(self._favoured), steps)
+
+    def _weigh(self, favoured: bool, steps: int) -> None:
         if not self._capabilities.nice or not alive(self._pidfd):
             return
-        if self._steps == 0:
+        own = not self._favoured and self._steps == 0
+        if own and (favoured or steps):
             with suppress(ProcessLookupError):
                 self._nice = os.getpriority(os.PRIO_PROCESS, self._pid)
-        before, self._steps = min(self._nice + self._steps, _MOST_NICE), steps
-        self._set_nice(min(self._nice + steps, _MOST_NICE), before)
+        unknown = self._favoured is None and not favoured and not steps
+        before = self._niceness(bool(self._favoured) or unknown, self._steps)
+        self._favoured, self._steps = favoured, steps
+        if (value := self._niceness(favoured, steps)) != before:
+            self._set_nice(value, None if favoured else before)
+
+    def _niceness(self, favoured: bool, steps: int) -> int:
+        return _FAVOURED_NICE if favoured else min(self._nice + steps, _MOST_NICE)
 
     def _set_nice(self, value: int, only: int | None) -> None:
         """Set the niceness of all threads; with `only`, of those that have that one, as others got theirs elsewhere."""
@@ -246,10 +252,8 @@ class HostProcessControl:
         """Undo everything that was set."""
         if alive(self._pidfd):
             self.resume()
-            if self._favoured:
-                self.favour(False)
-            if self._steps:
-                self.renice(0)
+            if self._favoured or self._steps:
+                self._weigh(favoured=False, steps=0)
             if self._capabilities.cpus is not None:
                 unpin(self._pid, self._capabilities.cpus, self._were)
         for group in (self._frozen, self._limited):

@@ -81,7 +81,8 @@ class SharingFile:
 class SharingSettings:
     """Settings of both daemons.
 
-    slice_s : time slice of policies with a manager.  mpl : limit of jobs that share a processor, None for no limit
+    slice_s : time slice of policies with a manager
+    mpl : limit of jobs of one user that share a processor, None for no limit
     listen : (host, port) of the manager.  manager : the same, as a node reaches it; None without one
     multicast : group for heartbeats, None to send to each node
     """
@@ -99,7 +100,7 @@ class SharingSettings:
 
     @property
     def rows(self) -> int | None:
-        """Limit of matrix rows: one if a job has its processors to itself."""
+        """Limit of matrix rows of one user: one if a user's jobs do not share processors."""
         return 1 if self.policy.exclusive else self.mpl
 
     def needed_key(self) -> Path:

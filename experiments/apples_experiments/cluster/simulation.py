@@ -89,6 +89,7 @@ class Simulation:
         self._number = self._driver.numbers
         processors = {str(n): machine.processors for n in range(machine.nodes)}
         limit = 1 if kind.exclusive else None
+        self._one_row = kind.exclusive and len({job.user for job in jobs}) == 1
         self._manager = MachineScheduler(processors, mpl=limit) if kind.coordinated else None
         self._at_once = at_once if at_once is not None else len(jobs)
         self._degree = degree
@@ -145,8 +146,8 @@ class Simulation:
 
     def _heartbeat(self, manager: MachineScheduler) -> None:
         self._next_heartbeat += self._slice
-        # With at most one job at a time, a heartbeat changes something only after an arrival or an end.
-        if not self._stale and (self._kind.exclusive or not manager.matrix.allotments):
+        # With at most one job in the matrix, a heartbeat changes something only after an arrival or an end.
+        if not self._stale and (self._one_row or not manager.matrix.allotments):
             return
         self._stale = False
         slot = manager.next_slot()
@@ -208,7 +209,8 @@ class Simulation:
 
     def _admit(self, job: BspJob, slot: int | None = None) -> None:
         if self._manager is not None:
-            self._start_all(self._manager.arrive(job.name, tuple(map(str, job.nodes)), slot=slot))
+            nodes = tuple(map(str, job.nodes))
+            self._start_all(self._manager.arrive(job.name, nodes, slot=slot, user=job.user))
             return
         taken: Counter[int] = Counter()
         processors = []
@@ -236,7 +238,7 @@ class Simulation:
             here = {
                 Process(job.name, rank): processors[rank] for rank, n in enumerate(job.nodes) if n == node
             }
-            event = JobArrived(job=job.name, processors=here, now=self._now / 1e9)
+            event = JobArrived(job=job.name, processors=here, now=self._now / 1e9, user=job.user)
             self._driver.notify(node, event, self._now)
 
     def _ends(self) -> None:

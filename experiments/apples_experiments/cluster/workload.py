@@ -31,6 +31,7 @@ class BspJob:
     refill_s : cost of bringing a rank's working set into empty caches
     cold_slowdown : relative length of a computation until then, to thousandths
     arrival_s : time of submission
+    user : number of its user
 
     Raises `apples.errors.ConfigError` with every value that is out of range.
     """
@@ -46,6 +47,7 @@ class BspJob:
     refill_s: float = 0.0
     cold_slowdown: float = 1.0
     arrival_s: float = 0.0
+    user: int = 0
 
     def __post_init__(self) -> None:
         problems = []

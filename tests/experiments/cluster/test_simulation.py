@@ -36,6 +36,15 @@ def test_batch_runs_one_after_the_other_and_gang_both_at_half_speed(machine, rin
     assert batch.mean_response_s < gang.mean_response_s
 
 
+@pytest.mark.parametrize("policy", ["batch", "gang", "fcs", "message-driven"])
+def test_jobs_of_one_user_leave_another_half(machine, ring, policy):
+    jobs = [ring(f"junk{n}", (0,), user=1, iterations=9000) for n in range(20)]
+    mine = ring("mine", (0,), user=2, iterations=9000)
+    alone = simulate(machine(nodes=1), [mine], policy, seed=1, constants=QUICK)
+    shared = simulate(machine(nodes=1), [*jobs, mine], policy, seed=1, constants=QUICK)
+    assert alone.jobs["mine"].finished_s / shared.jobs["mine"].finished_s >= 0.45
+
+
 def test_polling_out_of_step_is_slow_and_spinning_helps(machine, ring):
     nodes = tuple(range(8))
     jobs = [ring(name, nodes, iterations=500) for name in "ab"]

@@ -1,0 +1,210 @@
+"""A user's share of a node does not grow with the number of its jobs, and one user alone notices nothing."""
+
+from collections import Counter
+from itertools import count, islice
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apples.coscheduling.classes import FcsConstants, ProcessClass
+from apples.coscheduling.events import (
+    Heartbeat,
+    JobArrived,
+    JobLeft,
+    MessageArrived,
+    Order,
+    Process,
+    SliceEnded,
+)
+from apples.coscheduling.fcs import Fcs
+from apples.coscheduling.machine import MachineScheduler
+from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
+from apples.coscheduling.node import Gang, SpinBlock, Uncoordinated
+from apples.coscheduling.users import NICE_STEP
+
+ANN, BOB, CYD = 1001, 1002, 1003
+
+
+def crowd(policy, number, user, *, now=0.0):
+    for n in range(number):
+        job = f"junk{n}"
+        policy.on(JobArrived(job=job, processors={Process(job, 0): 0}, now=now, user=user))
+
+
+def arrive(policy, job, user, *, now=0.0):
+    policy.on(JobArrived(job=job, processors={Process(job, 0): 0}, now=now, user=user))
+
+
+def turns(machine, number):
+    return [machine.next_slot() for _ in range(number)]
+
+
+def test_slots_of_many_jobs_leave_another_user_half():
+    machine = MachineScheduler({"a": 2})
+    for n in range(200):
+        machine.arrive(f"junk{n}", ("a",), user=ANN)
+    machine.arrive("mine", ("a", "a"), user=BOB)
+    owners = [set(slot.jobs["a"].values()) for slot in turns(machine, 400)]
+    assert owners.count({"mine"}) == 200
+    junk = Counter(job for owner in owners if owner != {"mine"} for job in owner)
+    assert set(junk.values()) == {2}
+
+
+def test_three_users_have_a_third_each():
+    machine = MachineScheduler({"a": 1})
+    for user, jobs in ((ANN, 5), (BOB, 1), (CYD, 2)):
+        for n in range(jobs):
+            machine.arrive(f"{user}-{n}", ("a",), user=user)
+    owners = [slot.jobs["a"][0] for slot in turns(machine, 30)]
+    assert Counter(owner.partition("-")[0] for owner in owners) == {"1001": 10, "1002": 10, "1003": 10}
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5)), max_size=30))
+def test_slots_of_one_user_are_rows_in_turn(steps):
+    machine = MachineScheduler({"a": 2, "b": 2})
+    numbers, last = count(), -1
+    for width, after in steps:
+        machine.arrive(str(next(numbers)), ("a", "a", "b", "b")[:width], user=ANN)
+        for slot in turns(machine, after):
+            rows = range(machine.matrix.slots)
+            last = next((row for row in rows if row > last), rows[0])
+            assert slot.slot == last
+
+
+def test_limit_of_rows_holds_for_each_user():
+    machine = MachineScheduler({"a": 1}, mpl=1)
+    for job in ("one", "two", "three"):
+        machine.arrive(job, ("a",), user=ANN)
+    assert [a.job for a in machine.arrive("mine", ("a",), user=BOB)] == ["mine"]
+    assert machine.waiting == ("two", "three")
+    assert [a.job for a in machine.leave("one")] == ["two"]
+    assert {slot.jobs["a"][0] for slot in turns(machine, 4)} == {"two", "mine"}
+
+
+def test_users_jobs_wait_only_behind_their_own():
+    machine = MachineScheduler({"a": 1, "b": 1}, mpl=1)
+    machine.arrive("one", ("a",), user=ANN)
+    machine.remove_node("b")
+    machine._matrix.set_node("b", 1)
+    machine.arrive("both", ("a", "b"), user=ANN)
+    assert [a.job for a in machine.arrive("mine", ("b",), user=BOB)] == ["mine"]
+    assert machine.waiting == ("both",)
+
+
+def test_weights_of_users_are_equal():
+    for policy in (SpinBlock(), Uncoordinated()):
+        crowd(policy, 12, ANN)
+        arrive(policy, "mine", BOB)
+        orders = policy.wanted()
+        weight = {process: NICE_STEP**-order.nice for process, order in orders.items()}
+        mine = weight.pop(Process("mine", 0))
+        assert mine == 1.0
+        assert 0.9 < sum(weight.values()) / mine < 1.12
+
+
+def test_weights_return_when_the_other_user_leaves():
+    policy = SpinBlock()
+    crowd(policy, 12, ANN)
+    before = policy.wanted()
+    arrive(policy, "mine", BOB)
+    policy.on(JobLeft(job="mine"))
+    assert policy.wanted() == before
+    assert {order.nice for order in before.values()} == {0}
+
+
+def running(policy, slot, job):
+    policy.on(Heartbeat(slot=slot, jobs={0: job}))
+    return {process.job for process, order in policy.wanted().items() if order.run}
+
+
+def test_slots_of_a_gang_have_one_niceness():
+    policy = Gang()
+    crowd(policy, 2, ANN)
+    arrive(policy, "mine", BOB)
+    for slot, job in enumerate(("junk0", "junk1", "mine")):
+        assert running(policy, slot, job) == {job}
+        assert {order.nice for order in policy.wanted().values()} == {0}
+
+
+def classified(known):
+    policy = Fcs(FcsConstants(cslots_min=1))
+    for job, user in (("junk0", ANN), ("junk1", ANN), ("junk2", ANN), ("mine", BOB)):
+        process = Process(job, 0)
+        policy.on(JobArrived(job=job, processors={process: 0}, classes={process: known}, user=user))
+    return policy
+
+
+def test_slots_of_who_waits_are_filled_with_one_process_of_each_user():
+    policy = classified(ProcessClass.F)
+    assert running(policy, 0, "junk0") == {"junk0", "mine"}
+    assert running(policy, 1, "junk1") == {"junk1", "mine"}
+    assert running(policy, 3, "mine") == {"junk0", "mine"}
+    assert running(policy, 4, "gone") == {"junk0", "mine"}
+    policy.on(JobLeft(job="mine"))
+    assert running(policy, 0, "junk0") == {"junk0", "junk1", "junk2"}
+
+
+def test_slots_of_who_computes_are_not_filled_by_other_users():
+    policy = classified(ProcessClass.DC)
+    assert running(policy, 0, "junk0") == {"junk0", "junk1", "junk2"}
+    assert running(policy, 3, "mine") == {"mine"}
+
+
+def driven(slices, *, busy=("mine",)):
+    """Seconds for which each job was scheduled, and the policy, after so many slices of 1 s."""
+    policy = MessageDriven(MessageDrivenConstants(slice_s=1.0, gmet_s=0.1))
+    crowd(policy, 200, ANN)
+    arrive(policy, "mine", BOB)
+    had, cpu_s = Counter(), dict.fromkeys(policy.jobs, 0.0)
+    for now in islice(count(1.0), slices):
+        had[policy.scheduled] += 1
+        for job in busy:
+            cpu_s[job] += 1.0 if policy.scheduled == job else 0.01
+        policy.on(SliceEnded(cpu_s=dict(cpu_s), now=now))
+    return had, policy
+
+
+def test_own_slices_of_sleeping_jobs_leave_half():
+    had, policy = driven(100)
+    assert had["mine"] >= 49
+    policy.on(SliceEnded(cpu_s={}, now=101.0))
+    orders = policy.wanted()
+    if policy.scheduled != "mine":
+        policy.on(SliceEnded(cpu_s={}, now=102.0))
+        orders = policy.wanted()
+    assert orders[Process("mine", 0)].share >= 0.95
+    assert sum(order.share for order in orders.values()) <= 1.0 + 1e-9
+
+
+def test_messages_of_a_crowd_take_no_turn_of_others():
+    policy = MessageDriven(MessageDrivenConstants(slice_s=10.0, gmet_s=0.1))
+    crowd(policy, 200, ANN)
+    arrive(policy, "mine", BOB)
+    policy.on(SliceEnded(cpu_s={}, now=10.0))
+    assert policy.scheduled == "mine"
+    policy.on(MessageArrived(process=Process("junk7", 0), sender_scheduled=True, now=15.0))
+    assert policy.scheduled == "mine"
+    policy.on(SliceEnded(cpu_s={}, now=20.0))
+    assert policy.scheduled != "mine"
+    policy.on(MessageArrived(process=Process("mine", 0), sender_scheduled=True, now=25.0))
+    assert policy.scheduled == "mine"
+
+
+def test_new_user_does_not_make_up_for_its_absence():
+    policy = MessageDriven(MessageDrivenConstants(slice_s=1.0, gmet_s=0.1))
+    arrive(policy, "old", ANN)
+    for now in range(1, 101):
+        policy.on(SliceEnded(cpu_s={"old": float(now)}, now=float(now)))
+    arrive(policy, "new", BOB, now=100.0)
+    had = Counter()
+    for now in range(101, 121):
+        policy.on(SliceEnded(cpu_s={"old": 100.0, "new": 0.0}, now=float(now)))
+        had[policy.scheduled] += 1
+    assert had == {"old": 10, "new": 10}
+
+
+def test_orders_of_one_user_are_untouched():
+    policy = SpinBlock()
+    crowd(policy, 3, ANN)
+    assert set(policy.wanted().values()) == {Order(wait=policy.wanted()[Process("junk0", 0)].wait)}
