@@ -2,33 +2,70 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nws.base.errors import WeatherError
+from nws.cli.common import echo_json, json_option
+from nws.cli.tables import echo_table
 
 if TYPE_CHECKING:
+    from nws.forecasting.horizonscore import HorizonScore
     from nws.forecasting.score import Accuracy, Score
+
+#: Longest horizon, and most of them.
+_LONGEST, _MOST = 100_000, 20
+
+
+class Horizons(click.ParamType):
+    """Numbers of samples with commas between them."""
+
+    name = "horizons"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the numbers without repetitions, rising."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            found = {int(text) for text in value.split(",")}
+        except ValueError:
+            found = {0}
+        if not all(1 <= k <= _LONGEST for k in found) or len(found) > _MOST:
+            self.fail(f"{value!r}: expected at most {_MOST} whole numbers from 1 to {_LONGEST} with commas between")
+        return tuple(sorted(found))
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option(
+    "--horizons",
+    type=Horizons(),
+    default=(),
+    metavar="K,K,…",
+    help="Also score forecasts of the mean of the next K samples, for each K, such as 1,6,30,60.",
+)
+@json_option
 @click.option("-v", "--methods", is_flag=True, help="Also print every single method of the battery.")
 @click.pass_context
-def score(context: click.Context, file: Path, as_json: bool, methods: bool) -> None:
-    """Score the forecasters on FILE, one step ahead.
+def score(
+    context: click.Context, file: Path, horizons: tuple[int, ...], as_json: bool, methods: bool
+) -> None:
+    """Score the forecasters on FILE, one step ahead and by horizon.
 
     FILE is CSV, .gz or not, with a header and three columns: series, time, value. The first 20 samples of each
     series are not scored. MAE and RMSE are means over series, in the unit of the values.
     """
-    from nws.forecasting.score import score_file
+    from nws.forecasting.files import read_measurements
+    from nws.forecasting.horizonscore import score_horizons
+    from nws.forecasting.score import score_series
 
     try:
-        result = score_file(file)
+        series = read_measurements(file)
+        result = score_series(series, source=str(file))
+        ahead = score_horizons(series, horizons, source=str(file)) if horizons else []
     except WeatherError as error:
         click.echo(str(error), err=True)
         context.exit(error.exit_code)
@@ -36,9 +73,31 @@ def score(context: click.Context, file: Path, as_json: bool, methods: bool) -> N
         document = result.as_json()
         if methods:
             document["methods"] = {name: accuracy.as_json() for name, accuracy in result.methods.items()}
-        click.echo(json.dumps(document, indent=2))
+        if horizons:
+            document["horizons"] = [row.as_json() for row in ahead]
+        echo_json(document)
     else:
         click.echo(_table(result, methods=methods))
+        if ahead:
+            click.echo()
+            _horizon_table(ahead)
+
+
+def _horizon_table(rows: Sequence[HorizonScore]) -> None:
+    """Print forecasts of means of the next k samples beside others: errors, then shares of intervals that held."""
+    click.echo("mean of the next k samples: mean absolute error; 80 % interval, its share that held and its score")
+    headings = ["k", "MAE", "last", "mean of k", "hindsight", "held", "10-90 %", "score", "score ± rmse"]
+    cells = [
+        [
+            str(row.k),
+            *(f"{x:.5g}" for x in (row.mae, row.mae_last, row.mae_mean_k, row.mae_hindsight)),
+            f"{row.coverage:.2f}",
+            f"{row.coverage_p10:.2f}-{row.coverage_p90:.2f}",
+            *(f"{x:.5g}" for x in (row.winkler, row.winkler_reference)),
+        ]
+        for row in rows
+    ]
+    echo_table(headings, cells, numbers=range(len(headings)))
 
 
 def _table(result: Score, *, methods: bool) -> str:

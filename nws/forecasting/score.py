@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError
 from nws.forecasting.batteries import LARGEST
@@ -98,10 +98,7 @@ def score_series(series: Mapping[str, Sequence[float]], *, source: str) -> Score
         )
     maes, rmses = [], []
     for name, values in long_enough.items():
-        value = np.require(values, np.float64, ("C", "W"))
-        if not (np.abs(value) <= LARGEST).all():
-            raise UsageError(f"{source}: series {name!r} has values beyond ±{LARGEST:g} or not finite")
-        error = _errors(value)
+        error = _errors(legal_values(values, f"{source}: series {name!r}"))
         maes.append(np.abs(error).mean(axis=0))
         rmses.append(np.sqrt(np.square(error).mean(axis=0)))
     mae, rmse = np.array(maes), np.array(rmses)
@@ -122,6 +119,14 @@ def score_series(series: Mapping[str, Sequence[float]], *, source: str) -> Score
         ),
         methods=dict(zip(METHODS, means[:n], strict=True)),
     )
+
+
+def legal_values(values: ArrayLike, what: str) -> NDArray[np.float64]:
+    """Return values as float64[n]; raise `UsageError` that names `what` if one is beyond the battery's range."""
+    value = np.require(values, np.float64, ("C", "W"))
+    if not (np.abs(value) <= LARGEST).all():
+        raise UsageError(f"{what} has values beyond ±{LARGEST:g} or not finite")
+    return value
 
 
 def _errors(value: NDArray[np.float64]) -> NDArray[np.float64]:
