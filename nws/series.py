@@ -175,6 +175,12 @@ SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 HORIZONS_S = (10.0, 30.0, 120.0, 600.0, 3600.0, 14_400.0, 86_400.0)
 """Spans that clients ask for by default, seconds; outlooks for others are interpolated."""
 
+SHORTEST_SPAN_S, LONGEST_SPAN_S = 1.0, 7 * 86_400.0
+"""Bounds of the spans that a service answers, seconds."""
+
+MOST_SPANS = 16
+"""Maximum number of spans in one query."""
+
 _SCORES = tuple(NormalDist().inv_cdf(share) for share in SHARES)
 
 

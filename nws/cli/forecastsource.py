@@ -48,8 +48,14 @@ class ForecastSource(Protocol):
     def series_states(self) -> list[KeptSeries]:
         """Return every series, by name."""
 
-    def forecasts(self, names: Sequence[str]) -> tuple[float, dict[Series, Forecast]]:
-        """Return the source's time, and forecasts of these series (all without names), by name."""
+    def forecasts(
+        self, names: Sequence[str], over_s: Sequence[float] = ()
+    ) -> tuple[float, dict[Series, Forecast]]:
+        """Return the source's time, and forecasts of these series (all without names), by name.
+
+        Args:
+            over_s: spans of their outlooks, seconds, rising
+        """
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
         """Return the state of these hosts, or of all, at one instant; unmeasured pairs are composed."""
@@ -87,12 +93,14 @@ class LocalSource:
             for s in found
         ]
 
-    def forecasts(self, names: Sequence[str]) -> tuple[float, dict[Series, Forecast]]:
+    def forecasts(
+        self, names: Sequence[str], over_s: Sequence[float] = ()
+    ) -> tuple[float, dict[Series, Forecast]]:
         """Return forecasts computed here, from the last day."""
         from nws.client import LocalWeather
 
         with LocalWeather(self._path) as weather:
-            found = weather.forecasts()
+            found = weather.forecasts(over_s)
         return time.time(), {series: found[series] for series in chosen(names, found)}
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
@@ -145,10 +153,12 @@ class ServiceSource:
         """Return the service's time, and its hosts by name."""
         return read_hosts(self.client.hosts(), self.client.url)
 
-    def forecasts(self, names: Sequence[str]) -> tuple[float, dict[Series, Forecast]]:
+    def forecasts(
+        self, names: Sequence[str], over_s: Sequence[float] = ()
+    ) -> tuple[float, dict[Series, Forecast]]:
         """Return forecasts computed by the service."""
         wanted = [str(Series.parse(name)) for name in names]
-        now, found = read_forecasts(self.client.forecasts(wanted), self.client.url)
+        now, found = read_forecasts(self.client.forecasts(wanted, over_s=over_s), self.client.url)
         return now, {series: found[series] for series in sorted(found)}
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:

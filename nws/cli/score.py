@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,39 +20,32 @@ if TYPE_CHECKING:
 _LONGEST, _MOST = 100_000, 20
 
 
-class Horizons(click.ParamType):
-    """Numbers of samples with commas between them."""
-
-    name = "horizons"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return the numbers without repetitions, rising."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            found = {int(text) for text in value.split(",")}
-        except ValueError:
-            found = {0}
-        if not all(1 <= k <= _LONGEST for k in found) or len(found) > _MOST:
-            self.fail(f"{value!r}: expected at most {_MOST} whole numbers from 1 to {_LONGEST} with commas between")
-        return tuple(sorted(found))
+def _horizons(context: click.Context, option: click.Parameter, text: str) -> list[int]:
+    """Return numbers of samples without repetitions, rising."""
+    try:
+        found = {int(word) for word in text.split(",")} if text else set()
+    except ValueError:
+        found = {0}
+    if not all(1 <= k <= _LONGEST for k in found) or len(found) > _MOST:
+        raise click.BadParameter(
+            f"{text!r}: expected at most {_MOST} whole numbers from 1 to {_LONGEST} with commas between them"
+        )
+    return sorted(found)
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--horizons",
-    type=Horizons(),
-    default=(),
+    callback=_horizons,
+    default="",
     metavar="K,K,…",
     help="Also score forecasts of the mean of the next K samples, for each K, such as 1,6,30,60.",
 )
 @json_option
 @click.option("-v", "--methods", is_flag=True, help="Also print every single method of the battery.")
 @click.pass_context
-def score(
-    context: click.Context, file: Path, horizons: tuple[int, ...], as_json: bool, methods: bool
-) -> None:
+def score(context: click.Context, file: Path, horizons: list[int], as_json: bool, methods: bool) -> None:
     """Score the forecasters on FILE, one step ahead and by horizon.
 
     FILE is CSV, .gz or not, with a header and three columns: series, time, value. The first 20 samples of each
@@ -85,7 +78,9 @@ def score(
 
 def _horizon_table(rows: Sequence[HorizonScore]) -> None:
     """Print forecasts of means of the next k samples beside others: errors, then shares of intervals that held."""
-    click.echo("mean of the next k samples: mean absolute error; 80 % interval, its share that held and its score")
+    click.echo(
+        "mean of the next k samples: mean absolute error; 80 % interval, its share that held and its score"
+    )
     headings = ["k", "MAE", "last", "mean of k", "hindsight", "held", "10-90 %", "score", "score ± rmse"]
     cells = [
         [

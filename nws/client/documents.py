@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nws.base.errors import ServiceError, UsageError
 from nws.links.composition import Composed, Link, Pair
-from nws.series import Forecast, Resource, Series
+from nws.series import SHARES, Forecast, Outlook, Resource, Series
 
 if TYPE_CHECKING:
     from nws.links.linkmatrix import LinkMatrix
@@ -152,6 +153,7 @@ def read_forecasts(document: Document, url: str) -> tuple[float, dict[Series, Fo
     """Return the service's time and forecasts in the order sent, from ``GET /v1/forecasts``."""
 
     def read() -> tuple[float, dict[Series, Forecast]]:
+        _check_shares(document)
         found = {
             Series.parse(entry["series"]): Forecast(
                 value=_number(entry["value"]),
@@ -161,6 +163,10 @@ def read_forecasts(document: Document, url: str) -> tuple[float, dict[Series, Fo
                 samples=int(entry["samples"]),
                 measured_at=_number(entry["measured_at"]),
                 last=_number(entry["last"]),
+                outlooks=tuple(
+                    _outlook(one["over_s"], one["mean"], one["held"], one["outcomes"], one["quantiles"])
+                    for one in entry.get("outlooks") or ()
+                ),
             )
             for entry in document["forecasts"]
         }
@@ -179,13 +185,15 @@ def read_snapshot(document: Document, url: str) -> RemoteSnapshot:
 
     def read() -> RemoteSnapshot:
         composed = _composed(document.get("composed") or {})
+        outlooks = document.get("outlooks") or {}
+        _check_shares(outlooks)
         return RemoteSnapshot(
             now=float(document["now"]),
             grid=str(document.get("grid") or ""),
             hosts=_hosts(document["hosts"]),
             forecasts={
                 **composed_forecasts(composed),
-                **dict(_measured(document["series"], document["methods"])),
+                **dict(_measured(document["series"], document["methods"], outlooks)),
             },
             through={pair: one.through for pair, one in composed.items()},
         )
@@ -234,10 +242,35 @@ def _hosts(entries: Sequence[Mapping[str, Any]]) -> tuple[RemoteHost, ...]:
     return tuple(sorted(found, key=lambda host: host.name))
 
 
-def _measured(columns: Mapping[str, Any], methods: Sequence[str]) -> Iterator[tuple[Series, Forecast]]:
+def _check_shares(document: Mapping[str, Any]) -> None:
+    """Raise `ValueError` if the quantiles of a document are at other shares than those of this release."""
+    if tuple(document.get("shares", SHARES)) != SHARES:
+        raise ValueError(f"quantiles at {document['shares']}, not at {list(SHARES)}")
+
+
+def _outlook(over_s: Any, mean: Any, held: Any, outcomes: Any, quantiles: Sequence[Any]) -> Outlook:
+    if len(quantiles) != len(SHARES):
+        raise ValueError(f"{len(quantiles)} quantiles, not {len(SHARES)}")
+    return Outlook(
+        over_s=float(over_s),
+        mean=_number(mean),
+        held=_number(held),
+        outcomes=_number(outcomes),
+        quantiles=tuple(map(_number, quantiles)),
+    )
+
+
+def _measured(
+    columns: Mapping[str, Any], methods: Sequence[str], outlooks: Mapping[str, Any]
+) -> Iterator[tuple[Series, Forecast]]:
     names = ("name", "forecast", "mae", "rmse", "method", "samples", "measured_at", "last")
-    for name, value, mae, rmse, method, samples, measured_at, last in zip(
-        *(columns[column] for column in names), strict=True
+    spans = outlooks.get("over_s", ())
+    parts = [outlooks[part] for part in ("mean", "held", "outcomes", "quantiles")] if spans else []
+    rows = zip(*parts, strict=True) if spans else repeat(())
+    if spans and len(parts[0]) != len(columns["name"]):
+        raise ValueError(f"outlooks of {len(parts[0])} of {len(columns['name'])} series")
+    for name, value, mae, rmse, method, samples, measured_at, last, row in zip(
+        *(columns[column] for column in names), rows, strict=bool(spans)
     ):
         # a series that was never measured has no forecast
         if value is not None and measured_at is not None:
@@ -251,6 +284,7 @@ def _measured(columns: Mapping[str, Any], methods: Sequence[str]) -> Iterator[tu
                     samples=samples,
                     measured_at=float(measured_at),
                     last=_number(last),
+                    outlooks=tuple(map(_outlook, spans, *row)) if row else (),
                 ),
             )
 

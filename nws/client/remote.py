@@ -161,26 +161,39 @@ class ServiceClient:
 
     # forecaster
 
-    def forecasts(self, names: Sequence[str] = ()) -> Document:
-        """Return `now` and `forecasts`, of all series without names."""
+    def forecasts(self, names: Sequence[str] = (), *, over_s: Sequence[float] = ()) -> Document:
+        """Return `now` and `forecasts`, of all series without names.
+
+        over_s : spans of their outlooks, seconds
+        """
+        spans = list(over_s) or None
         if not names:
-            return self._connection.ask("GET", "/v1/forecasts")
+            return self._connection.ask("GET", "/v1/forecasts", query={"over": spans})
         parts = [
             self._connection.ask(
-                "GET", "/v1/forecasts", query={"series": list(names[at : at + NAMES_PER_REQUEST])}
+                "GET",
+                "/v1/forecasts",
+                query={"series": list(names[at : at + NAMES_PER_REQUEST]), "over": spans},
             )
             for at in range(0, len(names), NAMES_PER_REQUEST)
         ]
         return parts[-1] | {"forecasts": [found for part in parts for found in part["forecasts"]]}
 
-    def snapshot(self, *, hosts: Sequence[str] | None = None, composed: bool = False) -> Document:
+    def snapshot(
+        self,
+        *,
+        hosts: Sequence[str] | None = None,
+        composed: bool = False,
+        over_s: Sequence[float] = (),
+    ) -> Document:
         """Return forecasts of everything, or of these hosts and the pairs among them, in one document of columns.
 
-        composed : also unmeasured pairs, estimated from others
+        composed : also unmeasured pairs, estimated from others.  over_s : spans of the series' outlooks, seconds
         """
         query = {
             "hosts": None if hosts is None else ",".join(hosts),
             "composed": "true" if composed else None,
+            "over": list(over_s) or None,
         }
         return self._connection.ask("GET", "/v1/snapshot", query=query)
 

@@ -82,18 +82,18 @@ class RemoteWeather:
         """Return the client of the service."""
         return self._client
 
-    def forecasts(self) -> Mapping[Series, Forecast]:
-        """Return forecasts of every series, in one step."""
-        return self.snapshot().forecasts
+    def forecasts(self, over_s: Sequence[float] = ()) -> Mapping[Series, Forecast]:
+        """Return forecasts of every series, in one step, with outlooks over some spans (seconds)."""
+        return self.snapshot(over_s).forecasts
 
     def hosts(self) -> tuple[RemoteHost, ...]:
         """Return hosts of the service, alive and lost, by name."""
         _, found = read_hosts(self._client.hosts(), self._client.url)
         return tuple(h for h in found if self._wanted is None or h.name in self._wanted)
 
-    def snapshot(self) -> RemoteSnapshot:
-        """Return everything at one instant."""
-        return take_snapshot(self._client, self._wanted, composed=self._composed)
+    def snapshot(self, over_s: Sequence[float] = ()) -> RemoteSnapshot:
+        """Return everything at one instant, with outlooks over some spans (seconds)."""
+        return take_snapshot(self._client, self._wanted, composed=self._composed, over_s=over_s)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -107,37 +107,43 @@ class RemoteWeather:
 
 
 def take_snapshot(
-    client: ServiceClient, hosts: Sequence[str] | None, *, composed: bool = True
+    client: ServiceClient,
+    hosts: Sequence[str] | None,
+    *,
+    composed: bool = True,
+    over_s: Sequence[float] = (),
 ) -> RemoteSnapshot:
     """Return the service's snapshot of these hosts, as far as it knows them, or of all; see `RemoteWeather`."""
     if hosts is None:
-        everything = read_snapshot(client.snapshot(), client.url)
+        everything = read_snapshot(client.snapshot(over_s=over_s), client.url)
         return complete(everything) if composed else everything
     wanted = [name for name in hosts if _HOST_NAME.fullmatch(name)]
     if not wanted or len(wanted) > NAMED_MOST:
-        return read_snapshot(client.snapshot(), client.url).restrict(wanted)
+        return read_snapshot(client.snapshot(over_s=over_s), client.url).restrict(wanted)
     try:
-        return _named(client, wanted, composed)
+        return _named(client, wanted, composed, over_s)
     except NotFound:
         now, found = read_hosts(client.hosts(), client.url)
         known = {host.name for host in found}
         wanted = [name for name in wanted if name in known]
         return (
-            _named(client, wanted, composed)
+            _named(client, wanted, composed, over_s)
             if wanted
             else RemoteSnapshot(now=now, grid="", hosts=(), forecasts={})
         )
 
 
-def _named(client: ServiceClient, wanted: Sequence[str], composed: bool) -> RemoteSnapshot:
+def _named(
+    client: ServiceClient, wanted: Sequence[str], composed: bool, over_s: Sequence[float]
+) -> RemoteSnapshot:
     """Return a snapshot composed by the service, since paths may lead through hosts outside the query."""
     few = 1 < len(wanted) <= COMPOSED_MOST
     try:
-        document = client.snapshot(hosts=wanted, composed=composed and few)
+        document = client.snapshot(hosts=wanted, composed=composed and few, over_s=over_s)
     except TooMany:
         if not (composed and few):
             raise
-        document = client.snapshot(hosts=wanted)
+        document = client.snapshot(hosts=wanted, over_s=over_s)
     return read_snapshot(document, client.url).restrict(wanted)
 
 

@@ -154,7 +154,7 @@ def _interval(outcome: _Values, low: _Values, high: _Values) -> dict[str, float]
 
 def _over_series(k: int, scored: Sequence[Mapping[str, float]]) -> HorizonScore:
     columns = {name: np.array([row[name] for row in scored]) for name in scored[0]}
-    quantiles = {}
+    quantiles: dict[str, float] = {}
     for suffix in ("", "_reference"):
         p10, p90 = np.quantile(columns[f"coverage{suffix}"], (0.1, 0.9))
         quantiles |= {f"coverage_p10{suffix}": float(p10), f"coverage_p90{suffix}": float(p90)}

@@ -16,6 +16,7 @@ from pydantic_core import core_schema
 from starlette.requests import Request
 
 from nws.base.errors import Malformed, Refused, ServiceError
+from nws.series import LONGEST_SPAN_S, MOST_SPANS, SHORTEST_SPAN_S
 from nws.service.parsing import HOST, SERIES, Legal, adapter, legal
 
 _T = TypeVar("_T")
@@ -148,6 +149,14 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _spans(texts: list[str]) -> tuple[float, ...]:
+    """Return spans without repetitions, rising."""
+    found = sorted({_seconds(text) for text in texts})
+    if not found or len(found) > MOST_SPANS or found[0] < SHORTEST_SPAN_S or found[-1] > LONGEST_SPAN_S:
+        raise ValueError
+    return tuple(found)
+
+
 def _most(most: int) -> Legal:
     return Legal(
         schema=core_schema.str_schema(pattern="^[0-9]{1,9}$"),
@@ -178,6 +187,23 @@ Seconds = Annotated[
         text=f"expected seconds since the epoch, at most {_FARTHEST_S:.0e}",
         json={"type": "number", "description": "Seconds since the epoch."},
         then=_seconds,
+    ),
+]
+
+
+Spans = Annotated[
+    tuple[float, ...],
+    Legal(
+        schema=core_schema.list_schema(core_schema.str_schema()),
+        text=f"expected at most {MOST_SPANS} spans from {SHORTEST_SPAN_S:g} to {LONGEST_SPAN_S:g} seconds",
+        json={
+            "type": "array",
+            "items": {"type": "number", "minimum": SHORTEST_SPAN_S, "maximum": LONGEST_SPAN_S},
+            "minItems": 1,
+            "maxItems": MOST_SPANS,
+            "description": "Seconds. For each, the distribution of the mean over so long from now is added.",
+        },
+        then=_spans,
     ),
 ]
 
@@ -220,7 +246,7 @@ class EventsQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastsQuery:
-    """Which forecasts; None: all."""
+    """Which forecasts; None: all. over: spans of their outlooks"""
 
     series: Annotated[
         list[str] | None,
@@ -229,13 +255,22 @@ class ForecastsQuery:
             json={"type": "array", "items": SERIES, "maxItems": MOST_NAMES},
         ),
     ] = None
+    over: Spans = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotQuery:
-    """Which hosts, as names with commas between them."""
+    """Which hosts, as names with commas between them. over: spans of the outlooks of their series"""
 
     hosts: Annotated[
         str | None, _text({"type": "string", "description": "Names with commas between them."})
     ] = None
     composed: Annotated[str, _choice("true", "false")] = "false"
+    over: Spans = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsQuery:
+    """Which additions to the metrics. over: spans of outlooks"""
+
+    over: Spans = ()

@@ -20,13 +20,17 @@ from nws.server.exposition import Exposition, labels
 
 if TYPE_CHECKING:
     from nws.server.backend import Backend
-    from nws.service.records import Counters, HostState
+    from nws.service.records import Counters, HostState, SnapshotOutlooks
 
 _SERIES_FAMILIES = (
     ("nws_series_last", "last", "Last measurement, in the unit of the series."),
     ("nws_series_forecast", "forecast", "Forecast of the next measurement, in the unit of the series."),
     ("nws_series_error", "mae", "Mean absolute error expected of the forecast, in the unit of the series."),
     ("nws_series_age_seconds", "age_s", "Time since the last measurement."),
+)
+_OUTLOOK_FAMILIES = (
+    ("nws_series_outlook", "Quantiles of the mean of a series over the next `over` seconds."),
+    ("nws_series_outlook_held", "Share of past 80 % intervals of such means that held."),
 )
 _RUNS = ("done", "failed", "missed", "skipped", "merged")
 _SENSOR = (
@@ -40,10 +44,13 @@ _LABELS: dict[str, str] = {}
 _MOST_LABELS = 200_000
 
 
-def render(backend: Backend) -> str:
-    """Return the page for the present instant."""
+def render(backend: Backend, over_s: Sequence[float] = ()) -> str:
+    """Return the page for the present instant, with outlooks of all series over some spans."""
     page = Exposition()
-    _weather(page, backend.service.snapshot().document["series"])
+    document = backend.service.snapshot(over_s=over_s).document
+    _weather(page, document["series"])
+    if "outlooks" in document:
+        _outlooks(page, document["series"]["name"], document["outlooks"])
     _hosts(page, backend.service.hosts())
     _service(page, backend, backend.service.counters())
     _sources(page, backend)
@@ -57,6 +64,22 @@ def _weather(page: Exposition, columns: Mapping[str, Any]) -> None:
     for name, column, text in _SERIES_FAMILIES:
         page.family(name, "gauge", text)
         page.column(name, made, np.asarray(columns[column], np.float64).tolist())
+
+
+def _outlooks(page: Exposition, names: Sequence[str], found: SnapshotOutlooks) -> None:
+    """Add the ends of the 80 % interval, the median and the record of each span."""
+    made = [text[:-1] for text in _made(names)]
+    (quantiles, text), (held, held_text) = _OUTLOOK_FAMILIES
+    page.family(quantiles, "gauge", text)
+    for j, span in enumerate(found["over_s"]):
+        for share in (0.1, 0.5, 0.9):
+            column = found["quantiles"][:, j, found["shares"].index(share)]
+            page.column(
+                quantiles, [f'{one},over="{span:g}",quantile="{share:g}"}}' for one in made], column.tolist()
+            )
+    page.family(held, "gauge", held_text)
+    for j, span in enumerate(found["over_s"]):
+        page.column(held, [f'{one},over="{span:g}"}}' for one in made], found["held"][:, j].tolist())
 
 
 def _made(names: Sequence[str]) -> list[str]:

@@ -6,13 +6,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nws.base.errors import Refused, WeatherError
-from nws.series import HOST_NAME_LEGAL, is_host_name
+from nws.series import HOST_NAME_LEGAL, SHARES, is_host_name
 from nws.server.answers import answer, encode, encoded
 from nws.server.backend import Backend
 from nws.server.bodies import (
     MOST_NAMES,
     EventsQuery,
     ForecastsQuery,
+    MetricsQuery,
     PlotQuery,
     SamplesQuery,
     SeriesQuery,
@@ -26,6 +27,7 @@ from nws.service.records import (
     Forecasts,
     Health,
     Hosts,
+    OutlookRow,
     ScheduleAnswer,
     SeriesList,
     present,
@@ -59,9 +61,9 @@ async def health(backend: Backend, request: Request) -> Response:
         return answer(Health(status="failed", store="", reason=str(error)), 503)
 
 
-async def metrics(backend: Backend, request: Request) -> Response:
+async def metrics(backend: Backend, request: Request, query: MetricsQuery) -> Response:
     """Return the metrics: ``/metrics`` in Prometheus' text format."""
-    text = await backend.ask(render, backend)
+    text = await backend.ask(render, backend, query.over)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -140,7 +142,7 @@ async def forecasts(backend: Backend, request: Request, query: ForecastsQuery) -
 
     def read() -> bytes:
         now = backend.service.now()
-        found = backend.service.forecasts(names)
+        found = backend.service.forecasts(names, over_s=query.over)
         rows = [
             ForecastRow(
                 series=str(one),
@@ -156,7 +158,21 @@ async def forecasts(backend: Backend, request: Request, query: ForecastsQuery) -
             )
             for one, f in found.items()
         ]
-        return encode(Forecasts(now=now, forecasts=rows))
+        document = Forecasts(now=now, forecasts=rows)
+        if query.over:
+            document["shares"] = SHARES
+            for row, f in zip(rows, found.values(), strict=True):
+                row["outlooks"] = [
+                    OutlookRow(
+                        over_s=one.over_s,
+                        mean=one.mean,
+                        held=one.held,
+                        outcomes=one.outcomes,
+                        quantiles=one.quantiles,
+                    )
+                    for one in f.outlooks
+                ]
+        return encode(document)
 
     return encoded(await (backend.ask_large if names is None else backend.ask)(read))
 
@@ -175,7 +191,8 @@ async def snapshot(backend: Backend, request: Request, query: SnapshotQuery) -> 
         raise unacceptable(problems)
 
     def read() -> bytes:
-        return backend.service.snapshot(hosts=names, composed=query.composed == "true").encode()
+        found = backend.service.snapshot(hosts=names, composed=query.composed == "true", over_s=query.over)
+        return found.encode()
 
     return encoded(await backend.ask_large(read))
 

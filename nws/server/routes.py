@@ -43,7 +43,7 @@ _HOST, _SERIES = "/v1/hosts/{host}", "/v1/series/{name}"
 OPERATIONS = (
     _get("/healthz", reading.health, records.Health, roles=None, also="503"),
     _get("/openapi.json", description, None, roles=None),
-    _get("/metrics", reading.metrics, None, media="text/plain", kind="string"),
+    _get("/metrics", reading.metrics, None, query=bodies.MetricsQuery, media="text/plain", kind="string"),
     _get("/v1/schedule", reading.schedule, records.ScheduleAnswer, roles=_READ | _WRITE),
     _get("/v1/hosts", reading.hosts, records.Hosts),
     _get(_HOST, reading.host, records.HostState, "404"),

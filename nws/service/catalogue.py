@@ -7,6 +7,7 @@ thread-safe. It does not decide which host may write a series.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from nws.base.errors import Refused, UnknownSeries
 from nws.series import HOST_NAME_LEGAL, Resource, Series, is_host_name
-from nws.service.parsing import Ints
+from nws.service.parsing import Floats, Ints
 
 
 class Catalogue:
@@ -50,6 +51,15 @@ class Catalogue:
     def peer(self) -> Ints:
         """Return the index in `hosts` of the other end of each series, -1 for series of one host."""
         return self._peer.view()
+
+    @property
+    def most(self) -> Floats:
+        """Return the largest possible value of each series."""
+        by_resource = np.full(len(self._rank), math.inf)
+        for resource in Resource:
+            by_resource[self._rank[resource.value]] = resource.most
+        chosen: Floats = by_resource[self._resource.view()]
+        return chosen
 
     def extend(self, names: Iterable[str]) -> None:
         """Append series in the order of their numbers; names come from the memory and are valid."""

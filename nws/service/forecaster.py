@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nws.base.errors import StoreError
-from nws.forecasting.batteries import LARGEST, BatteryBank, Columns, Pick
+from nws.forecasting.batteries import LARGEST, Ahead, BatteryBank, Columns, Pick
 from nws.memory import DAY_S, Memory
 from nws.memory.log import LogBatch
 from nws.series import Forecast
@@ -26,7 +26,7 @@ from nws.service import batteryfile
 from nws.service.batteryfile import Seen
 from nws.service.catalogue import Catalogue
 from nws.service.logreader import samples_since
-from nws.service.parsing import Ints
+from nws.service.parsing import Floats, Ints
 
 _LOG = logging.getLogger(__name__)
 
@@ -109,10 +109,18 @@ class Forecaster:
         with self.lock:
             return self._bank.columns(numbers, pick)
 
-    def forecasts(self, numbers: Ints) -> list[Forecast]:
-        """Return forecasts of some series, each of which has measurements."""
+    def forecasts(self, numbers: Ints, over_s: Sequence[float], now: float) -> list[Forecast]:
+        """Return forecasts of some series, each of which has measurements, with outlooks over some spans."""
         with self.lock:
-            return self._bank.forecasts(numbers.tolist())
+            return self._bank.forecasts(numbers.tolist(), ahead=self._ahead(numbers, over_s, now))
+
+    def outlooks(self, numbers: Ints, over_s: Sequence[float], now: float) -> Floats:
+        """Return the distributions of means of some series over some spans, as `BatteryBank.outlooks`."""
+        with self.lock:
+            return self._bank.outlooks(numbers, self._ahead(numbers, over_s, now))
+
+    def _ahead(self, numbers: Ints, over_s: Sequence[float], now: float) -> Ahead:
+        return Ahead(over_s=over_s, now=now, most=self.catalogue.most[numbers])
 
     def save_when_due(self, monotonic: float) -> None:
         """Save the state if it is due; a failure is logged, counted and tried again later."""

@@ -124,6 +124,22 @@ Floats = Annotated[
     NDArray[np.float64],
     Legal(schema=core_schema.any_schema(), json={"type": "array", "items": _NULLABLE}),
 ]
+FloatRows = Annotated[
+    NDArray[np.float64],
+    Legal(
+        schema=core_schema.any_schema(),
+        json={"type": "array", "items": {"type": "array", "items": _NULLABLE}},
+    ),
+]
+"""float64[n, m] as a list of lists."""
+FloatBlocks = Annotated[
+    NDArray[np.float64],
+    Legal(
+        schema=core_schema.any_schema(),
+        json={"type": "array", "items": {"type": "array", "items": {"type": "array", "items": _NULLABLE}}},
+    ),
+]
+"""float64[n, m, k] as lists of lists of lists."""
 Ints = Annotated[
     NDArray[np.int64],
     Legal(schema=core_schema.any_schema(), json={"type": "array", "items": {"type": "integer"}}),

@@ -87,8 +87,14 @@ class Queries:
         keep = (self._config.keep, self._clock())
         return plotting.document(self._memory, self._series(name), (since, until), points=points, keep=keep)
 
-    def forecasts(self, names: Sequence[str] | None = None) -> dict[Series, Forecast]:
-        """Return forecasts of some series or of all, by name; raises `UnknownSeries`."""
+    def forecasts(
+        self, names: Sequence[str] | None = None, *, over_s: Sequence[float] = ()
+    ) -> dict[Series, Forecast]:
+        """Return forecasts of some series or of all, by name; raises `UnknownSeries`.
+
+        Args:
+            over_s: spans of their outlooks, rising
+        """
         with self._forecaster.lock:
             catalogue = self._forecaster.catalogue
             numbers = self._known()
@@ -100,14 +106,21 @@ class Queries:
                         f"series {catalogue.names[silent[0]]} has no measurement that is kept"
                     )
                 numbers = wanted
-            found = self._forecaster.forecasts(numbers)
+            found = self._forecaster.forecasts(numbers, over_s, self._clock())
             return dict(zip((catalogue.series[i] for i in numbers.tolist()), found, strict=True))
 
-    def snapshot(self, *, hosts: Sequence[str] | None = None, composed: bool = False) -> SnapshotDocument:
+    def snapshot(
+        self,
+        *,
+        hosts: Sequence[str] | None = None,
+        composed: bool = False,
+        over_s: Sequence[float] = (),
+    ) -> SnapshotDocument:
         """Return all hosts and series, or those of and between some hosts; unknown names are left out.
 
         Args:
             composed: include pairs that are not measured; raises `TooMany` if there are too many of them
+            over_s: spans of the series' outlooks, rising
         """
         states = self.hosts()
         if hosts is not None:
@@ -120,6 +133,8 @@ class Queries:
                 chosen = everything[catalogue.between([s.name for s in states])[everything]]
             names = self._names.names(catalogue, chosen)
             columns = self._forecaster.columns(chosen)
+            now = self._clock()
+            outlooks = self._forecaster.outlooks(chosen, over_s, now) if over_s else None
             paths = None
             if composed:
                 paths = composed_pairs(
@@ -129,7 +144,6 @@ class Queries:
                     [state.name for state in states],
                     most=self._config.limits.composed_pairs,
                 )
-        now = self._clock()
         methods, places = compact_methods(columns)
         return SnapshotDocument(
             now=now,
@@ -140,6 +154,8 @@ class Queries:
             columns=replace(columns, method=places),
             age_s=np.maximum(now - columns.measured_at, 0.0),
             composed=paths,
+            over_s=over_s,
+            outlooks=outlooks,
         )
 
     def _known(self) -> Ints:

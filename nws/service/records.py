@@ -21,6 +21,8 @@ from nws.service.parsing import (
     HOST,
     LARGEST_WHOLE,
     Count,
+    FloatBlocks,
+    FloatRows,
     Floats,
     GivenFloats,
     GivenIndex,
@@ -277,10 +279,25 @@ class SeriesList(TypedDict):
     series: Sequence[SeriesState]
 
 
+class OutlookRow(TypedDict):
+    """Distribution of the mean of a series over `over_s` seconds from now.
+
+    quantiles: at the shares of the document.  held: share of past 80 % intervals that held, null if none was judged
+    outcomes: past forecasts judged; at 0 the quantiles are those of a broad prior
+    """
+
+    over_s: float
+    mean: Maybe
+    held: Maybe
+    outcomes: Maybe
+    quantiles: Sequence[Maybe]
+
+
 class ForecastRow(TypedDict):
     """One forecast. mae, rmse: errors expected, null while only one sample is known.
 
     method: the predictor, and its selection criterion.  age_s: of the last measurement
+    outlooks: one for each span of the query, by length; absent without `over`
     """
 
     series: SeriesName
@@ -293,12 +310,14 @@ class ForecastRow(TypedDict):
     last: Maybe
     measured_at: Maybe
     age_s: Maybe
+    outlooks: NotRequired[Sequence[OutlookRow]]
 
 
 class Forecasts(TypedDict):
-    """Forecasts of the series that were asked for."""
+    """Forecasts of the series that were asked for. shares: of the quantiles of outlooks, rising"""
 
     now: float
+    shares: NotRequired[Sequence[float]]
     forecasts: Sequence[ForecastRow]
 
 
@@ -320,6 +339,20 @@ class SnapshotSeries(TypedDict):
     age_s: Floats
     samples: Ints
     method: Ints
+
+
+class SnapshotOutlooks(TypedDict):
+    """Outlooks of all series: one row for each series, one item for each span.
+
+    over_s: spans.  shares: of the quantiles.  mean, held, outcomes, quantiles: as in a row of a forecast
+    """
+
+    over_s: Sequence[float]
+    shares: Sequence[float]
+    mean: FloatRows
+    held: FloatRows
+    outcomes: FloatRows
+    quantiles: FloatBlocks
 
 
 #: Pairs that are not measured, composed from measured pairs. through: hosts on the path
@@ -349,6 +382,7 @@ class Snapshot(TypedDict):
     hosts: Sequence[HostState]
     methods: Sequence[str]
     series: SnapshotSeries
+    outlooks: NotRequired[SnapshotOutlooks]
     composed: NotRequired[SnapshotComposed]
 
 

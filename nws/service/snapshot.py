@@ -17,8 +17,9 @@ import orjson
 
 from nws.base.errors import TooMany
 from nws.forecasting.batteries import METHOD_TEXTS, Columns
+from nws.forecasting.horizons import KNOWN
 from nws.links.composition import Composed, Link, Pair, compose
-from nws.series import Resource
+from nws.series import SHARES, Resource
 from nws.service.catalogue import Catalogue
 from nws.service.parsing import Floats, Ints
 from nws.service.records import HostState, Snapshot, SnapshotComposed
@@ -62,6 +63,7 @@ class SnapshotDocument:
 
     now: seconds since the epoch.  series: names.  columns: forecasts, `method` an index into `methods`
     age_s: of each series' last measurement.  composed: pairs that are not measured; None if not requested
+    outlooks: over the spans `over_s`, as `BatteryBank.outlooks`; None if not requested
     """
 
     now: float
@@ -72,6 +74,8 @@ class SnapshotDocument:
     columns: Columns
     age_s: Floats
     composed: Mapping[Pair, Composed] | None = None
+    over_s: Sequence[float] = ()
+    outlooks: Floats | None = None
 
     @property
     def document(self) -> Snapshot:
@@ -103,6 +107,15 @@ class SnapshotDocument:
                 "method": c.method,
             },
         }
+        if self.outlooks is not None:
+            document["outlooks"] = {
+                "over_s": self.over_s,
+                "shares": SHARES,
+                "mean": np.ascontiguousarray(self.outlooks[:, :, 0]),
+                "held": np.ascontiguousarray(self.outlooks[:, :, 1]),
+                "outcomes": np.ascontiguousarray(self.outlooks[:, :, 2]),
+                "quantiles": np.ascontiguousarray(self.outlooks[:, :, KNOWN:]),
+            }
         if self.composed is not None:
             document["composed"] = _composed_columns(self.composed, self.now)
         return document
