@@ -266,11 +266,9 @@ def _measured(
     names = ("name", "forecast", "mae", "rmse", "method", "samples", "measured_at", "last")
     spans = outlooks.get("over_s", ())
     parts = [outlooks[part] for part in ("mean", "held", "outcomes", "quantiles")] if spans else []
-    rows = zip(*parts, strict=True) if spans else repeat(())
-    if spans and len(parts[0]) != len(columns["name"]):
-        raise ValueError(f"outlooks of {len(parts[0])} of {len(columns['name'])} series")
+    rows = zip(*parts, strict=True) if spans else repeat((), len(columns["name"]))
     for name, value, mae, rmse, method, samples, measured_at, last, row in zip(
-        *(columns[column] for column in names), rows, strict=bool(spans)
+        *(columns[column] for column in names), rows, strict=True
     ):
         # a series that was never measured has no forecast
         if value is not None and measured_at is not None:

@@ -112,7 +112,8 @@ class Forecaster:
     def forecasts(self, numbers: Ints, over_s: Sequence[float], now: float) -> list[Forecast]:
         """Return forecasts of some series, each of which has measurements, with outlooks over some spans."""
         with self.lock:
-            return self._bank.forecasts(numbers.tolist(), ahead=self._ahead(numbers, over_s, now))
+            ahead = self._ahead(numbers, over_s, now) if over_s else None
+            return self._bank.forecasts(numbers.tolist(), ahead=ahead)
 
     def outlooks(self, numbers: Ints, over_s: Sequence[float], now: float) -> Floats:
         """Return the distributions of means of some series over some spans, as `BatteryBank.outlooks`."""

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from nws.base.errors import UsageError
 from nws.cli.score import score
+from nws.forecasting.horizonscore import score_horizons
 from nws.forecasting.layout import METHODS
 from nws.forecasting.score import NOT_SCORED, score_file, score_series
 
@@ -127,3 +128,36 @@ def test_on_real_measurements_the_battery_beats_last_value(name, least):
     result = score_file(path)
     assert result.improvement_over_last_value >= least
     assert result.mse_pick.rmse < result.last_value.rmse
+
+
+def test_horizons_judge_means_of_the_next_values(measurements):
+    result = CliRunner().invoke(score, [str(measurements), "--json", "--horizons", "10,1,10"])
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    one, ten = document["horizons"]
+    assert (one["k"], ten["k"]) == (1, 10)
+    # one step ahead the forecast is the battery's own
+    assert one["mae"] == pytest.approx(document["battery"]["mae_pick"]["mae"])
+    assert one["mae_last"] == pytest.approx(document["last_value"]["mae"])
+    for row in (one, ten):
+        assert row["mae_hindsight"] <= min(row["mae_last"], row["mae_mean_k"], row["mae_reference"])
+        assert 0 <= row["coverage_p10"] <= row["coverage"] <= row["coverage_p90"] <= 1
+        assert row["winkler"] >= row["width"] > 0
+
+
+def test_horizons_score_equals_a_direct_computation():
+    rng = np.random.default_rng(8)
+    value = 1.0 + 0.1 * np.cumsum(rng.standard_normal(60))
+    (row,) = score_horizons({"walk": value}, [5], source="here")
+    at = range(NOT_SCORED - 1, len(value) - 5)
+    outcomes = [value[i + 1 : i + 6].mean() for i in at]
+    last = np.mean([abs(value[i] - outcome) for i, outcome in zip(at, outcomes, strict=True)])
+    window = np.mean([abs(value[i - 4 : i + 1].mean() - y) for i, y in zip(at, outcomes, strict=True)])
+    assert (row.mae_last, row.mae_mean_k) == (pytest.approx(last), pytest.approx(window))
+
+
+def test_horizon_longer_than_every_series_is_refused(measurements):
+    result = CliRunner().invoke(score, [str(measurements), "--horizons", "180"])
+    assert result.exit_code == 2
+    assert "name shorter horizons" in result.stderr
+    assert CliRunner().invoke(score, [str(measurements), "--horizons", "0"]).exit_code == 2

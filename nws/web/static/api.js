@@ -126,7 +126,7 @@ const seriesPath = (name, what) => `v1/series/${encodeURIComponent(name)}/${what
 export const hosts = (signal) => get("v1/hosts", null, signal);
 export const host = (name, signal) => get(`v1/hosts/${encodeURIComponent(name)}`, null, signal);
 export const seriesList = (filter, signal) => get("v1/series", filter, signal);
-export const forecasts = (names, signal) => get("v1/forecasts", { series: names }, signal);
+export const forecasts = (names, over, signal) => get("v1/forecasts", { series: names, over }, signal);
 export const plot = (name, span, signal) => get(seriesPath(name, "plot"), span, signal);
 export const samples = (name, span, signal) => get(seriesPath(name, "samples"), span, signal);
 export const snapshot = (parameters, signal) => get("v1/snapshot", parameters, signal);

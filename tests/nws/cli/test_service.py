@@ -371,3 +371,21 @@ def test_a_token_from_a_file(nws, tmp_path):
         assert (without.code, without.out) == (6, "")
         path.chmod(0o644)
         assert "chmod 600" in nws("show", "--server", server.url, "--token-file", path).err
+
+
+def test_forecast_over_a_span_prints_its_interval(ask):
+    found = ask("forecast", "cpu.new@a", "--over", "10m", "--over", "60")
+    assert found.code == 0
+    heading, minute, ten = found.out.splitlines()
+    assert heading.split() == ["series", "over", "median", "mean", "low", "high", "80", "%", "held", "age"]
+    assert minute.split()[:3] == ["cpu.new@a", "1", "min"]
+    assert ten.split()[:3] == ["cpu.new@a", "10", "min"]
+    (row,) = json.loads(ask("forecast", "cpu.new@a", "--over", "10m", "--json").out)["forecasts"]
+    assert row["outlooks"][0]["over_s"] == 600.0
+
+
+def test_forecast_over_no_span_is_refused(ask):
+    found = ask("forecast", "--over", "ten")
+    assert found.code == 2
+    assert "'ten' is not a span of time" in found.err
+    assert ask("forecast", "--over", "30d").code == 2

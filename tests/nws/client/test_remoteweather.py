@@ -245,3 +245,22 @@ def test_all_samples_come_back_oldest_first_whatever_one_request_holds(server, m
         assert list(times) == sorted(times)
         times, values = all_samples(client, str(series), since=1.8e9 - 95, until=1.8e9 - 84)
     assert list(values) == [float(k) for k in range(5, 17)]
+
+
+def test_outlooks_of_snapshot_and_forecasts_agree(server):
+    share = Series.parse("cpu.new@a")
+    with RemoteWeather(server.url) as weather:
+        found = weather.forecasts((60.0, 600.0))[share]
+        _, listed = read_forecasts(weather.client.forecasts([str(share)], over_s=(60.0, 600.0)), server.url)
+    assert [one.over_s for one in found.outlooks] == [60.0, 600.0]
+    assert listed[share].outlooks == found.outlooks or math.isnan(found.outlooks[0].held)
+    assert listed[share].outlooks[1].quantiles == found.outlooks[1].quantiles
+    assert found.outlooks[0].low < 0.5 < found.outlooks[0].high <= 1.0
+
+
+def test_outlooks_at_other_shares_are_refused(server):
+    with server.client() as client:
+        document = client.snapshot(over_s=[60.0])
+    document["outlooks"]["shares"] = [0.5]
+    with pytest.raises(ServiceError, match=r"quantiles at \[0.5\]"):
+        read_snapshot(document, server.url)

@@ -144,7 +144,7 @@ class FakeService:
             for name, some in sorted(self.kept.items())
         ]
 
-    def forecasts(self, names=None):
+    def forecasts(self, names=None, *, over_s=()):
         return {
             Series.parse(name): Forecast(
                 value=some[-1][1],
@@ -159,7 +159,7 @@ class FakeService:
             if names is None or name in names
         }
 
-    def snapshot(self, *, hosts=None, composed=False):
+    def snapshot(self, *, hosts=None, composed=False, over_s=()):
         found = self.forecasts()
         columns = {
             "name": [str(s) for s in found],

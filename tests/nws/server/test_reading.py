@@ -102,6 +102,10 @@ def test_series_and_the_snapshot(filled):
         ("/v1/series/cpu.new@a/plot?points=100000", "1 to 5000"),
         ("/v1/series/" + "a" * 300 + "/plot", "longer than 200 characters"),
         ("/v1/hosts/-a", "is not a host name"),
+        ("/v1/forecasts?over=10m", "over: '10m'; expected at most 16 spans from 1 to 604800 seconds"),
+        ("/v1/snapshot?over=60&over=0.5", "spans from 1 to"),
+        ("/metrics?over=nan", "spans from 1 to"),
+        ("/v1/snapshot?" + "&".join(f"over={k}" for k in range(1, 18)), "at most 16 spans"),
     ],
 )
 def test_a_wrong_question_is_told_what_is_right(call, path, told):

@@ -110,7 +110,8 @@ def test_marked_time_becomes_the_time_of_the_page(open_page, url):
     page.wait_for_url("**from=*")
     since, until = (float(v) for v in re.search(r"from=(\d+)&to=(\d+)", page.url).groups())
     assert 600 < until - since < 1200
-    assert abs(until - (NOON - 900)) < 120
+    # the fan after now takes 15 % of the length beside it
+    assert abs(until - (NOON - 3600 + 0.75 * 1.15 * 3600)) < 120
     page.go_back()
     assert "from=" not in page.url
 
@@ -171,3 +172,17 @@ def test_a_pairs_page_leads_to_the_way_back_and_the_other_measure(open_page, url
     settled(page)
     assert page.locator(".seriesname").inner_text() == "network.bandwidth@e2>e1"
     assert "25.0 MB/s" in page.locator("main dl.facts").inner_text()
+
+
+def test_series_page_has_means_from_now_on(open_page, url, grid):
+    name = "cpu.new@e1"
+    page = open_page(f"{url}/?series={name}")
+    loaded(page, name)
+    rows = [row.locator("th, td").all_inner_texts() for row in page.locator("table.horizons tbody tr").all()]
+    assert [row[0] for row in rows] == ["60 s", "10 min", "1.0 h", "1.0 d"]
+    (forecast,) = grid.service.forecasts([name], over_s=(600.0,)).values()
+    (ten,) = forecast.outlooks
+    low, high = (float(text.split()[0]) for text in rows[1][2].split(" … "))
+    assert is_near(low, ten.low)
+    assert is_near(high, ten.high)
+    assert rows[1][3] == f"{ten.held * 100:.0f} % of {ten.outcomes:.0f}"

@@ -1,4 +1,5 @@
-/* The drawing: uPlot with measurement, forecast, its error band, minimum…maximum, hatched gaps and event marks.
+/* The drawing: uPlot with measurement, forecast, its error band, minimum…maximum, the fan of future means, hatched
+   gaps and event marks.
    Colours come from the style sheets. Independent of the data's source. */
 
 import { colourOf, glyphOf } from "../marks.js";
@@ -90,6 +91,25 @@ function drawMarks(u, events) {
   ctx.restore();
 }
 
+function drawFan(u, points) {
+  if (!points.length) return;
+  const { ctx } = u;
+  const x = (p) => u.valToPos(p.t, "x", true);
+  const y = (v) => u.valToPos(v, "y", true);
+  ctx.save();
+  ctx.fillStyle = colour("--band");
+  ctx.beginPath();
+  points.forEach((p) => ctx.lineTo(x(p), y(p.high)));
+  points.toReversed().forEach((p) => ctx.lineTo(x(p), y(p.low)));
+  ctx.fill();
+  ctx.strokeStyle = colour("--forecast");
+  ctx.lineWidth = 1.5 * devicePixelRatio;
+  ctx.beginPath();
+  points.forEach((p) => ctx.lineTo(x(p), y(p.median)));
+  ctx.stroke();
+  ctx.restore();
+}
+
 function axis(unit) {
   const common = {
     stroke: () => colour("--muted"),
@@ -138,10 +158,10 @@ function seriesOptions() {
 
 /**
  * A chart in `root`. `onCursor(index | null)`: the point under the cursor; `onSelect(since, until)`: a stretch of
- * time was marked. Methods: `show({columns, span, holes, events})`, `resize`, `redraw`, `point(index)`, `close`.
+ * time was marked. Methods: `show({columns, span, holes, events, fan})`, `resize`, `redraw`, `point(index)`, `close`.
  */
 export function chart(root, { unit, height, onCursor, onSelect }) {
-  let shown = { span: { since: 0, until: 1 }, holes: [], events: [] };
+  let shown = { span: { since: 0, until: 1 }, holes: [], events: [], fan: [] };
   let plain = [];
   const options = {
     width: Math.max(root.clientWidth, 120),
@@ -149,8 +169,18 @@ export function chart(root, { unit, height, onCursor, onSelect }) {
     legend: { show: false },
     padding: [14, 20, 0, 0],
     scales: {
-      x: { time: true, range: () => [shown.span.since, shown.span.until] },
-      y: { range: valueRange(unit) },
+      x: {
+        time: true,
+        range: () => [shown.span.since, Math.max(shown.span.until, shown.fan.at(-1)?.t ?? 0)],
+      },
+      y: {
+        range: (u, min, max) =>
+          valueRange(unit)(
+            u,
+            Math.min(min ?? Infinity, ...shown.fan.map((p) => p.low)),
+            Math.max(max ?? -Infinity, ...shown.fan.map((p) => p.high)),
+          ),
+      },
     },
     series: seriesOptions(),
     bands: [
@@ -170,7 +200,7 @@ export function chart(root, { unit, height, onCursor, onSelect }) {
     },
     hooks: {
       drawClear: [(u) => hatch(u, shown.holes, colour("--hatch"))],
-      draw: [(u) => drawMarks(u, shown.events)],
+      draw: [(u) => drawFan(u, shown.fan), (u) => drawMarks(u, shown.events)],
       setCursor: [(u) => onCursor(u.cursor.idx ?? null)],
       setSelect: [
         (u) => {

@@ -27,6 +27,30 @@ export function columns(document) {
   };
 }
 
+/* Spans of the fan, as parts of the plot's length, and of the table, in seconds. */
+const FAN_PARTS = [0.01, 0.03, 0.07, 0.15];
+export const TABLE_S = [60, 600, 3600, 86400];
+const SHORTEST_S = 1;
+const LONGEST_S = 604800;
+
+/** Return the spans of outlooks to ask for: those of the fan beside a plot of so many seconds, and of the table. */
+export const spans = (length_s) =>
+  [...FAN_PARTS.map((part) => part * length_s).filter((s) => s >= SHORTEST_S && s <= LONGEST_S), ...TABLE_S];
+
+/** Return the fan to draw after a plot of so many seconds: `{t, low, median, high}` of means up to each time. */
+export function fan(outlooks, shares, now, length_s) {
+  const [low, median, high] = [0.1, 0.5, 0.9].map((share) => shares.indexOf(share));
+  const end = 1.01 * FAN_PARTS.at(-1) * length_s;
+  return outlooks
+    .filter((one) => one.over_s <= end && isNumber(one.quantiles[median]))
+    .map((one) => ({
+      t: now + one.over_s,
+      low: one.quantiles[low],
+      median: one.quantiles[median],
+      high: one.quantiles[high],
+    }));
+}
+
 /** Return whether the points are means over longer times, with minimum and maximum each. */
 export const isRolledUp = (c) =>
   c.low.some((low, i) => isNumber(low) && isNumber(c.high[i]) && c.high[i] > low);

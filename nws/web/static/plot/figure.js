@@ -30,7 +30,7 @@ function legend() {
     { class: "legend", "aria-hidden": "true" },
     el("span", { class: "k-measured" }, "measured"),
     el("span", { class: "k-forecast" }, "forecast one step ahead"),
-    el("span", { class: "k-band" }, "± expected error"),
+    el("span", { class: "k-band" }, "± expected error; after now: mean until then, 80 % interval"),
     el("span", { class: "k-extent" }, "least … greatest"),
     el("span", { class: "k-gap" }, "no data"),
   );
@@ -88,6 +88,7 @@ class Figure {
     this.document = null;
     this.columns = null;
     this.events = [];
+    this.fan = []; // of means up to times after now
     this.index = null; // point that the cursor reads, null for the last
     this.wanted = true; // newer data may be there
     this.loading = null;
@@ -132,7 +133,7 @@ class Figure {
       if (seen && this.wanted) this.load();
     };
     canvas.nwsResize = () => this.drawing?.resize();
-    node.nwsRefresh = (events) => this.refresh(events);
+    node.nwsRefresh = (events, fan = []) => this.refresh(events, fan);
     node.nwsMeasuredAt = (t, lost) => setMeasuredAt(this.age, t, lost);
     node.nwsRedraw = () => this.drawing?.redraw();
     node.nwsClose = () => this.close();
@@ -147,7 +148,8 @@ class Figure {
     this.drawing?.close();
   }
 
-  refresh(events) {
+  refresh(events, fan) {
+    this.fan = fan;
     this.events = about(events, this.hosts);
     if (this.columns) this.draw();
     this.wanted = true;
@@ -196,7 +198,8 @@ class Figure {
       onCursor: (index) => this.read(index),
       onSelect: showSpan,
     });
-    this.drawing.show({ columns: this.columns, span: this.over, holes: this.holes, events: this.events });
+    const { columns: c, over, holes, events, fan } = this;
+    this.drawing.show({ columns: c, span: over, holes, events, fan });
   }
 
   /* Show the point under the cursor, or the last one. */
@@ -257,7 +260,7 @@ class Figure {
 }
 
 /**
- * Return a figure of one series. `large`: on the series' own page. `nwsRefresh(events)` marks the data as
+ * Return a figure of one series. `large`: on the series' own page. `nwsRefresh(events, fan)` marks the data as
  * outdated; it loads only while visible. `onPlot(error | null)` receives the outcome.
  */
 export const figure = (options) => new Figure(options).node;

@@ -1,4 +1,4 @@
-/* One series: a large plot, the forecast in numbers, its events, and links to its neighbours. */
+/* One series: a large plot, the forecast in numbers and by horizon, its events, and links to its neighbours. */
 
 import * as api from "../api.js";
 import { address, linkTo, span } from "../address.js";
@@ -8,7 +8,8 @@ import { el } from "../dom.js";
 import { MOST_EVENTS, about, eventList } from "../marks.js";
 import { parseSeries, title as titleOf } from "../names.js";
 import { closeAll, figure } from "../plot/figure.js";
-import { count, quantity } from "../units.js";
+import { TABLE_S, fan, spans } from "../plot/data.js";
+import { count, duration, percent, quantity } from "../units.js";
 
 function numbers(forecast, lost) {
   const age = ageNode();
@@ -28,6 +29,27 @@ function numbers(forecast, lost) {
     ["Samples seen", count(forecast.samples)],
   ];
   return pairs.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value)));
+}
+
+/* Return the rows of the table of outlooks: mean over each span, its 80 % interval, and how often such ones held. */
+function horizons(forecast, shares) {
+  const [low, median, high] = [0.1, 0.5, 0.9].map((share) => shares.indexOf(share));
+  return forecast.outlooks
+    .filter((one) => TABLE_S.includes(one.over_s))
+    .map(({ over_s, quantiles, held, outcomes }) =>
+      el(
+        "tr",
+        null,
+        el("th", { scope: "row" }, duration(over_s)),
+        el("td", null, quantity(quantiles[median], forecast.unit)),
+        el(
+          "td",
+          null,
+          `${quantity(quantiles[low], forecast.unit)} … ${quantity(quantiles[high], forecast.unit)}`,
+        ),
+        el("td", null, held === null ? "not judged yet" : `${percent(held)} of ${count(Math.round(outcomes))}`),
+      ),
+    );
 }
 
 function neighbours(name) {
@@ -57,6 +79,7 @@ export function seriesView({ name, site, onPlot }) {
   const { host, peer } = parseSeries(name);
   const dl = el("dl", { class: "facts" });
   const place = el("div");
+  const ahead = el("tbody");
   const lately = eventList(50);
   const element = el(
     "div",
@@ -65,6 +88,31 @@ export function seriesView({ name, site, onPlot }) {
     el("p", { class: "seriesname" }, el("code", null, name)),
     dl,
     place,
+    el(
+      "section",
+      null,
+      el("h2", null, "Mean from now on"),
+      el(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Forecasts of the mean, by horizon" },
+        el(
+          "table",
+          { class: "horizons" },
+          el(
+            "thead",
+            null,
+            el(
+              "tr",
+              null,
+              ["Over the next", "Median", "80 % interval", "Past intervals that held"].map((h) =>
+                el("th", { scope: "col" }, h),
+              ),
+            ),
+          ),
+          ahead,
+        ),
+      ),
+    ),
     neighbours(name),
     el("section", null, el("h2", null, "Events"), lately),
   );
@@ -84,7 +132,7 @@ export function seriesView({ name, site, onPlot }) {
     async load(signal) {
       const { since, until } = span(address(), now());
       const [answer, hosts, happened] = await Promise.all([
-        api.forecasts([name], signal),
+        api.forecasts([name], spans(until - since), signal),
         api.hosts(signal),
         api.events({ since: since.toFixed(3), until: until.toFixed(3), most: MOST_EVENTS }, signal),
       ]);
@@ -92,6 +140,9 @@ export function seriesView({ name, site, onPlot }) {
       if (!forecast) throw new api.Refused(404, `There is no series ${name}.`, [], null);
       const lost = hosts.hosts.some((h) => h.lost && (h.name === host || h.name === peer));
       dl.replaceChildren(...numbers(forecast, lost));
+      ahead.replaceChildren(...horizons(forecast, answer.shares));
+      // a plot of the past has no room for the future
+      const future = address().range === "custom" ? [] : fan(forecast.outlooks, answer.shares, now(), until - since);
       if (!plot) {
         plot = figure({
           series: name,
@@ -103,7 +154,7 @@ export function seriesView({ name, site, onPlot }) {
         place.replaceChildren(plot);
       }
       plot.nwsMeasuredAt(forecast.measured_at, lost);
-      plot.nwsRefresh(happened.events);
+      plot.nwsRefresh(happened.events, future);
       lately.nwsShow(about(happened.events, [host, peer]));
     },
     every_s: () => Math.max(10, (span(address(), now()).until - span(address(), now()).since) / 1000),
