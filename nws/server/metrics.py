@@ -20,7 +20,8 @@ from nws.server.exposition import Exposition, labels
 
 if TYPE_CHECKING:
     from nws.server.backend import Backend
-    from nws.service.records import Counters, HostState, SnapshotOutlooks
+    from nws.service.records import Counters, HostState
+    from nws.service.snapshotrecords import SnapshotOutlooks
 
 _SERIES_FAMILIES = (
     ("nws_series_last", "last", "Last measurement, in the unit of the series."),

@@ -13,6 +13,7 @@ from nws.server.answers import answer
 from nws.server.backend import Backend, Handler, Operation
 from nws.server.tokens import Role
 from nws.service import records
+from nws.service.snapshotrecords import Snapshot
 
 _READ = frozenset({Role.READ})
 _WRITE = frozenset({Role.WRITE})
@@ -56,7 +57,7 @@ OPERATIONS = (
     ),
     _get(f"{_SERIES}/plot", reading.plot, records.PlotDocument, "404", "507", query=bodies.PlotQuery),
     _get("/v1/forecasts", reading.forecasts, records.Forecasts, "404", query=bodies.ForecastsQuery),
-    _get("/v1/snapshot", reading.snapshot, records.Snapshot, "404", query=bodies.SnapshotQuery),
+    _get("/v1/snapshot", reading.snapshot, Snapshot, "404", query=bodies.SnapshotQuery),
     _get("/v1/events", reading.events, records.EventList, "507", query=bodies.EventsQuery),
     _post("/v1/events", writing.note, records.Event, "404", body=records.Event, roles=_WRITE),
 )

@@ -22,7 +22,8 @@ from nws.links.composition import Composed, Link, Pair, compose
 from nws.series import SHARES, Resource
 from nws.service.catalogue import Catalogue
 from nws.service.parsing import Floats, Ints
-from nws.service.records import HostState, Snapshot, SnapshotComposed
+from nws.service.records import HostState
+from nws.service.snapshotrecords import Snapshot, SnapshotComposed
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 #: Maximum number of cached selections.
