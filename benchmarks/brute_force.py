@@ -40,9 +40,10 @@ def reference(snapshot: Snapshot, workload: Workload, costs: Costs, *, prune: bo
             if workload.max_rows is not None:
                 limits.append(float(workload.max_rows))
             cap[h, m] = min(limits)
-    works = (snapshot.bandwidth_Bps > 0) & np.isfinite(snapshot.latency_s)
-    latency = np.where(works, snapshot.latency_s, 0.0)
-    transfer = np.where(works, workload.bytes_exchanged / np.where(works, snapshot.bandwidth_Bps, 1.0), 0.0)
+    delay, bandwidth = np.asarray(snapshot.latency_s), np.asarray(snapshot.bandwidth_Bps)
+    works = (bandwidth > 0) & np.isfinite(delay)
+    latency = np.where(works, delay, 0.0)
+    transfer = np.where(works, workload.bytes_exchanged / np.where(works, bandwidth, 1.0), 0.0)
     side = np.where(works, workload.messages * latency + transfer, np.inf)
     overhead = np.array([costs.overhead.seconds(workload.size, p) for p in range(len(slots) + 1)])
     rates = np.array(

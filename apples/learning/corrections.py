@@ -26,6 +26,7 @@ from apples.learning.runs import (
 )
 from apples.model.grid import FloatArray
 from apples.model.plan import Record
+from apples.model.snapshotdocument import host_entries
 from apples.model.template import Costs
 
 _TO_DEVIATION = 1.4826
@@ -212,7 +213,7 @@ def _shrunk(seen: _Seen, recency_of: FloatArray) -> Correction:
 
 
 def _types(record: Record) -> dict[str, str]:
-    return {entry["host"]: entry["cpu_type"] for entry in record.snapshot.get("hosts", [])}
+    return {host: entry["cpu_type"] for host, entry in host_entries(record.snapshot).items()}
 
 
 def _host_logs(record: Record, costs: Costs, since: Since | None) -> dict[str, float]:

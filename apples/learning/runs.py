@@ -16,6 +16,7 @@ import numpy as np
 from apples.learning.regression import choose_terms, weighted_median
 from apples.model.grid import Conditions, Estimate, FloatArray
 from apples.model.plan import Record
+from apples.model.snapshotdocument import host_entries, link_entries
 from apples.model.template import Costs
 from apples.planning.model import waiting_factor
 
@@ -151,12 +152,9 @@ def _handling(record: Record, costs: Costs | None) -> dict[int, float]:
 
 def _slowest_link_s(record: Record) -> float:
     """Return the longest latency between neighbours of a run by its forecasts, seconds; 0 within one host."""
-    links = record.snapshot.get("links", {})
-    usual = _latency_s(links.get("usual"))
-    known = {(pair["from"], pair["to"]): _latency_s(pair) for pair in links.get("pairs", [])}
     hosts = [a.host for a in sorted(record.plan.assignments, key=lambda a: a.rank)]
     crossed = [ends for a, b in pairwise(hosts) if a != b for ends in ((a, b), (b, a))]
-    return max((known.get(ends, usual) for ends in crossed), default=0.0)
+    return max(map(_latency_s, link_entries(record.snapshot, crossed)), default=0.0)
 
 
 def _latency_s(link: object) -> float:
@@ -199,7 +197,7 @@ def expected_compute(record: Record, costs: Costs) -> dict[int, float]:
 
     Ranks that cannot be priced are missing.
     """
-    kinds = {entry["host"]: entry["cpu_type"] for entry in record.snapshot.get("hosts", [])}
+    kinds = {host: entry["cpu_type"] for host, entry in host_entries(record.snapshot).items()}
     iterations = record.workload.get("iterations", 1)
     sharing, shares = _sharing(record), _shares(record)
     return {
@@ -219,7 +217,7 @@ def _sharing(record: Record) -> dict[str, int]:
 
 def _shares(record: Record) -> dict[int, float]:
     """Return the CPU share of each rank by the forecasts of its run; ranks on hosts without one are missing."""
-    hosts, sharing = {entry["host"]: entry for entry in record.snapshot.get("hosts", [])}, _sharing(record)
+    hosts, sharing = host_entries(record.snapshot), _sharing(record)
     found = {
         a.rank: _share(hosts[a.host], sharing[a.host]) for a in record.plan.assignments if a.host in hosts
     }

@@ -2,8 +2,9 @@
 
 A `Grid` holds the values that do not change (hosts, slots, sites, nominal links). A `Snapshot` is a grid plus one
 forecast of every value that does change. Every decision is made on exactly one snapshot, which is kept with the plan.
-Pair quantities are dense arrays, so that a plan over a thousand hosts is array arithmetic; `Snapshot.graph` returns
-the same as a networkx graph. Nothing here measures or decides. Source: Wolski et al. 2000, §2.4 and §3.2.
+Pair quantities are kept by classes of hosts with equal links (`apples.model.pairs`), so that a plan over thousands of
+hosts is arithmetic over small tables; `Snapshot.graph` returns the same as a networkx graph. Nothing here measures or
+decides. Source: Wolski et al. 2000, §2.4 and §3.2.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apples.model.pairs import FEW, HostClasses, PairValues, taken, together
+from apples.model.pairs import FloatArray as FloatArray
+
 if TYPE_CHECKING:
     import networkx
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,28 +48,21 @@ class LinkRule:
     """Nominal link between two ends; an end is a host name, a site name or None (any).
 
     latency_s : seconds for one byte, one way.  bandwidth_Bps : bytes per second of a bulk transfer.
+    loss : share of packets lost on the way.  one_way : only from the first end to the second
     """
 
     ends: tuple[str | None, str | None] = (None, None)
     latency_s: float
     bandwidth_Bps: float
+    loss: float = 0.0
+    one_way: bool = False
 
-    def rank(self, a: Host, b: Host) -> int:
-        """Return how specifically the rule fits the pair: -1 for no fit, higher is more specific."""
-        return max(self._fit(a, b), self._fit(b, a))
-
-    def _fit(self, a: Host, b: Host) -> int:
-        fit = 0
-        for end, host in zip(self.ends, (a, b), strict=True):
-            if end is None:
-                continue
-            if end == host.name:
-                fit += 2
-            elif end == host.site:
-                fit += 1
-            else:
-                return -1
-        return fit
+    @staticmethod
+    def fit(end: str | None, host: Host) -> int:
+        """Return how specifically an end fits the host: -1 for no fit, 2 for its name."""
+        if end is None:
+            return 0
+        return 2 if end == host.name else 1 if end == host.site else -1
 
 
 #: Link between the slots of one host, and default where a grid states no links.
@@ -104,30 +99,40 @@ class Grid:
         hosts = tuple(h for h in self.hosts if h.name in wanted)
         return Grid(name=self.name, hosts=hosts, links=self.links, source=self.source)
 
-    def nominal_network(self) -> tuple[FloatArray, FloatArray]:
-        """Return latency in s and bandwidth in bytes/s, float64[H, H] each, by the grid's rules."""
-        n = len(self.hosts)
-        latency, bandwidth = np.empty((n, n)), np.empty((n, n))
-        cache: dict[tuple[object, ...], LinkRule] = {}
+    def nominal_links(self) -> tuple[PairValues, PairValues, PairValues]:
+        """Return latency in s, bandwidth in bytes/s and loss by the grid's rules.
+
+        Hosts of one site that no rule names are one class.
+        """
         named = {end for rule in self.links for end in rule.ends if end is not None}
         keys = [(h.name if h.name in named else None, h.site) for h in self.hosts]
-        for i, a in enumerate(self.hosts):
-            for j, b in enumerate(self.hosts):
-                if i == j:
-                    rule = WITHIN_HOST
-                else:
-                    key = (keys[i], keys[j])
-                    rule = cache.get(key) or cache.setdefault(key, self._rule(a, b))
-                latency[i, j], bandwidth[i, j] = rule.latency_s, rule.bandwidth_Bps
-        return latency, bandwidth
+        numbers = {key: c for c, key in enumerate(dict.fromkeys(keys))}
+        classes = HostClasses.of([numbers[key] for key in keys])
+        chosen = self._rules([self.hosts[h] for h in classes.first.tolist()])
+        rules = (*self.links, ETHERNET)
+        found = []
+        for quantity in ("latency_s", "bandwidth_Bps", "loss"):
+            table = np.array([float(getattr(rule, quantity)) for rule in rules])[chosen]
+            within = np.full(len(table), float(getattr(WITHIN_HOST, quantity)))
+            found.append(PairValues(classes, table, within, np.empty(0)))
+        if len(self.hosts) <= FEW:
+            found = together([np.asarray(values) for values in found])
+        return found[0], found[1], found[2]
 
-    def _rule(self, a: Host, b: Host) -> LinkRule:
-        best, best_rank = ETHERNET, -1
-        for rule in self.links:
-            rank = rule.rank(a, b)
-            if rank >= max(best_rank, 0):
-                best, best_rank = rule, rank
-        return best
+    def _rules(self, some: list[Host]) -> NDArray[np.int64]:
+        """Return the place of the rule from each of these hosts to each, int64[n, n]; -1 for the default."""
+        chosen = np.full((len(some), len(some)), -1)
+        best = np.zeros((len(some), len(some)), dtype=np.int64)
+        for place, rule in enumerate(self.links):
+            one, other = (np.array([rule.fit(end, host) for host in some]) for end in rule.ends)
+            for a, b in ((one, other),) if rule.one_way else ((one, other), (other, one)):
+                block = np.ix_(np.flatnonzero(a >= 0), np.flatnonzero(b >= 0))
+                # Of two rules for the same ends, the one for one direction is the more specific.
+                rank = 2 * (a[:, None] + b[None, :])[block] + rule.one_way
+                wins = rank >= best[block]
+                chosen[block] = np.where(wins, place, chosen[block])
+                best[block] = np.where(wins, rank, best[block])
+        return chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,40 +165,65 @@ class Conditions:
         return min(self.availability.value, total / ranks)
 
 
+#: Pair quantities of a snapshot.
+_PAIRS = (
+    "latency_s",
+    "bandwidth_Bps",
+    "latency_error_s",
+    "bandwidth_error_Bps",
+    "pair_age_s",
+    "composed",
+    "loss",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Snapshot:
     """All forecasts used for one decision.
 
     hosts, conditions : H of each, same order
-    latency_s, bandwidth_Bps : float64[H, H], [i, j] from host i to host j; the diagonal is within the host
-    latency_error_s, bandwidth_error_Bps : standard deviations, same shape
+    latency_s, bandwidth_Bps : [i, j] from host i to host j, [i, i] within the host.  loss : share of packets lost
+    latency_error_s, bandwidth_error_Bps : standard deviations
     taken_at : seconds since the epoch.  source : origin of the values, for messages.
-    pair_age_s : float64[H, H], since the pair was measured; NaN where it is nominal.  None: no pair is measured
-    composed : bool[H, H], unmeasured pairs estimated along a path of other pairs.  None: there are none
+    pair_age_s : since the pair was measured; NaN where it is nominal.  None: no pair is measured
+    composed : 1 for unmeasured pairs estimated along a path of other pairs.  None: there are none
     through : hosts on the way of composed pairs; of very many, of the first `LISTED_PAIRS`
     stale : series that were too old to be used, by name.  notes : warnings, a sentence each
     absent : hosts of the pool that cannot take part, each with its reason
+
+    Pair quantities are made of float64[H, H] or of `PairValues`, and are all by the same classes of hosts.
     """
 
     hosts: tuple[Host, ...]
     conditions: tuple[Conditions, ...]
-    latency_s: FloatArray
-    bandwidth_Bps: FloatArray
-    latency_error_s: FloatArray
-    bandwidth_error_Bps: FloatArray
+    latency_s: PairValues
+    bandwidth_Bps: PairValues
+    latency_error_s: PairValues
+    bandwidth_error_Bps: PairValues
     taken_at: float = 0.0
     source: str = "nominal"
-    pair_age_s: FloatArray | None = None
-    composed: NDArray[np.bool_] | None = None
+    pair_age_s: PairValues | None = None
+    composed: PairValues | None = None
     through: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     stale: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
+    loss: PairValues | None = None
+
+    def __post_init__(self) -> None:
+        """Bring all pair quantities to the same classes."""
+        for name, values in self._pairs().items():
+            object.__setattr__(self, name, values)
+
+    def _pairs(self) -> dict[str, PairValues]:
+        """Return the pair quantities that are known, by name."""
+        known = {name: getattr(self, name) for name in _PAIRS if getattr(self, name) is not None}
+        return dict(zip(known, together(list(known.values())), strict=True))
 
     @classmethod
     def nominal(cls, grid: Grid, *, memory_bytes: float = math.inf, taken_at: float = 0.0) -> Snapshot:
         """Return the grid as if idle: availability 1, installed memory (or `memory_bytes`) free, nominal links."""
-        latency, bandwidth = grid.nominal_network()
+        latency, bandwidth, loss = grid.nominal_links()
         conditions = tuple(
             Conditions(
                 availability=Estimate(value=1.0),
@@ -207,27 +237,23 @@ class Snapshot:
             conditions=conditions,
             latency_s=latency,
             bandwidth_Bps=bandwidth,
-            latency_error_s=np.zeros_like(latency),
-            bandwidth_error_Bps=np.zeros_like(latency),
+            latency_error_s=PairValues.same(latency.classes, 0.0),
+            bandwidth_error_Bps=PairValues.same(latency.classes, 0.0),
+            loss=loss if loss.most() > 0 else None,
             taken_at=taken_at,
         )
 
     def restrict(self, names: Iterable[str]) -> Snapshot:
         """Return the same instant with only these hosts, in the snapshot's order."""
         wanted = set(names)
-        keep = [i for i, h in enumerate(self.hosts) if h.name in wanted]
-        pick = np.ix_(keep, keep)
+        keep = np.array([i for i, h in enumerate(self.hosts) if h.name in wanted], dtype=np.int64)
+        pairs = self._pairs()
         return replace(
             self,
-            hosts=tuple(self.hosts[i] for i in keep),
-            conditions=tuple(self.conditions[i] for i in keep),
-            latency_s=self.latency_s[pick],
-            bandwidth_Bps=self.bandwidth_Bps[pick],
-            latency_error_s=self.latency_error_s[pick],
-            bandwidth_error_Bps=self.bandwidth_error_Bps[pick],
-            pair_age_s=None if self.pair_age_s is None else self.pair_age_s[pick],
-            composed=None if self.composed is None else self.composed[pick],
+            hosts=tuple(self.hosts[i] for i in keep.tolist()),
+            conditions=tuple(self.conditions[i] for i in keep.tolist()),
             through={pair: path for pair, path in self.through.items() if wanted.issuperset(pair)},
+            **cast("Any", dict(zip(pairs, taken(list(pairs.values()), keep), strict=True))),
         )
 
     def graph(self) -> networkx.DiGraph[str]:
@@ -247,93 +273,3 @@ class Snapshot:
                         bandwidth_Bps=float(self.bandwidth_Bps[i, j]),
                     )
         return graph
-
-    def as_json(self) -> dict[str, Any]:
-        """Return a JSON object; only pairs that differ from the commonest (``links.usual``) are listed.
-
-        At most `LISTED_PAIRS` of them; ``links.omitted`` counts the others. Names of stale series have the same limit.
-        """
-        return {
-            "source": self.source,
-            "taken_at": self.taken_at,
-            "hosts": [_host_json(h, c) for h, c in zip(self.hosts, self.conditions, strict=True)],
-            "links": self._links_json(),
-            "stale": list(self.stale[:LISTED_PAIRS]),
-        }
-
-    def _links_json(self) -> dict[str, Any]:
-        n = len(self.hosts)
-        others = ~np.eye(n, dtype=bool)
-        values = self.latency_s + 1j * self.bandwidth_Bps
-        kinds, counts = np.unique(values[others], return_counts=True)
-        usual = complex(kinds[counts.argmax()]) if kinds.size else None
-        differ = np.argwhere(others & (values != usual)) if kinds.size else np.empty((0, 2), np.int64)
-        return {
-            "usual": None if usual is None else {"latency_s": usual.real, "bandwidth_Bps": usual.imag},
-            "pairs": [self._pair_json(i, j) for i, j in differ[:LISTED_PAIRS].tolist()],
-            "omitted": max(len(differ) - LISTED_PAIRS, 0),
-            "within": [
-                {
-                    "host": host.name,
-                    "latency_s": float(self.latency_s[i, i]),
-                    "bandwidth_Bps": float(self.bandwidth_Bps[i, i]),
-                }
-                for i, host in enumerate(self.hosts)
-            ],
-            **self._measured_json(others),
-        }
-
-    def _pair_json(self, i: int, j: int) -> dict[str, Any]:
-        names = self.hosts[i].name, self.hosts[j].name
-        pair: dict[str, Any] = {
-            "from": names[0],
-            "to": names[1],
-            "latency_s": float(self.latency_s[i, j]),
-            "bandwidth_Bps": float(self.bandwidth_Bps[i, j]),
-        }
-        if self.pair_age_s is not None:
-            age_s = float(self.pair_age_s[i, j])
-            pair["age_s"] = age_s if math.isfinite(age_s) else None
-        if self.composed is not None and self.composed[i, j]:
-            pair["through"] = list(self.through.get(names, ()))
-        return pair
-
-    def _measured_json(self, others: NDArray[np.bool_]) -> dict[str, Any]:
-        """Return the numbers of measured, composed and nominal pairs, and the age of the oldest one in use."""
-        if self.pair_age_s is None:
-            return {}
-        ages = self.pair_age_s[others]
-        known = ages[np.isfinite(ages)]
-        composed = 0 if self.composed is None else int(self.composed[others].sum())
-        return {
-            "measured": int(known.size) - composed,
-            "composed": composed,
-            "nominal": int(ages.size - known.size),
-            "oldest_s": float(known.max()) if known.size else None,
-        }
-
-
-def _host_json(host: Host, conditions: Conditions) -> dict[str, Any]:
-    capacity = conditions.capacity
-    return {
-        "host": host.name,
-        "slots": host.slots,
-        "cpu_type": host.cpu_type,
-        "site": host.site,
-        "availability": _estimate_json(conditions.availability),
-        "capacity": None if capacity is None else _estimate_json(capacity),
-        "memory_bytes": _estimate_json(conditions.memory_bytes),
-    }
-
-
-def _estimate_json(estimate: Estimate) -> dict[str, Any]:
-    def finite(x: float) -> float | None:
-        return x if math.isfinite(x) else None
-
-    return {
-        "value": finite(estimate.value),
-        "error": finite(estimate.error),
-        "method": estimate.method,
-        "samples": estimate.samples,
-        "age_s": finite(estimate.age_s),
-    }

@@ -15,6 +15,7 @@ import numpy as np
 
 from apples.errors import NoFeasiblePlan
 from apples.model.grid import LISTED_PAIRS, Conditions, Estimate, Grid, Host, Snapshot
+from apples.model.pairs import PairValues, listing, together
 from nws.series import Forecast, Resource, Series
 
 if TYPE_CHECKING:
@@ -48,29 +49,33 @@ def from_forecasts(
     through : pairs whose forecasts are composed, with the hosts on the way
     """
     nominal = Snapshot.nominal(grid, taken_at=now)
-    latency, bandwidth = nominal.latency_s.copy(), nominal.bandwidth_Bps.copy()
-    latency_error, bandwidth_error = np.zeros_like(latency), np.zeros_like(latency)
-    oldest: dict[tuple[int, int], float] = {}
     place = {host.name: i for i, host in enumerate(grid.hosts)}
+    measured: dict[Resource, dict[tuple[int, int], Forecast]] = {r: {} for r in Resource if r.is_pair}
+    oldest: dict[tuple[int, int], float] = {}
     for series, forecast in forecasts.items():
         i, j = place.get(series.host), place.get(series.peer or "")
-        if i is None or j is None or not forecast.value > 0:
+        if i is None or j is None or series.resource not in measured or not forecast.value > 0:
             continue
-        if series.resource is Resource.LATENCY:
-            latency[i, j], latency_error[i, j] = forecast.value, _error(forecast)
-        elif series.resource is Resource.BANDWIDTH:
-            bandwidth[i, j], bandwidth_error[i, j] = forecast.value, _error(forecast)
-        else:
-            continue
+        measured[Resource(series.resource)][i, j] = forecast
         # a pair is as old as the older of its two series
         oldest[i, j] = min(oldest.get((i, j), math.inf), forecast.measured_at)
-    age = np.full_like(latency, math.nan)
-    for (i, j), measured_at in oldest.items():
-        age[i, j] = max(now - measured_at, 0.0)
     paths = {pair: path for pair, path in (through or {}).items() if pair[0] in place and pair[1] in place}
-    composed = np.zeros(latency.shape, bool)
-    for a, b in paths:
-        composed[place[a], place[b]] = True
+    joined = [(place[a], place[b]) for a, b in paths]
+    classes = nominal.latency_s.classes
+    quantities = [
+        nominal.latency_s,
+        nominal.latency_error_s,
+        nominal.bandwidth_Bps,
+        nominal.bandwidth_error_Bps,
+        PairValues.same(classes, math.nan),
+        PairValues.same(classes, 0.0),
+    ]
+    quantities = listing(quantities, [*oldest, *joined])
+    for k, resource in ((0, Resource.LATENCY), (2, Resource.BANDWIDTH)):
+        found = measured[resource]
+        quantities[k] = quantities[k].set(list(found), [forecast.value for forecast in found.values()])
+        quantities[k + 1] = quantities[k + 1].set(list(found), map(_error, found.values()))
+    latency, latency_error, bandwidth, bandwidth_error, age, composed = quantities
     return Snapshot(
         hosts=grid.hosts,
         conditions=tuple(
@@ -81,10 +86,11 @@ def from_forecasts(
         bandwidth_Bps=bandwidth,
         latency_error_s=latency_error,
         bandwidth_error_Bps=bandwidth_error,
+        loss=nominal.loss,
         taken_at=now,
         source=source,
-        pair_age_s=age,
-        composed=composed,
+        pair_age_s=age.set(list(oldest), [max(now - then, 0.0) for then in oldest.values()]),
+        composed=composed.set(joined, [1.0] * len(joined)),
         through=paths,
     )
 
@@ -100,23 +106,33 @@ def with_composed(
     place = np.array([places.get(names.get(host.name, ""), -1) for host in snapshot.hosts], np.int64)
     pick = np.ix_(place, place)
     known = (place >= 0)[:, None] & (place >= 0)
-    age = np.full_like(snapshot.latency_s, math.nan) if snapshot.pair_age_s is None else snapshot.pair_age_s
+    shape = snapshot.latency_s.shape
+    age = np.full(shape, math.nan) if snapshot.pair_age_s is None else np.asarray(snapshot.pair_age_s)
     latency, bandwidth = matrix.latency_s[pick], matrix.bandwidth_Bps[pick]
     composed = matrix.composed[pick] & known & np.isnan(age) & (latency > 0)
     wide = composed & (bandwidth > 0)
     first = np.argwhere(composed)[:LISTED_PAIRS].tolist()
+    before = np.zeros(shape) if snapshot.composed is None else np.asarray(snapshot.composed)
+    latency_error = np.nan_to_num(matrix.latency_error_s[pick])
+    bandwidth_error = np.nan_to_num(matrix.bandwidth_error_Bps[pick])
+    estimated = together(
+        [
+            np.where(composed, latency, snapshot.latency_s),
+            np.where(composed, latency_error, snapshot.latency_error_s),
+            np.where(wide, bandwidth, snapshot.bandwidth_Bps),
+            np.where(wide, bandwidth_error, snapshot.bandwidth_error_Bps),
+            np.where(composed, np.maximum(now - matrix.measured_at[pick], 0.0), age),
+            np.where(composed, 1.0, before),
+        ]
+    )
     return replace(
         snapshot,
-        latency_s=np.where(composed, latency, snapshot.latency_s),
-        latency_error_s=np.where(
-            composed, np.nan_to_num(matrix.latency_error_s[pick]), snapshot.latency_error_s
-        ),
-        bandwidth_Bps=np.where(wide, bandwidth, snapshot.bandwidth_Bps),
-        bandwidth_error_Bps=np.where(
-            wide, np.nan_to_num(matrix.bandwidth_error_Bps[pick]), snapshot.bandwidth_error_Bps
-        ),
-        pair_age_s=np.where(composed, np.maximum(now - matrix.measured_at[pick], 0.0), age),
-        composed=composed if snapshot.composed is None else composed | snapshot.composed,
+        latency_s=estimated[0],
+        latency_error_s=estimated[1],
+        bandwidth_Bps=estimated[2],
+        bandwidth_error_Bps=estimated[3],
+        pair_age_s=estimated[4],
+        composed=estimated[5],
         through={
             **snapshot.through,
             **{

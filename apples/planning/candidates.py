@@ -24,6 +24,10 @@ from apples.planning.problem import IntArray, Problem
 EVERY, APART = 512, 0.01
 
 
+#: Most members priced at once, and in the first step when there are more.
+MANY_MEMBERS, _FIRST_MEMBERS = 400_000, 20_000
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateSchedule:
     """A chain with whole slab heights: processors and rows, int64[n] each, and the predicted makespan.
@@ -108,7 +112,37 @@ def best_of(
     """Return index and schedule of the chain with the smallest makespan in whole rows; None if none is under `below`.
 
     tries : largest number of chains to round, the most promising first; None for no limit
+
+    Of very many members, the chains with the lowest bound are priced first, so that most others need no price.
     """
+    if tries is not None or len(chains.members) <= MANY_MEMBERS:
+        return _best_priced(problem, chains, options, below, tries)
+    bound = _lower_bounds(problem, chains)
+    order = np.argsort(bound, kind="stable")
+    best: tuple[int, CandidateSchedule] | None = None
+    done, members = 0, _FIRST_MEMBERS
+    while done < len(order) and bound[order[done]] < below:
+        lengths = np.cumsum(chains.lengths[order[done:]])
+        batch = order[done : done + max(int(np.searchsorted(lengths, members)), 1)]
+        done, members = done + len(batch), min(4 * members, MANY_MEMBERS)
+        batch = np.sort(batch[bound[batch] < below])
+        chosen = np.isin(np.arange(len(chains)), batch)
+        found = _best_priced(problem, chains.select(chosen)[0], options, below, None)
+        if found is not None:
+            best, below = (int(batch[found[0]]), found[1]), found[1].makespan_s
+    return best
+
+
+def _lower_bounds(problem: Problem, chains: Chains) -> FloatArray:
+    """Return seconds that no allocation of each chain undercuts: its overhead, and all rows at full speed."""
+    speed = 1 / problem.slope[problem.host_of[chains.members], 1]
+    return problem.overhead[chains.lengths] + problem.size / chains.total(speed)
+
+
+def _best_priced(
+    problem: Problem, chains: Chains, options: PlanningOptions, below: float, tries: int | None
+) -> tuple[int, CandidateSchedule] | None:
+    """Return what `best_of` does, with the price of every chain."""
     lines = rank_lines(problem, chains, options)
     finish, latest = _finishes(problem, chains, lines)
     best: tuple[int, CandidateSchedule] | None = None

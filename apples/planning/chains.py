@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from apples.model.grid import FloatArray
 from apples.planning.problem import IntArray, Problem
 
+#: Largest number of chains × hosts that is counted directly.
+_COUNTED = 4_000_000
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chains:
@@ -40,12 +43,17 @@ class Chains:
         if position is None:
             members = np.concatenate([order[:n] for n in counts])
         else:
-            along = np.argsort(position)
-            standing = np.full(len(position), len(position))
-            standing[order] = np.arange(len(order))
-            chosen = standing[along][None, :] < counts[:, None]
-            members = along[np.nonzero(chosen)[1]]
+            standing = np.argsort(position[order])
+            chosen = standing[None, :] < counts[:, None]
+            members = order[standing][np.nonzero(chosen)[1]]
         return cls(members, np.concatenate(([0], np.cumsum(counts))))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Chains]) -> Chains:
+        """Return the chains of all parts."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        members = np.concatenate([part.members for part in parts])
+        return cls(members, np.concatenate(([0], np.cumsum(lengths))))
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -98,5 +106,7 @@ class Chains:
         """Return, for each member, the sum over the members of the same chain on the same host, float64[L]."""
         hosts = len(problem.hosts)
         key = np.repeat(np.arange(len(self)) * hosts, self.lengths) + problem.host_of[self.members]
-        sums: FloatArray = np.bincount(key, per_member, minlength=len(self) * hosts)[key]
+        if len(self) * hosts > _COUNTED:
+            key = np.unique(key, return_inverse=True)[1]
+        sums: FloatArray = np.bincount(key, per_member)[key]
         return sums

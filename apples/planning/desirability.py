@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from apples.model.grid import FloatArray
+from apples.model.pairs import PairValues, combined
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 
 #: Weight of power against connectivity, by the name of the order.
@@ -29,18 +30,30 @@ def power(problem: Problem) -> FloatArray:
 
 def connectivity(problem: Problem) -> FloatArray:
     """Return seconds to exchange one byte with every other host, both ways, for each processor, float64[N]."""
-    one_way = problem.latency_s + 1 / problem.bandwidth_Bps
-    if problem.side.max() >= UNUSABLE_S:
-        usable = problem.side < UNUSABLE_S
+    one_way = combined(lambda s, b: s + 1 / b, problem.latency_s, problem.bandwidth_Bps)
+    if problem.side.most() >= UNUSABLE_S:
         # Expensive, but finite: hosts with one broken link each must stay distinguishable.
-        one_way = np.where(usable, one_way, _BROKEN * float(one_way.max()))
-    n = len(one_way)
-    # In blocks, for the memory of large pools; sums of whole rows, so that equal hosts stay exactly equal.
-    blocks = [slice(i, i + _BLOCK) for i in range(0, n, _BLOCK)]
-    both_ways = [(one_way[rows] + one_way[:, rows].T).sum(axis=1) for rows in blocks]
-    per_host: FloatArray = np.concatenate(both_ways) - 2 * np.diag(one_way)
-    values: FloatArray = per_host[problem.host_of]
+        worst = _BROKEN * one_way.most()
+        one_way = combined(lambda t, s: np.where(s < UNUSABLE_S, t, worst), one_way, problem.side)
+    values: FloatArray = _to_all_others(one_way)[problem.host_of]
     return values
+
+
+def _to_all_others(one_way: PairValues) -> FloatArray:
+    """Return the sum over all other hosts, both ways, float64[H]; equal hosts have exactly equal sums."""
+    classes, table = one_way.classes, one_way.table
+    n = len(table)
+    # In blocks, for the memory of many classes.
+    blocks = [slice(i, i + _BLOCK) for i in range(0, n, _BLOCK)]
+    each = [(table[rows] + table[:, rows].T) * classes.size for rows in blocks]
+    per_class = np.concatenate([both_ways.sum(axis=1) for both_ways in each]) - 2 * np.diag(table)
+    per_host: FloatArray = per_class[classes.of_hosts()]
+    start, end = classes.ends
+    kind = classes.of_hosts()
+    more = np.where(start == end, 0.0, one_way.single - table[kind[start], kind[end]])
+    np.add.at(per_host, start, more)
+    np.add.at(per_host, end, more)
+    return per_host
 
 
 def orders(problem: Problem) -> dict[str, IntArray]:

@@ -17,6 +17,8 @@ from apples.planning.desirability import power
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 
+#: More groups than this offer their candidates together: only the best of all groups counts.
+SEVERAL = 64
 #: Least ratio between the cost of the link to the rest and the most expensive link inside.
 GAP = 2.0
 
@@ -26,13 +28,17 @@ def candidates(
 ) -> list[tuple[str, Chains]]:
     """Return chains of the n fastest processors of every group, for every n, and of every host alone."""
     speed = power(problem)
+    # The processors of host h are starts[h] to starts[h+1].
+    starts = np.searchsorted(problem.host_of, np.arange(len(problem.hosts) + 1))
     listed = []
     for group in groups(tree):
-        members = np.flatnonzero(np.isin(problem.host_of, group))
+        members = np.concatenate([np.arange(starts[h], starts[h + 1]) for h in group])
         order = members[np.argsort(speed[members], kind="stable")]
         counts = host_counts(problem, options, len(order))
         if len(counts):
             listed.append(("power within a group", Chains.prefixes(order, counts, position)))
+    if len(listed) > SEVERAL:
+        listed = [("power within a group", Chains.joined([chains for _, chains in listed]))]
     if options.most_ranks(problem.size // problem.min_rows) >= 1 and options.ranks in (None, 1):
         first = np.flatnonzero(problem.slot_of == 0)
         listed.append(("one host alone", Chains(first, np.arange(len(first) + 1))))

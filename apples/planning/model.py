@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from apples.model.grid import FloatArray
+from apples.model.pairs import PairValues
 from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
@@ -160,7 +161,7 @@ def waiting_factor(absent: FloatArray, iteration_s: FloatArray) -> FloatArray:
     return factor
 
 
-def _neighbours(problem: Problem, chains: Chains, pair: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _neighbours(problem: Problem, chains: Chains, pair: PairValues) -> tuple[FloatArray, FloatArray]:
     """Return `pair` towards the left and the right neighbour of each member; 0 where there is none."""
     hosts = problem.host_of[chains.members]
     right = np.zeros(len(hosts))
@@ -176,8 +177,7 @@ def paper_communication(problem: Problem, chains: Chains) -> FloatArray:
     """Return Comm_i as printed in §3.1, seconds; a rank at the end of the chain has one neighbour."""
     latency = np.add(*_neighbours(problem, chains, problem.latency_s))
     bandwidth = np.add(*_neighbours(problem, chains, problem.bandwidth_Bps))
-    ones = np.ones_like(problem.latency_s)
-    sides = np.add(*_neighbours(problem, chains, ones))
+    sides = np.add(*_neighbours(problem, chains, PairValues.same(problem.latency_s.classes, 1.0)))
     transfer = np.divide(
         sides * problem.bytes_exchanged, bandwidth, out=np.zeros_like(bandwidth), where=bandwidth > 0
     )

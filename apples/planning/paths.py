@@ -39,7 +39,8 @@ def candidates(problem: Problem, options: PlanningOptions) -> list[tuple[str, Ch
 def _levels(problem: Problem, longest: int) -> Iterator[IntArray]:
     """Yield the best paths of each length from 1 to `longest`, int64[≤ 2·CANDIDATES, length]."""
     hosts = problem.host_of
-    open_ = np.maximum(problem.side, problem.side.T)[np.ix_(hosts, hosts)] < UNUSABLE_S
+    pair = problem.side[hosts[:, None], hosts[None, :]]
+    open_ = np.maximum(pair, pair.T) < UNUSABLE_S
     speed = 1 / problem.slope[hosts, problem.slot_of + 1]
     room = np.minimum(_room_of_slots(problem), problem.size)
     mark = np.random.default_rng(0).integers(1, 2**62, problem.processors)

@@ -85,7 +85,7 @@ def _model(problem: Problem, options: PlanningOptions, lift: str) -> _Model | No
 
 def has_closed_links(problem: Problem) -> bool:
     """Return whether any link of the pool works in no more than one direction."""
-    return bool((problem.side >= UNUSABLE_S).any())
+    return problem.side.most() >= UNUSABLE_S
 
 
 def binding(problem: Problem, options: PlanningOptions) -> list[str]:
@@ -242,9 +242,9 @@ class _Model:
         import pulp
 
         program, n = self.program, self.problem.processors
-        works = np.maximum(self.problem.side, self.problem.side.T) < UNUSABLE_S
         hosts = self.problem.host_of
-        pairs = np.argwhere(works[np.ix_(hosts, hosts)] & ~np.eye(n, dtype=bool)).tolist()
+        pair = self.problem.side[hosts[:, None], hosts[None, :]]
+        pairs = np.argwhere((np.maximum(pair, pair.T) < UNUSABLE_S) & ~np.eye(n, dtype=bool)).tolist()
         self.first = [program.add_variable(f"s{p}", cat=pulp.LpBinary) for p in range(n)]
         flow: dict[tuple[int, int], Any] = {}
         into: list[list[Any]] = [[start] for start in self.first]
@@ -289,10 +289,8 @@ class _Model:
 
 def _cheapest_exchange(problem: Problem) -> FloatArray:
     """Return the seconds of each host's cheapest exchange with any neighbour, float64[H]; 0 if it works with none."""
-    hosts = problem.host_of
-    pair = np.where(np.eye(len(hosts), dtype=bool), np.inf, problem.side[np.ix_(hosts, hosts)]).min(axis=1)
-    cheapest = np.full(len(problem.hosts), np.inf)
-    np.minimum.at(cheapest, hosts, pair)
+    several = np.bincount(problem.host_of, minlength=len(problem.hosts)) > 1
+    cheapest = np.minimum(problem.side.least(), np.where(several, problem.side.within_hosts(), np.inf))
     return np.where(cheapest < UNUSABLE_S, cheapest, 0.0)
 
 

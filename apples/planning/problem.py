@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from apples.errors import ConfigError, NoFeasiblePlan
 from apples.model.grid import FloatArray, Host, Snapshot
+from apples.model.pairs import PairValues, combined, taken
 from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.host_table import HostDemands, host_table, is_known, own_host
 from apples.planning.hostlimits import HostLimits, host_limits
@@ -31,20 +32,18 @@ UNUSABLE_S = 1e12
 class LinkErrors:
     """Errors of the forecasts of links, computed for the pairs of a chain only.
 
-    values, errors : (latency, bandwidth) of the snapshot, float64[pool, pool] each
-    keep : int64[H], place of each usable host in them.  waiting, moving : messages and bytes over all iterations,
-        times the factor of the costs
+    values, errors : (latency, bandwidth) between the usable hosts
+    waiting, moving : messages and bytes over all iterations, times the factor of the costs
     """
 
-    values: tuple[FloatArray, FloatArray]
-    errors: tuple[FloatArray, FloatArray]
-    keep: IntArray
+    values: tuple[PairValues, PairValues]
+    errors: tuple[PairValues, PairValues]
     waiting: float
     moving: float
 
     def between(self, start: IntArray, end: IntArray) -> FloatArray:
         """Return the standard deviation of an exchange from hosts to hosts, float64[L] seconds."""
-        at = self.keep[start], self.keep[end]
+        at = start, end
         latency, bandwidth = (value[at] for value in self.values)
         works = works_at(latency, bandwidth)
         waits = self.waiting * np.where(works, latency, 0.0) * self._relative(0, at)
@@ -56,9 +55,8 @@ class LinkErrors:
         relative, unknown = _relative_error(self.errors[which][at], self.values[which][at])
         if not unknown.any():
             return relative
-        everywhere = np.ix_(self.keep, self.keep)
-        worst = _relative_error(self.errors[which][everywhere], self.values[which][everywhere])[0].max()
-        return np.where(unknown, worst, relative)
+        everywhere = combined(lambda e, v: _relative_error(e, v)[0], self.errors[which], self.values[which])
+        return np.where(unknown, everywhere.most(), relative)
 
 
 def _relative_error(error: FloatArray, value: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -84,14 +82,15 @@ class Problem:
     memory_rows : float64[H, M+1], whole rows that fit in memory (= part of `cap` unless spilling is allowed)
     share, share_error : float64[H, M+1], CPU share forecast for each of m ranks, and its standard deviation
     priced_share : float64[H, M+1], share behind `slope`: `share`, less the error that the quantile requires
-    side : float64[H, H], seconds to exchange with a neighbour on host j, all iterations; `UNUSABLE_S` for broken links
+    side : seconds to exchange with a neighbour on host j, all iterations; `UNUSABLE_S` for broken links
     communication : factor that is part of `side` and `transfer` (`apples.model.template.Costs`)
-    transfer : float64[H, H], the part of `side` that occupies the interfaces of both hosts; 0 within a host
+    transfer : the part of `side` that occupies the interfaces of both hosts; 0 within a host
     overhead : float64[N+1], Over for P ranks, without starting
     start_cpu_s : CPU seconds of a rank until its first iteration (`apples.model.template.Costs`)
     messages_cpu_s : CPU seconds of a rank for its messages, all iterations
     reduction_hops : latencies of a chain's slowest link that its reductions take, all iterations
     limits : people's limits on the choice of hosts, None for none
+    alike : int64[N], equal for processors that plans may exchange; None if every host has links of its own
     """
 
     size: int
@@ -105,8 +104,8 @@ class Problem:
     share: FloatArray
     share_error: FloatArray
     priced_share: FloatArray
-    side: FloatArray
-    transfer: FloatArray
+    side: PairValues
+    transfer: PairValues
     link_errors: LinkErrors
     communication: float
     overhead: FloatArray
@@ -116,12 +115,13 @@ class Problem:
     reduction_hops: float
     messages: float
     bytes_exchanged: float
-    latency_s: FloatArray
-    bandwidth_Bps: FloatArray
+    latency_s: PairValues
+    bandwidth_Bps: PairValues
     coupling: tuple[LinearConstraint, ...]
     excluded: tuple[tuple[str, str], ...]
     workload: Workload
     limits: HostLimits | None = None
+    alike: IntArray | None = None
 
     @property
     def single_slots(self) -> bool:
@@ -144,13 +144,12 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         raise ConfigError(
             f"{workload.application}: {workload.iterations} iterations are no run; use 1 or more"
         )
-    errors = [c.availability.error for c in snapshot.conditions]
     demands = HostDemands(
         workload=workload,
         costs=costs,
         options=options,
         min_rows=max(workload.min_rows, 1),
-        unknown_error=max(filter(is_known, errors), default=0.0),
+        unknown_error=max(filter(is_known, (c.availability.error for c in snapshot.conditions)), default=0.0),
     )
     excluded: list[tuple[str, str]] = []
     keep: list[int] = []
@@ -198,7 +197,26 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         excluded=tuple(excluded),
         workload=workload,
         limits=host_limits(workload.limits | options.limits, hosts, snapshot.hosts),
+        alike=_alike(network.side, tables, slots),
     )
+
+
+def _alike(side: PairValues, tables: FloatArray, slots: list[int]) -> IntArray | None:
+    """Return the same number for slots of hosts with equal links, costs and capacity, int64[N].
+
+    None without classes. A host with a single pair is like no other.
+    """
+    classes = side.classes
+    if classes.kind is None:
+        return None
+    own = np.zeros(classes.hosts)
+    single = np.unique(np.concatenate(classes.ends))
+    own[single] = 1 + single
+    table = np.nan_to_num(tables).transpose(1, 0, 2).reshape(classes.hosts, -1)
+    _, host = np.unique(np.column_stack((classes.kind, own, slots, table)), axis=0, return_inverse=True)
+    widest = max(slots)
+    alike: IntArray = np.repeat(host.ravel() * widest, slots) + np.concatenate([np.arange(n) for n in slots])
+    return alike
 
 
 def _as_modelled(costs: Costs, workload: Workload, options: PlanningOptions) -> Costs:
@@ -234,42 +252,50 @@ def _side_by_side(rows: list[FloatArray]) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Network:
-    """Links between the usable hosts, float64[H, H] each, all values finite."""
+    """Links between the usable hosts, all values finite."""
 
-    latency_s: FloatArray
-    bandwidth_Bps: FloatArray
-    side: FloatArray
-    transfer: FloatArray
+    latency_s: PairValues
+    bandwidth_Bps: PairValues
+    side: PairValues
+    transfer: PairValues
     errors: LinkErrors
 
 
 def _network(snapshot: Snapshot, keep: list[int], workload: Workload, factor: float) -> _Network:
     """Return seconds to exchange with one neighbour over all iterations, times `factor`.
 
-    A link without a bandwidth, or with an invalid latency, is unusable: it costs `UNUSABLE_S`. A pool of thousands of
-    hosts has millions of links, so nothing is copied that need not be.
+    A link without a bandwidth, or with an invalid latency, is unusable: it costs `UNUSABLE_S`.
     """
-    latency, bandwidth = snapshot.latency_s, snapshot.bandwidth_Bps
-    errors = LinkErrors(
-        (latency, bandwidth),
-        (snapshot.latency_error_s, snapshot.bandwidth_error_Bps),
-        np.array(keep, dtype=np.int64),
-        workload.messages * factor,
-        workload.bytes_exchanged * factor,
-    )
+    links = [
+        snapshot.latency_s,
+        snapshot.bandwidth_Bps,
+        snapshot.latency_error_s,
+        snapshot.bandwidth_error_Bps,
+    ]
     if len(keep) < len(snapshot.hosts):
-        pick = np.ix_(keep, keep)
-        latency, bandwidth = latency[pick], bandwidth[pick]
-    works = works_at(latency, bandwidth)
-    broken = not works.all()
-    if broken:
-        latency, bandwidth = np.where(works, latency, 0.0), np.where(works, bandwidth, 1.0)
-    transfer = workload.bytes_exchanged * factor / bandwidth
-    side = workload.messages * factor * latency + transfer
-    if broken and (workload.messages > 0 or workload.bytes_exchanged > 0):
-        side[~works], transfer[~works] = UNUSABLE_S, 0.0
-    np.fill_diagonal(transfer, 0.0)
-    return _Network(latency, bandwidth, side, transfer, errors)
+        links = taken(links, np.array(keep, dtype=np.int64))
+    waiting, moving = workload.messages * factor, workload.bytes_exchanged * factor
+    errors = LinkErrors((links[0], links[1]), (links[2], links[3]), waiting, moving)
+    latency = combined(lambda s, b: np.where(works_at(s, b), s, 0.0), links[0], links[1])
+    bandwidth = combined(lambda s, b: np.where(works_at(s, b), b, 1.0), links[0], links[1])
+    unusable = UNUSABLE_S if waiting > 0 or moving > 0 else 0.0
+    transfer = combined(
+        lambda s, b: np.where(works_at(s, b), moving / np.where(works_at(s, b), b, 1.0), 0.0),
+        links[0],
+        links[1],
+    )
+    side = combined(
+        lambda s, b, t: np.where(works_at(s, b), waiting * s + t, unusable), links[0], links[1], transfer
+    )
+    return _Network(latency, bandwidth, side, _between_hosts(transfer), errors)
+
+
+def _between_hosts(values: PairValues) -> PairValues:
+    """Return the values with 0 within hosts."""
+    table = values.table.copy()
+    if values.classes.kind is None:
+        np.fill_diagonal(table, 0.0)
+    return replace(values, table=table, within=np.zeros_like(values.within))
 
 
 def _is_coupling(constraint: LinearConstraint, hosts: tuple[Host, ...]) -> bool:

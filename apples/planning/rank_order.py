@@ -12,6 +12,7 @@ import networkx as nx
 import numpy as np
 
 from apples.model.grid import FloatArray
+from apples.model.pairs import PairValues
 from apples.planning.problem import IntArray, Problem
 
 
@@ -21,7 +22,7 @@ def is_uniform(problem: Problem) -> bool:
     if n > 2 and not np.isclose(problem.side[0, 1], problem.side[0, 2], rtol=1e-9, atol=0.0):
         # Saves a copy of all links.
         return False
-    off = problem.side[~np.eye(n, dtype=bool)]
+    off = problem.side.occurring()
     flat = len(off) == 0 or float(off.max() - off.min()) <= 1e-12 * float(off.max())
     return flat and problem.single_slots
 
@@ -31,7 +32,9 @@ def spanning_tree(problem: Problem) -> nx.Graph[int]:
 
     `weight` in seconds to exchange, all iterations.
     """
-    return _spanning_tree(problem.side)
+    if problem.side.classes.kind is None:
+        return _spanning_tree(problem.side.table)
+    return _tree_of_classes(problem.side)
 
 
 def tree_positions(problem: Problem, tree: nx.Graph[int] | None = None) -> IntArray:
@@ -70,6 +73,58 @@ def _spanning_tree(cost: FloatArray) -> nx.Graph[int]:
         distance[closer] = links[closer]
         nearest[closer] = node
     return tree
+
+
+def _tree_of_classes(side: PairValues) -> nx.Graph[int]:
+    """Return the spanning tree of hosts in classes, from a few links of each host and all single pairs.
+
+    Each host may join the first or the next host of its own class, or the first one of its nearest other class.
+    """
+    classes, kind, first = side.classes, side.classes.of_hosts(), side.classes.first
+    hosts = np.arange(classes.hosts)
+    cost = np.where(classes.occurs(), side.both_ways(), np.inf)
+    among = _spanning_tree(np.where(np.eye(len(cost), dtype=bool), np.inf, cost))
+    joints = np.array(list(among.edges), dtype=np.int64).reshape(-1, 2)
+    nearest = first[cost.argmin(axis=1)][kind]
+    along = np.argsort(kind, kind="stable")
+    following = np.flatnonzero(np.diff(kind[along]) == 0)
+    start, end = classes.ends
+    a = np.concatenate((first[joints[:, 0]], hosts, hosts, along[following], start))
+    b = np.concatenate((first[joints[:, 1]], first[kind], nearest, along[following + 1], end))
+    a, b = a[a != b], b[a != b]
+    weight = np.maximum(side[a, b], side[b, a])
+    tree: nx.Graph[int] = nx.Graph()
+    tree.add_nodes_from(range(classes.hosts))
+    kept = _cheapest_forest(classes.hosts, a, b, weight)
+    edges = zip(a[kept].tolist(), b[kept].tolist(), weight[kept].tolist(), strict=True)
+    tree.add_weighted_edges_from(edges)
+    return tree
+
+
+def _cheapest_forest(nodes: int, a: IntArray, b: IntArray, weight: FloatArray) -> IntArray:
+    """Return the edges of the minimum spanning forest (Borůvka 1926): each part takes its cheapest edge, in rounds."""
+    order = np.argsort(weight, kind="stable")
+    a, b = a[order], b[order]
+    part = np.arange(nodes)
+    chosen = np.zeros(len(order), dtype=bool)
+    while True:
+        outside = np.flatnonzero(part[a] != part[b])
+        if not len(outside):
+            return order[chosen]
+        ends = np.concatenate((part[a[outside]], part[b[outside]]))
+        others = np.concatenate((part[b[outside]], part[a[outside]]))
+        # Edges are in order of weight, and equal ones in one fixed order, so that no circle closes.
+        cheapest = np.full(nodes, len(order))
+        np.minimum.at(cheapest, ends, np.concatenate((outside, outside)))
+        first = np.concatenate((outside, outside)) == cheapest[ends]
+        chosen[cheapest[ends[first]]] = True
+        joined = np.arange(nodes)
+        joined[ends[first]] = others[first]
+        mutual = (joined[joined] == np.arange(nodes)) & (np.arange(nodes) < joined)
+        joined[mutual] = np.flatnonzero(mutual)
+        while (joined[joined] != joined).any():
+            joined = joined[joined]
+        part = joined[part]
 
 
 def _walk(tree: nx.Graph[int]) -> list[int]:

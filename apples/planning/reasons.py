@@ -20,7 +20,7 @@ from apples.planning.model import coupling, handling, overheads, rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 from apples.planning.rank_order import tree_positions
-from apples.planning.search import LEAST_GAIN
+from apples.planning.search import LEAST_GAIN, first_free
 
 #: Most hosts whose exclusion is explained by a plan of their own.
 _EXPLAINED = 256
@@ -87,9 +87,7 @@ def left_out(problem: Problem, schedule: CandidateSchedule, options: PlanningOpt
     """Return every unused host of the pool, and every unused slot of a used host, with the reason."""
     result = [LeftOut(host=name, reason=reason) for name, reason in problem.excluded]
     result += _without_room(problem, schedule)
-    free = np.setdiff1d(np.arange(problem.processors), schedule.chain)
-    _, first = np.unique(problem.host_of[free], return_index=True)
-    spare: IntArray = free[first]
+    spare = first_free(problem, schedule.chain)
     if not len(spare):
         return tuple(result)
     used = set(problem.host_of[schedule.chain].tolist())

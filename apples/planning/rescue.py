@@ -8,10 +8,13 @@ is not guaranteed.
 
 from __future__ import annotations
 
+import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
 
 from apples.planning.desirability import power
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
+from apples.planning.rank_order import spanning_tree
 
 
 def orders(problem: Problem) -> list[tuple[str, IntArray]]:
@@ -24,25 +27,17 @@ def orders(problem: Problem) -> list[tuple[str, IntArray]]:
         order = np.lexsort((speed, tied))
         listed.append(("least constrained", order))
         listed.append(("unconstrained", order[: int((~tied).sum())]))
-    if (problem.side >= UNUSABLE_S).any():
+    if problem.side.most() >= UNUSABLE_S:
         for island in islands(problem):
             members = np.flatnonzero(island[problem.host_of])
             listed.append(("hosts that reach each other", members[np.argsort(speed[members], kind="stable")]))
     return [(name, order) for name, order in listed if len(order)]
 
 
-def islands(problem: Problem) -> list[np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def islands(problem: Problem) -> list[NDArray[np.bool_]]:
     """Return groups of hosts connected by links that work both ways, bool[H] each."""
-    works = (problem.side < UNUSABLE_S) & (problem.side.T < UNUSABLE_S)
-    left = np.ones(len(works), dtype=bool)
-    found = []
-    while left.any():
-        group = np.zeros(len(works), dtype=bool)
-        frontier = group.copy()
-        frontier[int(np.argmax(left))] = True
-        while frontier.any():
-            group |= frontier
-            frontier = works[frontier].any(axis=0) & ~group
-        found.append(group)
-        left &= ~group
-    return found
+    tree = spanning_tree(problem)
+    broken = [(a, b) for a, b in tree.edges if tree[a][b]["weight"] >= UNUSABLE_S]
+    tree.remove_edges_from(broken)
+    hosts = np.arange(len(problem.hosts))
+    return [np.isin(hosts, sorted(group)) for group in nx.connected_components(tree)]

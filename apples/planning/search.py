@@ -95,12 +95,23 @@ def _chains(blocks: list[IntArray]) -> Chains:
 
 
 def _spare(problem: Problem, chain: IntArray) -> IntArray:
-    """Return one free processor of every host that has one, the fastest first."""
-    free = np.setdiff1d(np.arange(problem.processors), chain)
-    _, first = np.unique(problem.host_of[free], return_index=True)
-    spare: IntArray = free[first]
+    """Return one free processor of every host that has one, the fastest first; of hosts that are alike, of one."""
+    spare = first_free(problem, chain)
+    if problem.alike is not None:
+        _, first = np.unique(problem.alike[spare], return_index=True)
+        spare = spare[np.sort(first)]
     fastest: IntArray = spare[np.argsort(problem.slope[problem.host_of[spare], 1], kind="stable")]
     return fastest
+
+
+def first_free(problem: Problem, chain: IntArray) -> IntArray:
+    """Return the first free processor of every host that has one."""
+    unused = np.ones(problem.processors, dtype=bool)
+    unused[chain] = False
+    free = np.flatnonzero(unused)
+    _, first = np.unique(problem.host_of[free], return_index=True)
+    spare: IntArray = free[first]
+    return spare
 
 
 def _swapped(chain: IntArray, spare: IntArray, most: int) -> IntArray:

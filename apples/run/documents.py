@@ -11,6 +11,7 @@ from typing import Any
 
 from apples.model.grid import Snapshot
 from apples.model.plan import Assignment, Attempt, Move, Outcome, Plan, RankObservation, Record
+from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Checkpointing
 from apples.run.intervals import Interval
 
@@ -38,7 +39,7 @@ def plan_document(
         "prices": list(plan.prices),
         "cost": plan.cost,
         "notes": list(notes),
-        "snapshot": snapshot.as_json(),
+        "snapshot": snapshot_document(snapshot),
         "planning": {"candidates": plan.candidates, "planning_s": planning_s, "weather_s": weather_s},
     }
 

@@ -9,6 +9,7 @@ from apples.errors import LaunchError
 from apples.learning.history import new_id
 from apples.model.limits import Limits
 from apples.model.plan import Outcome, Record
+from apples.model.snapshotdocument import snapshot_document
 from apples.run.agent import Decision
 from apples.run.request import RunRequest
 from nws.base.errors import ReportedError
@@ -25,7 +26,7 @@ def new_record(request: RunRequest, decision: Decision, started_at: float) -> Re
         key=decision.key,
         plan=decision.plan,
         outcome=None,
-        snapshot=decision.snapshot.as_json(),
+        snapshot=snapshot_document(decision.snapshot),
         workload=asdict(decision.workload),
         options={
             "settings": dict(request.settings),

@@ -95,7 +95,7 @@ class MockGrid:
         rng = np.random.default_rng(truth.hardware_seed)
         spread = rng.normal(0.0, truth.speed_spread, len(types))
         sites = sorted({host.site for host in self.grid.hosts if host.site is not None})
-        latency, bandwidth = self.grid.nominal_network()
+        latency, bandwidth = (np.asarray(values) for values in self.grid.nominal_links()[:2])
         deviation = rng.normal(0.0, self.scenario.network.link_spread, (2, *latency.shape))
         deviation = np.exp((deviation + deviation.transpose(0, 2, 1)) / math.sqrt(2))
         own = np.eye(len(types), dtype=bool)

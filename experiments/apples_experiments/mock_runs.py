@@ -22,6 +22,7 @@ from apples.model.config import find_config
 from apples.model.grid import Snapshot
 from apples.model.gridfile import load_grid
 from apples.model.plan import Plan, Record
+from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Costs, Workload
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
@@ -80,7 +81,7 @@ class Session:
             key=f"{workload.application} {self._settings.scenario}",
             plan=plan,
             outcome=outcome,
-            snapshot=snapshot.as_json(),
+            snapshot=snapshot_document(snapshot),
             workload=asdict(workload),
         )
 

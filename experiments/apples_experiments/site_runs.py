@@ -19,6 +19,7 @@ from apples.model.config import find_config
 from apples.model.grid import Grid
 from apples.model.gridfile import load_grid
 from apples.model.plan import Plan, Record
+from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Costs
 from apples.planning.options import PAPER, ModelName, PlanningOptions
 from apples.planning.planner import make_plan
@@ -97,7 +98,7 @@ def run(world: MockPlatform, size: int, costs: Costs, scheduler: Scheduler) -> R
         key=f"{workload.application} {world.scenario.name}",
         plan=plan,
         outcome=outcome,
-        snapshot=snapshot.as_json(),
+        snapshot=snapshot_document(snapshot),
         workload=asdict(workload),
     )
 

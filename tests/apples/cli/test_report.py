@@ -5,6 +5,7 @@ import pytest
 
 from apples.cli.report import attempt_lines, explanation_lines
 from apples.model.grid import Conditions, Estimate, Grid, Host, Snapshot
+from apples.model.snapshotdocument import snapshot_document
 from apples.model.snapshots import from_forecasts
 from nws.series import Forecast, Series
 
@@ -32,7 +33,7 @@ def explain():
             "left_out": [],
             "relaxed": [],
             "notes": [],
-            "snapshot": snapshot.as_json(),
+            "snapshot": snapshot_document(snapshot),
         }
         return explanation_lines(document)[1:]
 
@@ -85,7 +86,7 @@ def test_a_snapshot_that_keeps_no_ages_is_told_without():
         latency_error_s=np.zeros((1, 1)),
         bandwidth_error_Bps=np.zeros((1, 1)),
     )
-    assert "measured" not in snapshot.as_json()["links"]
+    assert "measured" not in snapshot_document(snapshot)["links"]
 
 
 def attempt(number, hosts, **more):

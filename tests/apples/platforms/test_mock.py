@@ -34,8 +34,8 @@ def test_a_snapshot_is_made_of_forecasts_up_to_now():
     assert all(e.samples == 180 and e.age_s == 0.0 for e in availability)
     assert min(e.value for e in availability) < 0.7 < max(e.value for e in availability)
     off = ~np.eye(34, dtype=bool)
-    assert np.all(snapshot.latency_s[off] > 0)
-    assert snapshot.bandwidth_Bps[off].max() < 12.5e6
+    assert np.all(np.asarray(snapshot.latency_s)[off] > 0)
+    assert np.asarray(snapshot.bandwidth_Bps)[off].max() < 12.5e6
 
 
 def test_forecasts_do_not_know_the_future(costs):

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from apples.model.grid import Grid, Host
+from apples.model.snapshotdocument import snapshot_document
 from apples.platforms import local
 from apples.platforms import serviceforecasts as serviceweather
 from apples.platforms.local import NOT_MEASURED, LocalPlatform
@@ -112,7 +113,7 @@ def test_a_pair_that_nobody_measures_is_composed_and_marked(look):
     snapshot = look("a", "c")
     assert snapshot.latency_s[0, 1] == pytest.approx(2e-3)
     assert snapshot.through == {("a", "c"): ("b",), ("c", "a"): ("b",)}
-    links = snapshot.as_json()["links"]
+    links = snapshot_document(snapshot)["links"]
     assert (links["measured"], links["composed"], links["nominal"], links["oldest_s"]) == (0, 2, 0, 0.0)
     assert snapshot.restrict(["a"]).through == {}
 
@@ -144,7 +145,7 @@ def test_stale_forecasts_count_as_unmeasured_and_are_named(look, server, clock, 
         "5 forecasts of the weather service not used, older than 100 s: cpu.capacity@b, cpu.new@b, memory.free@b, "
         "network.bandwidth@b>a, network.latency@b>a"
     )
-    assert snapshot.as_json()["stale"] == list(snapshot.stale)
+    assert snapshot_document(snapshot)["stale"] == list(snapshot.stale)
 
 
 def test_a_composed_pair_is_as_stale_as_its_oldest_part(look, server, clock):
@@ -345,7 +346,7 @@ def test_many_hosts_are_composed_here_and_come_out_the_same(look, server, clock,
     assert snapshot.bandwidth_Bps[0, 1] == 1e8
     assert snapshot.pair_age_s[0, 1] == 30.0
     assert snapshot.through == {("alpha", "c"): ("b",), ("c", "alpha"): ("b",)}
-    links = snapshot.as_json()["links"]
+    links = snapshot_document(snapshot)["links"]
     assert (links["measured"], links["composed"], links["nominal"]) == (0, 2, 4)
     assert snapshot.conditions[0].availability.value == 0.5
 
@@ -360,5 +361,5 @@ def test_of_many_hosts_stale_links_are_no_part_of_a_path(look, server, clock, mo
 def test_measured_pairs_stay_as_they_are_measured(look, server, monkeypatch):
     monkeypatch.setattr(serviceweather, "_FEW", 1)
     snapshot = look("a", "b", "c")
-    links = snapshot.as_json()["links"]
+    links = snapshot_document(snapshot)["links"]
     assert (links["measured"], links["composed"], links["nominal"]) == (4, 2, 0)

@@ -1,0 +1,192 @@
+"""A snapshot as a JSON document, and the values of hosts and links in such a document.
+
+Links are listed as they differ: first from the commonest link (``usual``), in large pools by classes of hosts
+(``classes``, ``between``), then pair by pair (``pairs``). Equal hosts of large pools are one entry with a bracket
+expression as ``host``. At most `LISTED_PAIRS` pairs are listed; ``omitted`` counts the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from apples.model.grid import LISTED_PAIRS, Conditions, Estimate, Host, Snapshot
+from apples.model.pairs import FEW, FloatArray, PairValues
+from nws.base.hostlist import expand, fold
+
+Json = dict[str, Any]
+
+
+def snapshot_document(snapshot: Snapshot) -> Json:
+    """Return the JSON object of a snapshot. Names of stale series have the same limit as pairs."""
+    return {
+        "source": snapshot.source,
+        "taken_at": snapshot.taken_at,
+        "hosts": _hosts(snapshot),
+        "links": _links(snapshot),
+        "stale": list(snapshot.stale[:LISTED_PAIRS]),
+    }
+
+
+def host_entries(snapshot: Mapping[str, Any]) -> dict[str, Json]:
+    """Return the entry of each host of a document, by name."""
+    found: dict[str, Json] = {}
+    for entry in snapshot.get("hosts", []):
+        name = entry["host"]
+        found.update(dict.fromkeys(expand(name), entry) if "[" in name or "," in name else {name: entry})
+    return found
+
+
+def link_entries(snapshot: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> list[Json | None]:
+    """Return the entry of each of these ordered pairs of different hosts; None if the document has no links."""
+    links = snapshot.get("links", {})
+    single = {(pair["from"], pair["to"]): pair for pair in links.get("pairs", [])}
+    kind = {name: c for c, names in enumerate(links.get("classes", [])) for name in expand(names)}
+    between = {(entry["from"], entry["to"]): entry for entry in links.get("between", [])}
+    usual = links.get("usual")
+    return [single.get((a, b)) or between.get((kind.get(a), kind.get(b))) or usual for a, b in pairs]
+
+
+def _links(snapshot: Snapshot) -> Json:
+    classes = snapshot.latency_s.classes
+    start, end = np.nonzero(classes.occurs())
+    values = snapshot.latency_s.table + 1j * snapshot.bandwidth_Bps.table
+    weight = np.outer(classes.size, classes.size) - np.diag(classes.size)
+    kinds, which = np.unique(values[start, end], return_inverse=True)
+    if not kinds.size:
+        return {"usual": None, "pairs": [], "omitted": 0, "within": _within(snapshot), **_measured(snapshot)}
+    usual = complex(kinds[np.bincount(which, weight[start, end]).argmax()])
+    differ = values[start, end] != usual
+    if snapshot.loss is not None:
+        differ |= snapshot.loss.table[start, end] > 0
+    start, end = start[differ], end[differ]
+    found: Json = {"usual": {"latency_s": usual.real, "bandwidth_Bps": usual.imag}}
+    omitted = 0
+    if classes.kind is not None:
+        members = [np.flatnonzero(classes.kind == c) for c in range(len(classes.size))]
+        found["classes"] = [fold(snapshot.hosts[h].name for h in some.tolist()) for some in members]
+        found["between"] = [
+            {
+                "from": a,
+                "to": b,
+                **_link(snapshot, float(values[a, b].real), float(values[a, b].imag), _loss(snapshot, a, b)),
+            }
+            for a, b in zip(start[:LISTED_PAIRS].tolist(), end[:LISTED_PAIRS].tolist(), strict=True)
+        ]
+        omitted = max(len(start) - LISTED_PAIRS, 0)
+        start, end = classes.ends
+    return {
+        **found,
+        "pairs": [
+            _pair(snapshot, i, j)
+            for i, j in zip(start[:LISTED_PAIRS].tolist(), end[:LISTED_PAIRS].tolist(), strict=True)
+        ],
+        "omitted": omitted + max(len(start) - LISTED_PAIRS, 0),
+        "within": _within(snapshot),
+        **_measured(snapshot),
+    }
+
+
+def _loss(snapshot: Snapshot, a: int, b: int) -> float:
+    """Return the loss between two classes."""
+    return 0.0 if snapshot.loss is None else float(snapshot.loss.table[a, b])
+
+
+def _link(snapshot: Snapshot, latency_s: float, bandwidth_Bps: float, loss: float) -> Json:
+    found = {"latency_s": latency_s, "bandwidth_Bps": bandwidth_Bps}
+    return {**found, "loss": loss} if loss > 0 else found
+
+
+def _pair(snapshot: Snapshot, i: int, j: int) -> Json:
+    names = snapshot.hosts[i].name, snapshot.hosts[j].name
+    loss = 0.0 if snapshot.loss is None else float(snapshot.loss[i, j])
+    values = _link(snapshot, float(snapshot.latency_s[i, j]), float(snapshot.bandwidth_Bps[i, j]), loss)
+    pair: Json = {"from": names[0], "to": names[1], **values}
+    if snapshot.pair_age_s is not None:
+        age_s = float(snapshot.pair_age_s[i, j])
+        pair["age_s"] = age_s if math.isfinite(age_s) else None
+    if snapshot.composed is not None and snapshot.composed[i, j]:
+        pair["through"] = list(snapshot.through.get(names, ()))
+    return pair
+
+
+def _within(snapshot: Snapshot) -> list[Json]:
+    """Return the links within hosts, one entry for each class of hosts."""
+    classes = snapshot.latency_s.classes
+    names = [snapshot.hosts[h].name for h in classes.first.tolist()]
+    return [
+        {"host": name, "latency_s": float(latency), "bandwidth_Bps": float(bandwidth)}
+        for name, latency, bandwidth in zip(
+            names, snapshot.latency_s.within, snapshot.bandwidth_Bps.within, strict=True
+        )
+    ]
+
+
+def _measured(snapshot: Snapshot) -> Json:
+    """Return the numbers of measured, composed and nominal pairs, and the age of the oldest one in use."""
+    if snapshot.pair_age_s is None:
+        return {}
+    ages, hosts = _each_pair(snapshot.pair_age_s), len(snapshot.hosts)
+    known = ages[np.isfinite(ages)]
+    composed = 0 if snapshot.composed is None else int(_each_pair(snapshot.composed).sum())
+    return {
+        "measured": len(known) - composed,
+        "composed": composed,
+        "nominal": hosts * (hosts - 1) - len(known),
+        "oldest_s": float(known.max()) if len(known) else None,
+    }
+
+
+def _each_pair(values: PairValues) -> FloatArray:
+    """Return the values of all pairs of different hosts; where classes are listed, of the single pairs only."""
+    if values.classes.kind is None:
+        return values.occurring()
+    start, end = values.classes.ends
+    single: FloatArray = values.single[start != end]
+    return single
+
+
+def _hosts(snapshot: Snapshot) -> list[Json]:
+    """Return an entry for each host; of more than `FEW`, one for each run of equal hosts."""
+    entries: list[Json] = []
+    names: list[list[str]] = []
+    fold_them = len(snapshot.hosts) > FEW
+    before: tuple[Any, ...] | None = None
+    for host, conditions in zip(snapshot.hosts, snapshot.conditions, strict=True):
+        key = (host.slots, host.cpu_type, host.site, conditions)
+        if fold_them and key == before:
+            names[-1].append(host.name)
+            continue
+        before = key
+        entries.append(_host(host, conditions))
+        names.append([host.name])
+    return [{**entry, "host": fold(alike)} for entry, alike in zip(entries, names, strict=True)]
+
+
+def _host(host: Host, conditions: Conditions) -> Json:
+    capacity = conditions.capacity
+    return {
+        "host": host.name,
+        "slots": host.slots,
+        "cpu_type": host.cpu_type,
+        "site": host.site,
+        "availability": _estimate(conditions.availability),
+        "capacity": None if capacity is None else _estimate(capacity),
+        "memory_bytes": _estimate(conditions.memory_bytes),
+    }
+
+
+def _estimate(estimate: Estimate) -> Json:
+    def finite(x: float) -> float | None:
+        return x if math.isfinite(x) else None
+
+    return {
+        "value": finite(estimate.value),
+        "error": finite(estimate.error),
+        "method": estimate.method,
+        "samples": estimate.samples,
+        "age_s": finite(estimate.age_s),
+    }
