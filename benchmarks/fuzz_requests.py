@@ -1,4 +1,5 @@
-"""Malformed requests made from an OpenAPI document, for `fuzz_server.py` and the tests; reproducible by the seed.
+"""Malformed requests made from an OpenAPI document, for the fuzzer of the weather server; reproducible by the
+seed.
 
 Legal requests, and then bodies with values of wrong types and sizes, text that is not JSON, illegal names and
 parameters, headers twice or wrong, unknown methods, broken framing, and bytes that are not HTTP. Sends nothing.
@@ -15,28 +16,16 @@ from typing import Any
 from urllib.parse import quote
 
 import orjson
+from fuzz_inputs import BAD_JSON, ODD_NAMES, ODD_VALUES, Generator, damaged
 
 #: Few enough that legal requests do not fill the server with series.
 HOSTS = ("alpha", "beta", "gamma")
 SERIES = tuple(f"{kind}@{host}" for kind in ("cpu.new", "memory.free", "x.power") for host in HOSTS)
-ODD_NAMES = (
-    "", " ", ".", "..", "-", "a" * 65, "a" * 5000, "ä", "\0", "a\nb", "a b", "%", "%zz", "%00", "%c3%28",
-    "%ff%fe", "../../etc/passwd", "a/b", "a\\b", "cpu.new@", "@alpha", "cpu.new@a>b", "network.latency@a",
-    "network.latency@a>", "x.@a", "x." + "a" * 80 + "@a", "cpu.new@alpha>alpha>alpha", "nonsense@alpha",
-    "'; DROP TABLE host; --", "${jndi}", "<script>", "\u202e", "a" * 64, "None", "nan",
-)  # fmt: skip
-ODD_VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 1.5, -0.0, 1e120, -1e121, 1e308, 5e-324, 2**31, 2**53, 2**63 - 1, -(2**63),
-    2**64 - 1, "", " ", "1", "nan", "\0", "\ud7ff", "é" * 100, "a" * 10_000, [], [[]], [None], [1, "a"], {},
-    {"a": 1}, {"": {}}, [[1, 2], [3]], ["a" * 1000, ""],
-)  # fmt: skip
-BAD_JSON = (
-    b"", b" ", b"{", b"}", b"[", b"nul", b"NaN", b"Infinity", b"{'a': 1}", b'{"a": NaN}', b'{"t": [1e999]}',
-    b"\xef\xbb\xbf{}", b"\xff\xfe{\0}\0", b"\x1f\x8b\x08\0\0", b"\0" * 100, b"[" * 50_000,
-    b'{"a":' * 50_000, b'{"a": "\\ud800"}', b'{"a": "\xc3\x28"}', b"{}{}", b'{"a": 01}',
-    b'{"series": [' + b'"",' * 50_000 + b'""]}', b'"' + b"a" * 100_000 + b'"',
-    b'{"first": 1' + b"0" * 400 + b"}", b"// {}",
-)  # fmt: skip
+_NAMES = {
+    **dict.fromkeys(("host", "name", "from", "to", "through", "site", "source", "address", "text"), HOSTS),
+    "series": SERIES,
+    "kind": ("note", "plan made"),
+}
 ODD_QUERIES = (
     "since=nan", "since=1e999", "since=-1e308&until=1e308", "until=-1", "since=&until=", "most=0",
     "most=-1", "most=1e9", "most=9" + "9" * 5000, "points=0", "points=5000", "resolution=0",
@@ -84,8 +73,8 @@ class Fuzzer:
     """Requests made from an OpenAPI document; the same seed gives the same ones."""
 
     def __init__(self, description: dict[str, Any], seed: int) -> None:
-        self._description = description
         self._chance = random.Random(seed)
+        self._generator = Generator(self._chance, _NAMES, description)
         self._operations = [
             (method.upper(), path, operation)
             for path, operations in description["paths"].items()
@@ -121,17 +110,14 @@ class Fuzzer:
         method, path, operation = self._chance.choice([o for o in self._operations if "requestBody" in o[2]])
         document = orjson.loads(self._body(operation) or b"{}")
         for _ in range(self._chance.randint(1, 3)):
-            document = self._mutated(document)
+            document = self._generator.mutated(document)
         return Case(kind="odd body", raw=self._request(method, self._filled(path), orjson.dumps(document)))
 
     def _no_json(self) -> Case:
         method, path, operation = self._chance.choice([o for o in self._operations if "requestBody" in o[2]])
         body = self._chance.choice(BAD_JSON)
         if self._chance.random() < 0.4:
-            whole = bytearray(self._body(operation) or b"{}")
-            for _ in range(self._chance.randint(1, 8)):
-                whole[self._chance.randrange(len(whole))] = self._chance.randrange(256)
-            body = bytes(whole[: self._chance.randint(1, len(whole))])
+            body = damaged(self._chance, self._body(operation) or b"{}")
         return Case(kind="no JSON", raw=self._request(method, self._filled(path), body))
 
     def _odd_name(self) -> Case:
@@ -238,7 +224,7 @@ class Fuzzer:
         if "requestBody" not in operation:
             return None
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
-        document = self._made(schema)
+        document = self._generator.made(schema)
         if "index" in document and self._chance.random() < 0.8:
             self._agree(document)
         return orjson.dumps(document)
@@ -250,58 +236,3 @@ class Fuzzer:
         batch["index"] = [self._chance.randrange(len(batch["series"])) for _ in range(n)]
         batch["t"] = [time.time() - self._chance.random() * 1000 for _ in range(n)]
         batch["value"] = [self._chance.random() for _ in range(n)]
-
-    def _made(self, schema: dict[str, Any]) -> Any:
-        """Return a value that a schema allows."""
-        while "$ref" in schema:
-            found: Any = self._description
-            for part in schema["$ref"].removeprefix("#/").split("/"):
-                found = found[part]
-            schema = found
-        if "const" in schema or "enum" in schema:
-            return schema.get("const", self._chance.choice(schema.get("enum", [None])))
-        if "anyOf" in schema:
-            return self._made(self._chance.choice(schema["anyOf"]))
-        kind = schema.get("type", "object")
-        kind = self._chance.choice(kind) if isinstance(kind, list) else kind
-        if kind == "object":
-            wanted = set(schema.get("required", ()))
-            properties = schema.get("properties", {})
-            return {
-                n: self._made(s) for n, s in properties.items() if n in wanted or self._chance.random() < 0.7
-            }
-        if kind == "array":
-            return [self._made(schema["items"]) for _ in range(self._chance.randint(0, 5))]
-        if kind == "string":
-            return self._text(schema)
-        if kind in ("integer", "number"):
-            low, high = schema.get("minimum", -1000), schema.get("maximum", 100_000)
-            return self._chance.randint(low, high) if kind == "integer" else self._chance.uniform(low, high)
-        return None if kind == "null" else self._chance.random() < 0.5
-
-    def _text(self, schema: dict[str, Any]) -> str:
-        if "@" in schema.get("pattern", ""):
-            return self._chance.choice(SERIES)
-        if "pattern" in schema:
-            return self._chance.choice(("note", "plan made") if " ]" in schema["pattern"] else HOSTS)
-        return self._chance.choice(HOSTS)
-
-    def _mutated(self, value: Any) -> Any:
-        """Return the same document with one error."""
-        if isinstance(value, dict) and value and self._chance.random() < 0.85:
-            key = self._chance.choice(list(value))
-            turn = self._chance.random()
-            if turn < 0.12:
-                return {k: v for k, v in value.items() if k != key}
-            if turn < 0.24:
-                return value | {self._chance.choice(ODD_NAMES): self._chance.choice(ODD_VALUES)}
-            return value | {key: self._mutated(value[key])}
-        if isinstance(value, list) and value and self._chance.random() < 0.7:
-            place = self._chance.randrange(len(value))
-            turn = self._chance.random()
-            if turn < 0.15:
-                return value[:place] + value[place + 1 :]
-            if turn < 0.3:
-                return value * self._chance.choice((2, 50))
-            return [*value[:place], self._mutated(value[place]), *value[place + 1 :]]
-        return self._chance.choice((*ODD_VALUES, *ODD_NAMES))

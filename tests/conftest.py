@@ -3,6 +3,7 @@
 `pytest` without arguments runs the quick tests. `pytest --all`, or naming paths, `-k` or `-m`, runs the slow ones too.
 """
 
+import importlib
 import re
 import signal
 import subprocess
@@ -118,6 +119,16 @@ def umask():
     return re.search(r"^Umask:\s*(\d+)", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)[
         1
     ]
+
+
+@pytest.fixture
+def benchmark_module(monkeypatch):
+    """Imports a module of the benchmarks by its name."""
+    directory = ROOT / "benchmarks"
+    if not directory.is_dir():
+        pytest.skip("the benchmarks are not part of this installation")
+    monkeypatch.syspath_prepend(directory)
+    return importlib.import_module
 
 
 @pytest.fixture(autouse=True)

@@ -61,6 +61,8 @@ class Text:
             tree = _environment().parse(self.source)
         except TemplateSyntaxError as error:
             raise TemplateProblem(self.line + error.lineno - 1, f"not a template: {error.message}") from None
+        except RecursionError:
+            raise TemplateProblem(self.line, "not a template: brackets are nested too deep") from None
         used = meta.find_undeclared_variables(tree)
         legal = {*VARIABLES, *further}
         unknown = used - legal - set(_environment().globals)

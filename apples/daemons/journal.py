@@ -12,12 +12,14 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from apples.coscheduling.events import Process
 from apples.daemons.paths import machine_file
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import SharingError
 from nws.base.files import write_whole
 from nws.base.lock import FileLock, LockHeld, open_private
+
+#: No pid of Linux is larger.
+_LARGEST_PID = 1 << 22
 
 
 class Journal:
@@ -41,14 +43,15 @@ class Journal:
 
     def read(self) -> list[ProcessRegistration]:
         """Return the registrations of an earlier node manager; empty if no file can be read."""
+        from pydantic import TypeAdapter
+
         try:
-            with open(open_private(self._path, os.O_RDONLY), encoding="utf-8") as file:
-                entries = json.load(file)
-            return [
-                ProcessRegistration(**entry | {"process": Process(*entry["process"])}) for entry in entries
-            ]
-        except (OSError, ValueError, TypeError, KeyError):
+            with open(open_private(self._path, os.O_RDONLY), "rb") as file:
+                found = TypeAdapter(list[ProcessRegistration]).validate_json(file.read(), strict=True)
+        except (OSError, ValueError):
             return []
+        # Neither number nor path beyond those of the kernel: the file may be damaged.
+        return [one for one in found if 0 < one.pid <= _LARGEST_PID and "\0" not in (one.page or "")]
 
     def write(self, registrations: Iterable[ProcessRegistration]) -> None:
         """Write the current registrations; raises `OSError`."""

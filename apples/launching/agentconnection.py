@@ -230,11 +230,18 @@ class AgentConnection:
     def _note(self, frames: Sequence[tuple[bytes, bytes]]) -> None:
         for kind, payload in frames:
             if kind == b"R":
-                self.found = json.loads(payload)
+                self._take_report(payload)
             elif kind == b"W":
                 self.lose(f"cannot take part: {payload.decode(errors='replace')}")
             elif kind == b"G":
                 self.gone = True
+
+    def _take_report(self, payload: bytes) -> None:
+        try:
+            found = json.loads(payload)
+            self.found = {name: found[name] for name in ("shared", "directory", "launcher", "pid")}
+        except (ValueError, TypeError, KeyError) as error:
+            self.lose(f"sent an illegal report ({error!r}); install the same version there")
 
     def silent_at(self, timeouts: LivenessTimeouts) -> float:
         """Return when the host counts as lost without another frame (`time.monotonic`)."""

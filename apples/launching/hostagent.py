@@ -29,6 +29,7 @@ import json
 from apples.launching import rundirectory
 from apples.launching.frames import CHUNK, PREAMBLE, FrameWriter, Unframer, frame
 from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, prctl
+from apples.launching.orders import SETUP, START, IllegalOrder, read_file, read_order, read_signal, read_slabs
 from apples.launching.proxies import Proxies
 from apples.launching.ranksupervisors import RankSupervisors
 from apples.launching.steering import LOOK_EVERY_S, ProgressReader, offer
@@ -36,6 +37,7 @@ from nws.base.files import write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 #: Commands of this script other than `serve`, and the modules whose `main` runs them.
@@ -71,8 +73,7 @@ class HostAgent:
         self._launcher = FrameWriter(1)
         self._end_at: float | None = None
         self._killed = self._drained = False
-        self._received_at = time.monotonic()
-        self._beat_at = self._received_at
+        self._received_at = self._beat_at = time.monotonic()
         lifeline_read, self._lifeline = os.pipe()
         self._events, events_write = os.pipe()
         self._outputs: dict[int, bytes] = {}
@@ -94,7 +95,7 @@ class HostAgent:
 
     def run(self) -> None:
         """Serve until no process is left on this host and the launcher has the last frame."""
-        self._launcher.send(b"R", json.dumps(self._found()).encode())
+        self._launcher.send(b"R", json.dumps(_report(self._setup["directory"], self._shared)).encode())
         while self._events in self._sources or self._out_of(self._outputs):
             self._serve()
             now = time.monotonic()
@@ -105,15 +106,6 @@ class HostAgent:
                     break
                 self._kill()
         self._leave()
-
-    def _found(self) -> dict[str, Any]:
-        connection = os.environ.get("SSH_CONNECTION", "").split()
-        return {
-            "shared": self._shared,
-            "directory": os.path.isdir(self._setup["directory"]),
-            "launcher": connection[0] if len(connection) == 4 else None,
-            "pid": os.getpid(),
-        }
 
     def _serve(self) -> None:
         poll = select.poll()
@@ -156,27 +148,41 @@ class HostAgent:
             data = os.read(fd, CHUNK)
         except BlockingIOError:
             return
+        except OSError:
+            # A connection that breaks ends like one that is closed.
+            data = b""
         if not data:
             del self._sources[fd]
             self._cut()
             return
         self._received_at = time.monotonic()
-        for kind, payload in self._unframer.feed(data):
-            self.handle(kind, payload)
+        self.take(data)
 
-    def handle(self, kind: bytes, payload: bytes) -> None:
-        """Carry out one frame of the launcher."""
+    def take(self, data: bytes, early: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """Carry out frames of the launcher. One that cannot be carried out ends the run on this host."""
+        try:
+            for kind, payload in (*early, *self._unframer.feed(data)):
+                self._handle(kind, payload)
+        except (ValueError, OSError) as error:
+            text = (
+                f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else f"an order: {error}"
+            )
+            self._launcher.send(b"W", text.encode(errors="replace"))
+            self._sources.pop(0, None)
+            self._cut()
+
+    def _handle(self, kind: bytes, payload: bytes) -> None:
         if kind == b"S":
-            order = json.loads(payload)
-            environment = order.get("environment") or {**os.environ, **self._setup["environment"]}
+            order = read_order(payload, START)
+            environment = order["environment"] or {**os.environ, **self._setup["environment"]}
             self._proxies.start(order["id"], order["command"], environment)
         elif kind == b"K":
-            self._supervisors.forward(int(payload))
+            self._supervisors.forward(read_signal(payload))
         elif kind == b"D":
-            offer(self._run_dir, payload.decode())
+            offer(self._run_dir, read_slabs(payload))
         elif kind == b"F":
-            name, _, content = payload.partition(b"\n")
-            write_whole(os.path.join(self._run_dir, os.path.basename(name.decode())), content)
+            name, content = read_file(payload)
+            write_whole(os.path.join(self._run_dir, name), content)
         elif kind == b"C":
             self._cut()
         elif kind == b"X":
@@ -257,23 +263,47 @@ def serve(outputs: tuple[int, int] | None = None) -> None:
     Args:
         outputs: see `HostAgent`
     """
-    os.write(1, PREAMBLE)
+    _write(PREAMBLE)
     unframer = Unframer()
     frames: list[tuple[bytes, bytes]] = []
-    while not frames:
-        data = os.read(0, CHUNK)
-        if not data:
-            return
-        frames = unframer.feed(data)
-    (_, setup), *early = frames
     try:
-        agent = HostAgent(json.loads(setup), unframer, outputs)
+        while not frames:
+            data = os.read(0, CHUNK)
+            if not data:
+                return
+            frames = unframer.feed(data)
+        (kind, setup), *early = frames
+        if kind != b"J":
+            raise IllegalOrder(f"the first frame is {kind!r}")
+        agent = HostAgent(read_order(setup, SETUP), unframer, outputs)
     except OSError as error:
-        os.write(1, frame(b"W", f"{error.filename or 'the host agent'}: {error.strerror}".encode()))
+        _write(
+            frame(b"W", f"{error.filename or 'the host agent'}: {error.strerror}".encode(errors="replace"))
+        )
         return
-    for kind, payload in early:
-        agent.handle(kind, payload)
+    except ValueError as error:
+        _write(frame(b"W", f"the launcher's setup: {error}".encode(errors="replace")))
+        return
+    agent.take(b"", early)
     agent.run()
+
+
+def _report(directory: str, shared: bool) -> dict[str, Any]:
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    return {
+        "shared": shared,
+        "directory": os.path.isdir(directory),
+        "launcher": connection[0] if len(connection) == 4 else None,
+        "pid": os.getpid(),
+    }
+
+
+def _write(data: bytes) -> None:
+    try:
+        os.write(1, data)
+    except OSError:
+        # The launcher has gone, as the end of its input will show.
+        return
 
 
 def main(arguments: list[str]) -> int:

@@ -42,6 +42,7 @@ from apples.launching.command import (
 from apples.launching.fdserver import ranks_by_host, server_of
 from apples.launching.hostagents import HostAgents
 from apples.launching.launcher import LaunchRequest
+from apples.launching.orders import read_file
 from apples.launching.outputreader import RankOutput
 from apples.launching.starter import Starter
 from apples.launching.statuses import RankRecord, clear_statuses, parse_status, status_path
@@ -257,23 +258,24 @@ class RunProcesses:
         agent = self._agents.with_fd(fd)
         if agent is None:
             return
-        for kind, payload in agent.receive():
-            if kind == b"T":
-                record = parse_status(payload)
-                self.records[record.rank] = changed[record.rank] = record
-                if not (agent.found or {})["shared"]:
-                    # In a shared directory the supervisor writes the file, and may do so again before this is read.
-                    write_whole(status_path(self._run_dir, record.rank), payload)
-            elif kind in (b"O", b"E"):
-                self._progress += self._output.take(kind, payload)
-            elif kind == b"N":
-                self._progress.append(payload)
-            elif kind == b"P":
-                ended = json.loads(payload)
-                self._answer(ended["id"], ended["code"])
-            elif kind == b"F":
-                name, _, content = payload.partition(b"\n")
-                write_whole(self._run_dir / os.path.basename(name.decode()), content)
+        try:
+            for kind, payload in agent.receive():
+                if kind == b"T":
+                    record = _taken_record(self._run_dir, agent, payload)
+                    self.records[record.rank] = changed[record.rank] = record
+                elif kind in (b"O", b"E"):
+                    self._progress += self._output.take(kind, payload)
+                elif kind == b"N":
+                    self._progress.append(payload)
+                elif kind == b"P":
+                    ended = json.loads(payload)
+                    self._answer(ended["id"], ended["code"])
+                elif kind == b"F":
+                    name, content = read_file(payload)
+                    write_whole(self._run_dir / name, content)
+        except (ValueError, TypeError, KeyError) as error:
+            # The host is another machine, and may have another version or a damaged disk.
+            agent.lose(f"sent an illegal frame ({error!r}); install the same version there")
         if agent.over:
             # Its end of file stays readable, and a hang-up is always reported.
             self._poll.unregister(fd)
@@ -282,6 +284,15 @@ class RunProcesses:
             elif agent.lost is not None and self._method.here:
                 # `mpiexec` dies with the agent that started it.
                 self._starter_code = -SIGKILL
+
+
+def _taken_record(run_dir: Path, agent: AgentConnection, payload: bytes) -> RankRecord:
+    """Return the record of a rank's status; raise `ValueError` for other text."""
+    record = parse_status(payload)
+    if not (agent.found or {})["shared"]:
+        # In a shared directory the supervisor writes the file, and may do so again before this is read.
+        write_whole(status_path(run_dir, record.rank), payload)
+    return record
 
 
 def _refused(what: str, error: OSError) -> LaunchError:

@@ -17,6 +17,18 @@ from apples.errors import LaunchError
 EndedBy = Literal["itself", "request", "parent"]
 
 
+_ABSENT = type(None)
+#: Legal types of the values of a status file, by field of `RankRecord`.
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("rank", "keeper"), (int,)),
+    **dict.fromkeys(("pid", "exit_code", "signal", "peak_bytes"), (int, _ABSENT)),
+    "host": (str,),
+    **dict.fromkeys(("ended_by", "error"), (str, _ABSENT)),
+    "started": (float, int),
+    "ended": (float, int, _ABSENT),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRecord:
     """One status file.
@@ -89,7 +101,12 @@ def read_status(run_dir: Path, rank: int) -> RankRecord | None:
 
 def parse_status(text: bytes) -> RankRecord:
     """Return the record in a status file's text; raises `ValueError` or `TypeError` for other text."""
-    return RankRecord(**json.loads(text))
+    # Not by pydantic: its import would delay the launcher while the first ranks start.
+    record = RankRecord(**json.loads(text))
+    for name, kinds in _KINDS.items():
+        if type(getattr(record, name)) not in kinds:
+            raise ValueError(f"{name} is {getattr(record, name)!r:.100}")
+    return record
 
 
 def clear_statuses(run_dir: Path) -> None:

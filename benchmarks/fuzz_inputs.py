@@ -1,0 +1,138 @@
+"""Generated inputs for the fuzzers: documents of a JSON schema, the same with errors, and bytes with errors.
+
+Every value comes from one random number generator, so a seed gives the same inputs again. Sends nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+ODD_NAMES = (
+    "", " ", ".", "..", "-", "a" * 65, "a" * 5000, "ä", "\0", "a\nb", "a b", "%", "%zz", "%00", "%c3%28",
+    "%ff%fe", "../../etc/passwd", "a/b", "a\\b", "cpu.new@", "@alpha", "cpu.new@a>b", "network.latency@a",
+    "network.latency@a>", "x.@a", "x." + "a" * 80 + "@a", "cpu.new@alpha>alpha>alpha", "nonsense@alpha",
+    "'; DROP TABLE host; --", "${jndi}", "<script>", "\u202e", "a" * 64, "None", "nan",
+)  # fmt: skip
+ODD_VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 1.5, -0.0, 1e120, -1e121, 1e308, 5e-324, 2**31, 2**53, 2**63 - 1, -(2**63),
+    2**64 - 1, "", " ", "1", "nan", "\0", "\ud7ff", "é" * 100, "a" * 10_000, [], [[]], [None], [1, "a"], {},
+    {"a": 1}, {"": {}}, [[1, 2], [3]], ["a" * 1000, ""],
+)  # fmt: skip
+#: JSON that `json.dumps` of no document makes: beyond every number, not Unicode, too deep, not closed, twice.
+BAD_JSON = (
+    b"", b" ", b"{", b"}", b"[", b"nul", b"NaN", b"Infinity", b"{'a': 1}", b'{"a": NaN}', b'{"t": [1e999]}',
+    b"\xef\xbb\xbf{}", b"\xff\xfe{\0}\0", b"\x1f\x8b\x08\0\0", b"\0" * 100, b"[" * 50_000,
+    b'{"a":' * 50_000, b'{"a": "\\ud800"}', b'{"a": "\xc3\x28"}', b"{}{}", b'{"a": 01}',
+    b'{"series": [' + b'"",' * 50_000 + b'""]}', b'"' + b"a" * 100_000 + b'"',
+    b'{"first": 1' + b"0" * 400 + b"}", b"// {}",
+)  # fmt: skip
+#: Texts that take the place of a value in the bytes of a document.
+_ODD_BYTES = (
+    b"1" + b"0" * 400, b"-1e999", b"NaN", b'"\\ud800"', b'"\\u0000"', b"\xff\xfe", b"[" * 3000, b'{"a":' * 3000,
+    b"9" * 5000, b"\0", b"\n", b"\r\n", b'"' + b"x" * 9000 + b'"', b"1e-400", b"99999999999999999999", b"{}",
+)  # fmt: skip
+#: Most elements of a generated list that its schema does not bound closer.
+_MOST = 4
+
+
+class Generator:
+    """Documents of schemas. `names`: texts to choose from where a schema has none, by the name of the property."""
+
+    def __init__(
+        self, chance: random.Random, names: Mapping[str, Sequence[Any]], root: Mapping[str, Any]
+    ) -> None:
+        """Generate from `chance`. `root`: the document that references of schemas point into."""
+        self.chance, self._names, self._root = chance, names, root
+
+    def made(self, schema: Mapping[str, Any], name: str = "") -> Any:
+        """Return a value that a schema allows, or nearly: patterns are kept by `names` only."""
+        while "$ref" in schema:
+            found: Any = self._root
+            for part in schema["$ref"].removeprefix("#/").split("/"):
+                found = found[part]
+            schema = found
+        if "const" in schema or "enum" in schema:
+            return schema.get("const", self.chance.choice(schema.get("enum", [None])))
+        if "anyOf" in schema:
+            return self.made(self.chance.choice(schema["anyOf"]), name)
+        kind = schema.get("type", "object")
+        kind = self.chance.choice(kind) if isinstance(kind, list) else kind
+        if name in self._names and kind not in ("object", "array", "null"):
+            return self.chance.choice(self._names[name])
+        make: Callable[[], Any] = {
+            "object": lambda: self._object(schema),
+            "array": lambda: self._array(schema, name),
+            "string": lambda: "".join(self.chance.choices("abcxyz", k=self.chance.randint(1, 8))),
+            "integer": lambda: self._number(schema, whole=True),
+            "number": lambda: self._number(schema, whole=False),
+            "boolean": lambda: self.chance.random() < 0.5,
+            "null": lambda: None,
+        }[kind]
+        return make()
+
+    def _object(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        wanted, properties = set(schema.get("required", ())), schema.get("properties", {})
+        found = {
+            name: self.made(part, name)
+            for name, part in properties.items()
+            if name in wanted or self.chance.random() < 0.7
+        }
+        more = schema.get("additionalProperties")
+        if isinstance(more, Mapping) and not properties:
+            for number in range(self.chance.randint(0, _MOST)):
+                found[str(number)] = self.made(more)
+        return found
+
+    def _array(self, schema: Mapping[str, Any], name: str) -> list[Any]:
+        if "prefixItems" in schema:
+            return [self.made(part, name) for part in schema["prefixItems"]]
+        least = schema.get("minItems", 0)
+        count = self.chance.randint(least, max(least, min(schema.get("maxItems", _MOST), _MOST)))
+        return [self.made(schema.get("items", {"type": "null"}), name) for _ in range(count)]
+
+    def _number(self, schema: Mapping[str, Any], *, whole: bool) -> float:
+        low = schema.get("minimum", schema.get("exclusiveMinimum", -1000))
+        high = min(schema.get("maximum", schema.get("exclusiveMaximum", 100_000)), low + 100_000)
+        return self.chance.randint(int(low), int(high)) if whole else self.chance.uniform(low, high)
+
+    def mutated(self, value: Any) -> Any:
+        """Return the same document with one error: a part missing, added, repeated or of another type or size."""
+        chance = self.chance
+        if isinstance(value, dict) and value and chance.random() < 0.85:
+            key, turn = chance.choice(list(value)), chance.random()
+            if turn < 0.12:
+                return {k: v for k, v in value.items() if k != key}
+            if turn < 0.24:
+                return value | {chance.choice(ODD_NAMES): chance.choice(ODD_VALUES)}
+            return value | {key: self.mutated(value[key])}
+        if isinstance(value, list) and value and chance.random() < 0.7:
+            place, turn = chance.randrange(len(value)), chance.random()
+            if turn < 0.15:
+                return value[:place] + value[place + 1 :]
+            if turn < 0.3:
+                return value * chance.choice((2, 50))
+            return [*value[:place], self.mutated(value[place]), *value[place + 1 :]]
+        return chance.choice((*ODD_VALUES, *ODD_NAMES))
+
+
+def damaged(chance: random.Random, raw: bytes) -> bytes:
+    """Return the same bytes with one error: cut, flipped, repeated, another text inside, or none of them left."""
+    if not raw:
+        return chance.choice(BAD_JSON)
+    turn, place = chance.random(), chance.randrange(len(raw))
+    if turn < 0.2:
+        return raw[:place]
+    if turn < 0.5:
+        changed = bytearray(raw)
+        for _ in range(chance.randint(1, 8)):
+            changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+        return bytes(changed)
+    if turn < 0.6:
+        end = min(place + chance.randint(1, 40), len(raw))
+        return raw[:end] + raw[place:]
+    if turn < 0.9:
+        end = min(place + chance.randint(0, 10), len(raw))
+        return raw[:place] + chance.choice(_ODD_BYTES) + raw[end:]
+    return chance.choice(BAD_JSON) if chance.random() < 0.5 else chance.randbytes(chance.randint(1, 3000))

@@ -1,0 +1,556 @@
+"""The listeners for `fuzz.py`: each starts its daemon, makes conversations from the daemon's models, and checks it.
+
+Base documents come from the same models that the daemon reads by, where it has them. A conversation that has an answer
+in the end closes with a marker, a request that is refused by its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+from fuzz_engine import Conversation, Failed, Listener
+from fuzz_inputs import Generator, damaged
+from fuzz_requests import Fuzzer
+
+_APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
+#: Lines of one conversation with a listener that answers every line.
+_LINES = 40
+#: Bytes at the end of an answer among which the marker is; more than arrive at a time.
+_LOOK_BACK = 1 << 17
+
+
+class Daemon:
+    """A daemon process with a log in a directory of its own."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._stack = ExitStack()
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Listener:
+        self.directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="fuzz-")))
+        self._log = self.directory / "log"
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.wait(30)
+        self._stack.close()
+
+    def _start(self) -> None:
+        raise NotImplementedError
+
+    def _spawn(self, *command: str, ready: Callable[[], bool]) -> None:
+        environment = {**os.environ, "APPLES_STATE": str(self.directory / "state")}
+        with self._log.open("ab") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=self.directory
+            )
+        self._processes.append(process)
+        until = time.monotonic() + 60.0
+        while not ready():
+            if process.poll() is not None or time.monotonic() > until:
+                raise Failed(f"the daemon did not start: {self._log.read_text()}")
+            time.sleep(0.02)
+
+    def ended(self, one: Conversation) -> None:
+        """See `fuzz_engine.Listener`."""
+
+    def check(self) -> None:
+        """See `fuzz_engine.Listener`."""
+        text = self._log.read_text(errors="replace")
+        if "Traceback" in text:
+            raise Failed(f"a traceback in the log: {text[text.index('Traceback') :][:3000]}")
+        for process in self._processes:
+            if process.poll() is not None:
+                raise Failed(f"{process.args[3:5]} ended with code {process.returncode}: {text[-3000:]}")
+
+    # inputs
+
+    def _document(self, generator: Generator, legal: Any) -> tuple[str, bytes]:
+        """Return kind and bytes of one document: legal (one of eight), with errors in its values, or in its bytes."""
+        turn = self._chance.random()
+        if turn < 0.12:
+            return "legal", json.dumps(legal).encode()
+        if turn < 0.6:
+            for _ in range(self._chance.randint(1, 3)):
+                legal = generator.mutated(legal)
+            return "odd values", json.dumps(legal).encode()
+        return "odd bytes", damaged(self._chance, json.dumps(legal).encode())
+
+
+def _unix(path: Path) -> socket.socket:
+    one = socket.socket(socket.AF_UNIX)
+    try:
+        one.settimeout(30)
+        one.connect(str(path))
+    except OSError:
+        one.close()
+        raise
+    return one
+
+
+def _ask(path: Path, request: object) -> Any:
+    with _unix(path) as one, one.makefile("rb") as answers:
+        one.sendall(json.dumps(request).encode() + b"\n")
+        return json.loads(answers.readline() or b"null")
+
+
+class Lines(Daemon):
+    """A Unix socket on which every line has an answer. `generator`: of its documents."""
+
+    path: Path
+    generator: Generator
+    _number = 0
+
+    def legal(self) -> dict[str, Any]:
+        """Return a legal request."""
+        raise NotImplementedError
+
+    def conversation(self) -> Conversation:
+        """See `fuzz_engine.Listener`."""
+        count = self._chance.randint(1, _LINES)
+        lines, kinds = [], set()
+        for _ in range(count):
+            kind, line = self._document(self.generator, self.legal())
+            kinds.add(kind)
+            lines.append(line)
+        raw = b"\n".join(lines)
+        if self._chance.random() < 0.15:
+            # Ends in the middle of a line, or with one that is too long for every limit.
+            raw = raw + b"x" * self._chance.choice(
+                (0, 5000, 9_000_000 if self._chance.random() < 0.02 else 0)
+            )
+            return Conversation("cut off", _unix(self.path), raw, count)
+        Lines._number += 1
+        marker = f"marker-{Lines._number}"
+        raw += b"\n" + json.dumps({marker: 1}).encode() + b"\n"
+
+        def over(received: bytearray) -> bool:
+            return received.find(marker.encode(), max(len(received) - _LOOK_BACK, 0)) >= 0
+
+        return Conversation("lines", _unix(self.path), raw, count, over=over)
+
+
+class Queue(Lines):
+    """The queue manager's socket. One job holds the machine, so that accepted ones wait."""
+
+    def _start(self) -> None:
+        from apples.livequeue.models import REQUESTS
+        from apples.queueing.queue import warm
+
+        warm()
+        self.path = self.directory / "queue.sock"
+        definitions: dict[str, Any] = {}
+        self._schemas = {}
+        for name, adapter in REQUESTS.items():
+            schema = adapter.json_schema()
+            definitions |= schema.pop("$defs", {})
+            self._schemas[name] = schema
+        place = str(self.directory)
+        names: dict[str, Any] = {
+            **dict.fromkeys(("directory", "output", "error"), (place, f"{place}/%j.out", "/dev/null")),
+            **dict.fromkeys(("why", "wait", "cancel"), (1, 2, 3, 50, 2**63 - 1)),
+            "procs": (1, 1, 2),
+            "command": ("true", "/bin/true", "sleep", "no-such-program"),
+        }
+        self.generator = Generator(self._chance, names, {"$defs": definitions})
+        options = ("--procs", "1", "--socket", str(self.path), "--queue", "--queue-config", "queue.yaml")
+        (self.directory / "queue.yaml").write_text("limits: {waiting: 20}\n")
+        self._spawn(*_APPLES, "manager", *options, ready=self._answers)
+        holding = self.generator.made(self._schemas["submit"])
+        holding |= {"token": "holding", "command": ["sleep", "100000"], "procs": 1, "request_s": 1e5}
+        holding |= {"directory": place, "output": "/dev/null", "error": "/dev/null", "environment": {}}
+        answer = _ask(self.path, {"submit": holding})
+        if "job" not in answer:
+            raise Failed(f"a legal job was refused: {answer}")
+
+    def __exit__(self, *exception: object) -> None:
+        with suppress(OSError, AttributeError):
+            jobs = [job["id"] for job in _ask(self.path, {"queue": None})["queue"]["jobs"]]
+            _ask(self.path, {"cancel": jobs})
+            until = time.monotonic() + 30.0
+            while time.monotonic() < until and _ask(self.path, {"queue": None})["queue"]["jobs"]:
+                time.sleep(0.05)
+        super().__exit__(*exception)
+
+    def _answers(self) -> bool:
+        with suppress(OSError, TypeError):
+            return "queue" in _ask(self.path, {"queue": None})
+        return False
+
+    def legal(self) -> dict[str, Any]:
+        """See `Lines`."""
+        name = self._chance.choice(list(self._schemas))
+        made = self.generator.made(self._schemas[name], name)
+        if name == "submit":
+            made["token"] = f"{self._chance.getrandbits(64):x}"
+        elif name == "cancel":
+            # The job that holds the machine stays.
+            made = [job for job in made if job != 1]
+        return {name: made}
+
+    def probe(self) -> None:
+        """See `fuzz_engine.Listener`."""
+        if "queue" not in (answer := _ask(self.path, {"queue": None})):
+            raise Failed(f"a legal request was refused: {answer}")
+
+
+#: The node manager's requests. `register` has a model in code only.
+_NODE = {
+    "register": {
+        "type": "object",
+        "required": ["job", "rank", "ranks"],
+        "properties": {
+            "job": {"type": "string"},
+            "rank": {"type": "integer", "minimum": 0, "maximum": 3},
+            "ranks": {"const": 4},
+            "pid": {"type": "integer"},
+            "page": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        },
+    },
+    **{name: {"type": "null"} for name in ("status", "view", "beats", "hold", "schedule")},
+    "job": {"type": "string"},
+}
+
+
+class Node(Lines):
+    """A node manager's socket, under a policy that reads pages. It registers sleeping processes of the fuzzer."""
+
+    _policy = "fcs"
+
+    def _start(self) -> None:
+        from apples.testing.localcluster import LocalCluster
+
+        cluster = self._stack.enter_context(LocalCluster(self.directory, {"a": "0"}, policy=self._policy))
+        cluster.start()
+        assert cluster.manager is not None
+        self._cluster = cluster
+        self._processes += [cluster.manager, cluster.nodes["a"]]
+        self.path = cluster.socket("a")
+        sleepers = [subprocess.Popen(["sleep", "100000"]) for _ in range(3)]
+        for sleeper in sleepers:
+            self._stack.callback(sleeper.wait)
+            self._stack.callback(sleeper.kill)
+        pages = []
+        for number, sleeper in enumerate(sleepers):
+            pages.append(self.directory / f"x.{number}")
+            pages[-1].write_bytes(_page(sleeper.pid))
+        self._pages = pages
+        names = {
+            "job": ("x", "y", "z"),
+            "pid": (*(one.pid for one in sleepers), os.getpid(), 1),
+            "page": tuple(map(str, pages)),
+        }
+        self.generator = Generator(self._chance, names, {})
+
+    def legal(self) -> dict[str, Any]:
+        """See `Lines`."""
+        if self._chance.random() < 0.02:
+            page = self._chance.choice(self._pages)
+            # The owner of a page may write anything to it.
+            page.write_bytes(damaged(self._chance, page.read_bytes())[:65536])
+        elif self._chance.random() < 0.02:
+            self._chance.choice(self._pages).write_bytes(_page(os.getpid()))
+        name = self._chance.choice(list(_NODE))
+        return {name: self.generator.made(_NODE[name], name)}
+
+    def probe(self) -> None:
+        """See `fuzz_engine.Listener`."""
+        if self._cluster.ask("a", "status") is None:
+            raise Failed("the node manager does not answer")
+
+
+def _page(pid: int) -> bytes:
+    """Return a monitor's page of a process, as its owner writes it."""
+    from apples.monitoring.page import MAGIC, PAGE_BYTES, VERSION
+
+    return struct.pack("=QIIIIIII", MAGIC, VERSION, 0, 1, pid, pid, 0, 4).ljust(PAGE_BYTES, b"\0")
+
+
+class Manager(Daemon):
+    """The machine manager's stream and datagrams, from a holder of its key."""
+
+    def _start(self) -> None:
+        from apples.daemons import nodemessages
+        from apples.daemons.paths import read_key
+        from apples.testing.localcluster import LocalCluster
+
+        cluster = self._stack.enter_context(LocalCluster(self.directory, {"a": "0"}))
+        cluster.start()
+        assert cluster.manager is not None
+        self._cluster = cluster
+        self._processes += [cluster.manager, cluster.nodes["a"]]
+        self._key = read_key(cluster.key)
+        host, _, port = cluster.manager_address.rpartition(":")
+        self._address = host, int(port)
+        self._hello_schema = nodemessages._Hello.model_json_schema()
+        self._line_schema = nodemessages._Line.model_json_schema()
+        definitions = {**self._hello_schema["$defs"], **self._line_schema["$defs"]}
+        words = tuple(f"{number:032x}" for number in range(4))
+        names = {
+            "node": tuple(f"n{number}" for number in range(8)),
+            "nodes": tuple(f"n{number}" for number in range(8)),
+            "job": ("x", "y", "z"),
+            "nonce": words,
+            "word": words,
+            "policy": ("gang",),
+            "rank": (0, 1),
+            "ranks": (2,),
+        }
+        self._generator = Generator(self._chance, names, {"$defs": definitions})
+        self._datagrams = self._stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+
+    def conversation(self) -> Conversation:
+        """See `fuzz_engine.Listener`."""
+        from apples.ipc.wire import DatagramSeal, PresenceMessage, Seal, derive
+
+        connection = socket.create_connection(self._address, timeout=30)
+        greeting = b""
+        while not greeting.endswith(b"\n"):
+            data = connection.recv(4096)
+            if not data:
+                raise Failed("the manager closed a connection without a greeting")
+            greeting += data
+        about = json.loads(greeting)
+        hello = self._generator.made(self._hello_schema)
+        nonce = hello["nonce"]
+        kind, chance = "lines", self._chance
+        first = json.dumps(hello).encode()
+        if chance.random() < 0.3:
+            kind, first = self._document(self._generator, hello)
+            kind = f"hello: {kind}"
+        raw = _sealed(
+            Seal(derive(self._key, "hello", about["challenge"]), ours="node", theirs="manager"), first
+        )
+        seal = Seal(derive(self._key, "stream", about["challenge"], nonce), ours="node", theirs="manager")
+        count = chance.randint(1, 6)
+        for _ in range(count):
+            raw += _sealed(seal, self._document(self._generator, self._generator.made(self._line_schema))[1])
+        if chance.random() < 0.1:
+            # Bytes that do not carry the seal any more.
+            kind, raw = "damaged lines", damaged(chance, raw)
+        datagram = DatagramSeal(self._key, about["session"]).here(
+            PresenceMessage(
+                f"{chance.randrange(4):032x}", chance.getrandbits(64), silent=False, multicast=True
+            )
+        )
+        self._datagrams.sendto(
+            damaged(chance, datagram)[:1400] if chance.random() < 0.8 else datagram, self._address
+        )
+        return Conversation(kind, connection, raw, count + 2)
+
+    def probe(self) -> None:
+        """See `fuzz_engine.Listener`."""
+        if self._cluster.ask("a", "view") is None:
+            raise Failed("the manager does not answer its node")
+
+
+def _sealed(seal: Any, body: bytes) -> bytes:
+    """Return a line of any bytes under the next seal of a stream; see `Seal.line`."""
+    body = body.replace(b"\n", b" ")
+    mac = seal._mac(seal._ours, seal._sent, body)
+    seal._sent += 1
+    return bytes(mac + b" " + body + b"\n")
+
+
+class Agent(Daemon):
+    """Host agents, forked as the launcher does it. Each takes the frames of one conversation and ends orderly."""
+
+    def _start(self) -> None:
+        # An agent makes and removes the run directory that it is named: nothing but these may be in reach.
+        self._work = self.directory.joinpath(*"abcdefgh")
+        self._work.mkdir(parents=True)
+        (self._work / "token").touch()
+        before = Path.cwd()
+        os.chdir(self._work)
+        self._stack.callback(os.chdir, before)
+        self._log.touch()
+        self._stderr = self._stack.enter_context(self._log.open("ab"))
+        self._agents: dict[Conversation, Any] = {}
+        self._generator = Generator(self._chance, {}, {})
+
+    def conversation(self) -> Conversation:
+        """See `fuzz_engine.Listener`."""
+        from apples.launching.agentconnection import ForkedAgent
+        from apples.launching.frames import frame
+
+        chance = self._chance
+        setup = {
+            "run_dir": chance.choice((".", "own")),
+            "token": "token",
+            "directory": ".",
+            "proxies": chance.randint(0, 2),
+            "watched": chance.choice((None, "", "page")),
+            "environment": {"A": "b"},
+            "beat_s": chance.choice((None, 2.0)),
+            "silence_s": chance.choice((None, 30.0)),
+        }
+        kind, first = "orders", json.dumps(setup).encode()
+        if chance.random() < 0.4:
+            kind, first = self._document(self._generator, setup)
+            kind = f"setup: {kind}"
+        raw, count = frame(b"J", first), chance.randint(1, 25)
+        for _ in range(count):
+            raw += self._frame()
+        if chance.random() < 0.2:
+            kind, raw = "damaged frames", damaged(chance, raw)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            agent = ForkedAgent(theirs.fileno(), theirs.fileno(), self._stderr.fileno(), None)
+        one = Conversation(kind, ours, raw, count + 1, label=_agent_answer)
+        self._agents[one] = agent
+        return one
+
+    def _frame(self) -> bytes:
+        from apples.launching.frames import frame
+
+        chance = self._chance
+        order = {"id": chance.randint(0, 3), "command": ["/bin/true"], "environment": {"A": "b"}}
+        payloads: dict[bytes, Callable[[], bytes]] = {
+            b"B": lambda: b"",
+            b"K": lambda: str(chance.choice((1, 10, 15, 64, 0))).encode(),
+            b"D": lambda: b"3,4,5",
+            b"F": lambda: b"input-%d\ncontent" % chance.randint(0, 3),
+            b"S": lambda: json.dumps(order).encode(),
+        }
+        kind = chance.choice(list(payloads))
+        payload = payloads[kind]()
+        if chance.random() < 0.25:
+            payload = self._document(self._generator, order)[1] if kind == b"S" else damaged(chance, payload)
+        if chance.random() < 0.02:
+            kind = bytes([chance.randrange(256)])
+        return frame(kind, payload[:100_000])
+
+    def ended(self, one: Conversation) -> None:
+        """See `fuzz_engine.Listener`."""
+        code = self._agents.pop(one).wait(10.0)
+        if code != 0:
+            text = self._log.read_text(errors="replace")
+            raise Failed(f"an agent ended with code {code}: {text[text.find('Traceback') :][:3000]}")
+
+    def probe(self) -> None:
+        """See `fuzz_engine.Listener`."""
+        from apples.launching.agentconnection import ForkedAgent
+        from apples.launching.frames import Unframer, frame
+
+        setup = {"run_dir": ".", "token": "token", "directory": ".", "proxies": 0, "watched": None}
+        setup |= {"environment": {}, "beat_s": None, "silence_s": None}
+        ours, theirs = socket.socketpair()
+        with theirs:
+            agent = ForkedAgent(theirs.fileno(), theirs.fileno(), self._stderr.fileno(), None)
+        with ours:
+            ours.settimeout(30)
+            ours.sendall(frame(b"J", json.dumps(setup).encode()) + frame(b"C"))
+            frames = Unframer(preamble=True).feed(b"".join(iter(lambda: ours.recv(65536), b"")))
+        if [kind for kind, _ in frames] != [b"R", b"G"] or agent.wait(10.0) != 0:
+            raise Failed(f"an agent answered {frames} to a legal run")
+
+
+def _agent_answer(received: bytes) -> str:
+    from apples.launching.frames import Unframer
+
+    kinds = [kind for kind, _ in Unframer(preamble=True).feed(received)]
+    return "refused" if b"W" in kinds else "orderly end" if b"G" in kinds else "no setup"
+
+
+class Http(Daemon):
+    """The weather server, by its own OpenAPI document. `address`: of a server that runs already."""
+
+    def __init__(self, chance: random.Random, address: tuple[str, int] | None = None) -> None:
+        super().__init__(chance)
+        self.address = address
+
+    def _start(self) -> None:
+        if self.address is None:
+            settings = self.directory / "weather.yaml"
+            settings.write_text(
+                "listen: 127.0.0.1:0\nstore: weather.db\nlimits: {requests_per_minute: 100000000}\n"
+            )
+            command = (sys.executable, "-m", "nws.cli", "server", "--config", str(settings))
+            self._spawn(*command, ready=lambda: self._announced() is not None)
+            self.address = self._announced()
+        else:
+            self._log.touch()
+        self._cases = Fuzzer(orjson.loads(self._get("/openapi.json")), self._chance.getrandbits(32))
+
+    def _announced(self) -> tuple[str, int] | None:
+        found = re.search(r" at http://([\d.]+):(\d+)", self._log.read_text())
+        return None if found is None else (found[1], int(found[2]))
+
+    def conversation(self) -> Conversation:
+        """See `fuzz_engine.Listener`."""
+        assert self.address is not None
+        case = next(self._cases.cases(1))
+        connection = socket.create_connection(self.address, timeout=30)
+        return Conversation(
+            case.kind, connection, case.raw, over=_answered if case.whole else None, label=_status
+        )
+
+    def ended(self, one: Conversation) -> None:
+        """See `fuzz_engine.Listener`."""
+        status = _status(bytes(one.received))
+        if status.startswith("5") or (status == "closed" and one.over is not None):
+            raise Failed(f"answered {status}")
+
+    def probe(self) -> None:
+        """See `fuzz_engine.Listener`."""
+        health = self._get("/healthz")
+        if b'"ok"' not in health:
+            raise Failed(f"its health is {health!r}")
+
+    def memory_MB(self) -> float:
+        """Return the server's resident memory."""
+        found = re.search(rb"^process_resident_memory_bytes (\S+)", self._get("/metrics"), re.MULTILINE)
+        assert found is not None
+        return float(found[1]) / 1e6
+
+    def _get(self, path: str) -> bytes:
+        assert self.address is not None
+        with socket.create_connection(self.address, timeout=60) as peer:
+            peer.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+            return b"".join(iter(lambda: peer.recv(65536), b"")).partition(b"\r\n\r\n")[2]
+
+
+def _head(received: bytes | bytearray) -> bytes | bytearray:
+    """Return the answer without a first `100 Continue`."""
+    return received.partition(b"\r\n\r\n")[2] if received.startswith(b"HTTP/1.1 100") else received
+
+
+def _answered(received: bytearray) -> bool:
+    return b"\r\n\r\n" in _head(received)
+
+
+def _status(received: bytes) -> str:
+    head = _head(received)
+    return head[9:12].decode("ascii", "replace") if head.startswith(b"HTTP/1.1 ") else "closed"
+
+
+LISTENERS: Mapping[str, Callable[[random.Random], Any]] = {
+    "http": Http,
+    "queue": Queue,
+    "node": Node,
+    "manager": Manager,
+    "agent": Agent,
+}
