@@ -33,4 +33,4 @@ def test_no_input_ends_a_daemon(benchmark_module, name):
 
 @pytest.mark.parametrize("name", FILES)
 def test_no_damaged_file_is_an_unknown_error(benchmark_module, name):
-    assert "60 inputs" in benchmark_module("fuzz_files").attack_file(name, 60, 3)
+    assert "40 inputs" in benchmark_module("fuzz_files").attack_file(name, 40, 3)
