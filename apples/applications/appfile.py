@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from apples.applications.rendering import PIECES, RESTART, TemplateProblem, Text
+from apples.applications.rendering import AXES, PIECES, RESTART, VARIABLES, TemplateProblem, Text
 from apples.model.limits import Limits
 from nws.base.quantities import Amount_bytes, Count
 from nws.base.reader import Document, read_yaml, validate
@@ -100,6 +100,18 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AxesEntry:
+    """A second axis along which the program can be cut (`apples.model.cut.Axes`).
+
+    width : number, or template of parameters
+    """
+
+    cut: Literal["rectilinear", "columns"]
+    width: Count | str
+    min_width: Count = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationEntry:
     """A whole application file.
 
@@ -110,6 +122,7 @@ class ApplicationEntry:
     directory : where the program starts, relative to the file
     progress : finds the iteration in a line of the program's output; None for the monitor's count
     restart : None if the program cannot go on from checkpoints of its own
+    axes : None for slabs only
     """
 
     name: str
@@ -133,6 +146,7 @@ class ApplicationEntry:
     memory_shared: Amount_bytes = 0.0
     limits: Limits = field(default_factory=Limits)
     moves_rows: bool = False
+    axes: AxesEntry | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,9 +185,9 @@ def _templates(document: Document) -> Iterator[tuple[Location, Text]]:
             line = document.tree.line(at)
             block = line <= len(lines) and _BLOCK_HEADER.search(lines[line - 1]) is not None
             yield at, Text(path=document.path, line=line + block, source=text)
-    restart = value.get("restart")
-    if isinstance(restart, dict):
-        for at, text in _texts(restart.get("command"), ("restart", "command")):
+    for key, part in (("restart", "command"), ("axes", "width")):
+        entry = value.get(key)
+        for at, text in _texts(entry.get(part), (key, part)) if isinstance(entry, dict) else ():
             yield at, Text(path=document.path, line=document.tree.line(at), source=text)
 
 
@@ -192,18 +206,32 @@ def _problems(document: Document, templates: Mapping[Location, Text]) -> list[Pr
         return []
     found = [*_names(document, value)]
     parameters = value.get("parameters")
-    further = list(parameters) if isinstance(parameters, dict) else []
+    further = [*(parameters if isinstance(parameters, dict) else ()), *_of_axes(value)]
     used: dict[str, set[str]] = {}
     for at, text in templates.items():
         try:
             names, problems = text.names([*further, *(RESTART if at[0] == "restart" else ())])
         except TemplateProblem as problem:
             names, problems = set(), [problem]
+        if at[0] == "axes" and (other := names & {*VARIABLES, *_of_axes(value)}):
+            problems.append(
+                TemplateProblem(
+                    text.line,
+                    f"{', '.join(sorted(other))} is not legal here: use parameters, because the program is measured "
+                    "on fewer rows of the same width",
+                )
+            )
         used.setdefault(str(at[0]), set()).update(names)
         found += [Problem(line=p.line, at=at, text=p.text) for p in problems]
     if not found:
         found += _passing(document, value, used)
     return found
+
+
+def _of_axes(value: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the variables of the file's cut on two axes; none without one."""
+    axes = value.get("axes")
+    return AXES.get(str(axes.get("cut")), ()) if isinstance(axes, dict) else ()
 
 
 def _names(document: Document, value: Mapping[str, Any]) -> Iterator[Problem]:
@@ -217,10 +245,14 @@ def _names(document: Document, value: Mapping[str, Any]) -> Iterator[Problem]:
         yield document.problem(("restart", "command"), "no program; give a list of texts, the program first")
     if command == []:
         yield document.problem(("command",), "no program; give a list of texts, the program first")
-    parameters = value.get("parameters")
+    if value.get("axes") is not None:
+        for key, other in (("pieces", "even"), ("moves_rows", True)):
+            if value.get(key) == other:
+                yield document.problem((key,), f"got {other}, which excludes axes; leave one of them out")
+    parameters, reserved = value.get("parameters"), {*_RESERVED, *_of_axes(value)}
     for parameter in parameters if isinstance(parameters, dict) else ():
-        if not _NAME.fullmatch(parameter) or parameter in _RESERVED:
-            why = "it has this meaning already" if parameter in _RESERVED else "it cannot be a variable"
+        if not _NAME.fullmatch(parameter) or parameter in reserved:
+            why = "it has this meaning already" if parameter in reserved else "it cannot be a variable"
             yield document.problem(("parameters", parameter), f"not usable as a parameter: {why}")
     files = value.get("files")
     for name in files if isinstance(files, dict) else ():
@@ -235,17 +267,17 @@ def _passing(document: Document, value: Mapping[str, Any], used: Mapping[str, se
         yield document.problem(
             ("iterations",), "no template uses {{ iterations }}, so a benchmark would be as long as the run"
         )
-    pieces = value.get("pieces")
+    pieces, needed = value.get("pieces"), {name for name in _of_axes(value) if "procs" not in name} or PIECES
     places = {"argument": "command", "environment": "environment", "file": "files"}
-    if pieces is None and not everywhere & PIECES:
+    if pieces is None and not everywhere & needed:
         yield document.problem(
             ("command",),
-            f"no template uses {', '.join(sorted(PIECES))}, so the program cannot know its pieces; use one, or write "
+            f"no template uses {', '.join(sorted(needed))}, so the program cannot know its pieces; use one, or write "
             "pieces: even if it always divides its rows evenly",
         )
-    elif isinstance(pieces, str) and pieces in places and not used.get(places[pieces], set()) & PIECES:
+    elif isinstance(pieces, str) and pieces in places and not used.get(places[pieces], set()) & needed:
         yield document.problem(
-            ("pieces",), f"got {pieces}, but no template of {places[pieces]} uses {', '.join(sorted(PIECES))}"
+            ("pieces",), f"got {pieces}, but no template of {places[pieces]} uses {', '.join(sorted(needed))}"
         )
 
 

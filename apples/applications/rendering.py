@@ -14,12 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apples.errors import ConfigError
+from apples.model.cut import Box, band_heights, column_counts, column_widths
 
 if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 #: Variables that tell a program its pieces.
 PIECES = frozenset({"rows", "first_rows", "cuts", "weights"})
+
+#: Cut on two axes → further variables of its templates; all but the numbers of columns and bands describe the pieces.
+AXES = {
+    "rectilinear": ("lx", "ly", "procs_x", "procs_y", "boxes"),
+    "columns": ("lx", "columns", "boxes"),
+}
+
+#: Variable of slabs that boxes do not have.
+SLABS_ONLY = "cuts"
 
 #: Further variables of the command that goes on from a checkpoint.
 RESTART = ("done", "checkpoint")
@@ -53,7 +63,8 @@ class Text:
     def names(self, further: Collection[str]) -> tuple[set[str], list[TemplateProblem]]:
         """Return the variables that the template uses, and a problem for each that is not defined.
 
-        further : legal names beside `VARIABLES`. Raises `TemplateProblem` for text that is no template.
+        further : legal names beside `VARIABLES`; those of boxes exclude `SLABS_ONLY`. Raises `TemplateProblem` for
+            text that is no template.
         """
         from jinja2 import TemplateSyntaxError, meta, nodes
 
@@ -64,12 +75,14 @@ class Text:
         except RecursionError:
             raise TemplateProblem(self.line, "not a template: brackets are nested too deep") from None
         used = meta.find_undeclared_variables(tree)
-        legal = {*VARIABLES, *further}
-        unknown = used - legal - set(_environment().globals)
+        legal = [*VARIABLES, *further]
+        if "boxes" in further:
+            legal.remove(SLABS_ONLY)
+        unknown = used - set(legal) - set(_environment().globals)
         problems = {
             (node.name, node.lineno): TemplateProblem(
                 self.line + node.lineno - 1,
-                f"{node.name} is not defined; legal are {', '.join([*VARIABLES, *further])}",
+                f"{node.name} is not defined; legal are {', '.join(legal)}",
             )
             for node in tree.find_all(nodes.Name)
             if node.name in unknown
@@ -105,6 +118,28 @@ def variables(rows: Sequence[int], iterations: int, run_dir: Path) -> dict[str, 
         "run_dir": str(run_dir),
         "python": sys.executable,
     }
+
+
+def box_variables(cut: str, boxes: Sequence[Box]) -> dict[str, Any]:
+    """Return the values of `AXES` for these boxes in rank order, and of the variables that differ from those of slabs.
+
+    first_rows : first row of each rank.  weights : shares of all cells
+    """
+    size, width = max(b.y + b.height for b in boxes), max(b.x + b.width for b in boxes)
+    lx, ly = column_widths(boxes), band_heights(boxes)
+    values = {
+        "lx": list(lx),
+        "ly": list(ly),
+        "procs_x": len(lx),
+        "procs_y": len(ly),
+        "columns": list(column_counts(boxes)),
+        "boxes": [{"x": b.x, "y": b.y, "width": b.width, "height": b.height} for b in boxes],
+    }
+    return {
+        "size": size,
+        "first_rows": [b.y for b in boxes],
+        "weights": [round(b.width * b.height / (size * width), _DIGITS) for b in boxes],
+    } | {name: values[name] for name in AXES[cut]}
 
 
 @cache

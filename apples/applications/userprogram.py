@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from apples.applications.appfile import ApplicationFile, read_application
-from apples.applications.rendering import variables
+from apples.applications.rendering import box_variables, variables
 from apples.errors import ConfigError, LaunchError
+from apples.model.cut import Axes, Box, slab_boxes
 from apples.model.plan import RankObservation
 from apples.model.template import Benchmark, Deployment, Workload
 from nws.base.reader import did_you_mean
@@ -55,6 +56,7 @@ class UserProgram:
         ]
         if problems:
             raise ConfigError(problems)
+        self._axes(options)
 
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
         """Return the limits of the file; messages and memory are measured (`apples.learning.shortruns`)."""
@@ -69,6 +71,7 @@ class UserProgram:
             row=entry.row,
             bytes_shared=entry.memory_shared,
             limits=entry.limits,
+            axes=self._axes(options),
         )
 
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
@@ -108,19 +111,21 @@ class UserProgram:
         run_dir: Path,
         options: Mapping[str, str],
         *,
+        boxes: Sequence[Box] = (),
         scratch: Path | None = None,
         done: int = 0,
     ) -> Deployment:
         """Return the start of a run on these pieces (`apples.model.template.Deployable.deployment`)."""
         values = {**variables(rows, self._iterations(options), run_dir), **self._parameters(options)}
+        if (axes := self._axes(options)) is not None:
+            values |= box_variables(axes.cut, boxes or slab_boxes(rows, axes.width))
         entry, directory = self._file.entry, scratch or self._file.directory
         if done:
             if (path := self._checkpoints().get(done)) is None:
                 raise LaunchError(f"{directory}: the checkpoint of {done} iterations is gone")
             values |= {"done": done, "checkpoint": str(path)}
-        texts = {
-            at: text.render(values) for at, text in self._file.templates.items() if done or at[0] != "restart"
-        }
+        unused = {"axes"} if done else {"axes", "restart"}
+        texts = {at: text.render(values) for at, text in self._file.templates.items() if at[0] not in unused}
         command = _words(texts, ("command",), len(entry.command))
         if done and entry.restart is not None:
             command = _words(texts, ("restart", "command"), len(entry.restart.command))
@@ -172,6 +177,19 @@ class UserProgram:
         if os.sep in program:
             program = os.path.normpath(self._file.path.absolute().parent / program)
         return (program, *arguments)
+
+    def _axes(self, options: Mapping[str, str]) -> Axes | None:
+        """Return the second axis of the program; None for slabs only. Raise `ConfigError` if its width is no number."""
+        entry = self._file.entry.axes
+        if entry is None:
+            return None
+        template = self._file.templates.get(("axes", "width"))
+        text = str(entry.width) if template is None else template.render(self._parameters(options)).strip()
+        if not text.isdecimal() or int(text) < entry.min_width:
+            raise ConfigError(
+                f"{self._file.path}: axes.width: got {text!r}; expected a whole number, {entry.min_width} or more"
+            )
+        return Axes(cut=entry.cut, width=int(text), min_width=entry.min_width)
 
     def _parameters(self, options: Mapping[str, str]) -> dict[str, Any]:
         """Return the file's parameters, changed by the user's options to values of the same types."""

@@ -38,6 +38,10 @@ def run_conflicts(options: RunOptions) -> list[str]:
         found.append(f"--nws-stale-after {weather.nws_stale_after} is for a weather service; add --nws URL")
     if pool.simulated and (pool.mpi or pool.mpi_args):
         found.append("--mpi and --mpi-args are for real ranks, the mock grid has none; leave them out")
+    if options.plan.cut not in (None, "auto") and options.plan.scheduler != "apples":
+        found.append(
+            f"--cut {options.plan.cut} is for the planner; leave it or --scheduler {options.plan.scheduler} out"
+        )
     found += pool_conflicts(pool, options.sharing)
     for one, other, both in (
         ("--json", "--json-lines", output.as_json and output.json_lines),

@@ -15,7 +15,7 @@ PLANNING = (
     *("partition", "account", "qos", "reservation", "constraint", "nodes"),
     *("mock", "scenario", "load", "seed", "nws", "nws_token_file", "nws_ca", "nws_stale_after"),
     *("scheduler", "ranks", "max_ranks", "model", "counts", "allocation", "rank_order", "improve"),
-    *("quantile", "tolerance", "allow_spill", "app", "settings", "quiet"),
+    *("quantile", "tolerance", "allow_spill", "cut", "app", "settings", "quiet"),
     *("at_most", "licences", "together", "apart", "price", "budget", "deadline"),
 )
 
@@ -26,7 +26,7 @@ PLANNING = (
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "lammps", "petsc", "openfoam", "meep"]),
+    type=click.Choice(["text", "json", "lammps", "petsc", "pism", "openfoam", "meep"]),
     default="text",
     show_default=True,
     help="Text for people, JSON with all numbers, or the input of a code.",
@@ -39,7 +39,7 @@ def pieces(context: click.Context, /, size: int, form: str, options: RunOptions)
     """
     from apples.cli.assemble import assemble
     from apples.cli.console import Console
-    from apples.model.pieces import FORMATS, pieces_of
+    from apples.model.pieces import formatted, pieces_of
     from apples.run.loop import AttemptLoop
 
     if context.get_parameter_source("nws") is click.core.ParameterSource.ENVIRONMENT:
@@ -48,4 +48,4 @@ def pieces(context: click.Context, /, size: int, form: str, options: RunOptions)
         options = replace(options, weather=weather)
     options = replace(options, output=OutputOptions(dry_run=True, quiet=options.output.quiet))
     loop = AttemptLoop(*assemble(size, options, Console(quiet=options.output.quiet)))
-    click.echo(FORMATS[form](pieces_of(loop.decide().plan)), nl=False)
+    click.echo(formatted(pieces_of(loop.decide().plan), form), nl=False)

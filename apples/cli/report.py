@@ -36,13 +36,19 @@ def seconds(value: float | None) -> str:
     return f"{value:.0f} s" if value >= 1000 else f"{value:.3g} s" if value < 100 else f"{value:.1f} s"
 
 
+def _rows(entry: dict[str, Any]) -> str:
+    """Return the rows of a rank; of a box also the cells in each, `rows×cells`."""
+    box = entry.get("box")
+    return str(entry["rows"]) if box is None else f"{entry['rows']}×{box['width']}"
+
+
 def plan_lines(document: dict[str, Any]) -> list[str]:
     """Return the chain with rows and predicted parts, as for `--dry-run`."""
     rows = [
         [
             entry["host"],
             str(entry["rank"]),
-            str(entry["rows"]),
+            _rows(entry),
             seconds(entry["predicted"]["compute_s"]),
             seconds(entry["predicted"]["communicate_s"]),
             seconds(entry["predicted"]["overhead_s"]),
@@ -63,7 +69,7 @@ def run_lines(document: dict[str, Any]) -> list[str]:
             [
                 entry["host"],
                 str(entry["rank"]),
-                str(entry["rows"]),
+                _rows(entry),
                 seconds(entry["predicted"]["compute_s"]),
                 seconds(None if observed is None else observed["compute_s"]),
                 seconds(None if observed is None else observed["communicate_s"] + observed["wait_s"]),
@@ -122,6 +128,8 @@ def explanation_lines(document: dict[str, Any]) -> list[str]:
     lines += [f"  - {entry['host']}: {entry['reason']}" for entry in document["left_out"]]
     lines += [f"  ~ {text}" for text in document["relaxed"]]
     lines += [f"  $ {text}" for text in document.get("prices", ())]
+    if document.get("cut") is not None:
+        lines.append(f"  # {document['cut']['why']}")
     lines += [f"  · {text}" for text in document["notes"]]
     lines += _checkpoint_lines(document.get("checkpoints"))
     weather = document["snapshot"]

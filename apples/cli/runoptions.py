@@ -193,6 +193,11 @@ class PlanOptions:
         flag_value=True,
         help="Let slabs exceed memory if no other plan holds the work.",
     )
+    cut: str | None = _plan(
+        "--cut",
+        type=click.Choice(["auto", "slabs", "rectilinear", "columns"]),
+        help="Cut of a program that takes two axes; auto: the one that ends soonest.",
+    )
 
     @property
     def overrides(self) -> dict[str, Any]:

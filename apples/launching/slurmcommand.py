@@ -67,7 +67,7 @@ def shape(request: LaunchRequest, *, threads: int, counts_memory: bool, most_s: 
     ranks = Counter(a.host for a in assignments)
     need: Counter[str] = Counter()
     for a in assignments:
-        need[a.host] += math.ceil(workload.bytes_fixed + workload.bytes_per_row * a.rows + RANK_BYTES)
+        need[a.host] += math.ceil(workload.bytes_fixed + workload.bytes_per_row * a.work + RANK_BYTES)
     return Shape(
         hosts=request.plan.hosts,
         ranks_each=max(ranks.values()),

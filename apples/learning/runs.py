@@ -182,7 +182,7 @@ def waiting_for_cpus(record: Record, compute: Mapping[int, float]) -> dict[int, 
     """Return each rank's wait, seconds, while others lack a CPU, for these compute times (`model.waiting_factor`)."""
     plan, shares = record.plan, _shares(record)
     ranks = [a.rank for a in plan.assignments]
-    rows = np.array([float(a.rows) for a in plan.assignments])
+    rows = np.array([a.work for a in plan.assignments])
     own = np.array([compute.get(rank, 0.0) for rank in ranks])
     if plan.model == "paper" or len(shares) < len(ranks) or not (rows * own > 0).all():
         return dict.fromkeys(ranks, 0.0)
@@ -201,7 +201,7 @@ def expected_compute(record: Record, costs: Costs) -> dict[int, float]:
     iterations = record.workload.get("iterations", 1)
     sharing, shares = _sharing(record), _shares(record)
     return {
-        a.rank: a.rows
+        a.rank: a.work
         * iterations
         * costs.row_seconds(kinds[a.host], sharing[a.host], a.host)
         / shares[a.rank]

@@ -91,6 +91,13 @@ def messages_of(short: ShortRun, long: ShortRun) -> float:
     return max(sent if sent > 0 else waits, 0.0)
 
 
+def bytes_of(short: ShortRun, long: ShortRun) -> float:
+    """Return the bytes to one neighbour in each iteration, from two runs of a pair of ranks."""
+    sent = [[sum(to.bytes for to in rank.neighbours) for rank in run.ranks] for run in (short, long)]
+    more = max((b - a for a, b in zip(*sent, strict=True)), default=0)
+    return max(more / (long.iterations - short.iterations), 0.0)
+
+
 def memory_of(runs: Sequence[ShortRun]) -> tuple[float, float]:
     """Return the bytes of a row and of a rank beside its rows, from ranks with different pieces; never negative.
 

@@ -10,10 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from apples.model.cut import Box, Cut, slab_boxes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Rank `rank` runs on slot `slot` of `host` and owns `rows` rows; predicted times in seconds (§3.1)."""
+    """Rank `rank` runs on slot `slot` of `host` and owns `rows` rows; predicted times in seconds (§3.1).
+
+    box : of a rank that owns only a part of each of its rows, `part_of_row`; None for a slab
+    """
 
     rank: int
     host: str
@@ -22,6 +27,13 @@ class Assignment:
     compute_s: float
     communicate_s: float
     overhead_s: float
+    box: Box | None = None
+    part_of_row: float = 1.0
+
+    @property
+    def work(self) -> float:
+        """Return the whole rows that have as many cells as the rank."""
+        return self.rows * self.part_of_row
 
     @property
     def predicted_s(self) -> float:
@@ -48,6 +60,7 @@ class Plan:
     candidates : number of schedules compared.  communication : factor on all exchanges (`apples.model.template.Costs`)
     prices : seconds that one unit more of each binding limit would save, a sentence each
     cost : predicted, in the unit of the hosts' prices; None without prices
+    cut : of a program that takes two axes, None for others
     """
 
     scheduler: str
@@ -66,11 +79,20 @@ class Plan:
     communication: float = 1.0
     prices: tuple[str, ...] = ()
     cost: float | None = None
+    cut: Cut | None = None
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Return slab heights in rank order."""
+        """Return the heights of slabs or boxes in rank order."""
         return tuple(a.rows for a in self.assignments)
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """Return the boxes of all ranks in rank order; none for a program that takes one axis only."""
+        if self.cut is None:
+            return ()
+        boxes = tuple(a.box for a in self.assignments if a.box is not None)
+        return boxes or slab_boxes(self.rows, self.cut.width)
 
     @property
     def hosts(self) -> tuple[str, ...]:

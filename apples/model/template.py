@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from apples.model.cut import Axes, Box
 from apples.model.grid import Host
 from apples.model.limits import Limits
 from apples.model.plan import RankObservation
@@ -40,6 +41,7 @@ class Workload:
     row : the user's name for a row, for messages
     bytes_shared : memory that the ranks of a host share, beside that of each rank
     limits : limits on the choice of hosts
+    axes : how the program can be cut along a second axis, None for slabs only
     """
 
     application: str
@@ -55,6 +57,7 @@ class Workload:
     row: str = "row"
     bytes_shared: float = 0.0
     limits: Limits = field(default_factory=Limits)
+    axes: Axes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,11 +294,13 @@ class Deployable(Protocol):
         run_dir: Path,
         options: Mapping[str, str],
         *,
+        boxes: Sequence[Box] = (),
         scratch: Path | None = None,
         done: int = 0,
     ) -> Deployment:
         """Return the start of a run on these pieces; raise `ConfigError` if a template cannot be rendered.
 
+        boxes : of a program that takes two axes; none for slabs of these rows
         scratch : directory to start in instead of the user's, for short runs
         done : iterations in the checkpoint of the program to go on from; 0 to begin at the beginning
         """

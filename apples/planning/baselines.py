@@ -46,7 +46,7 @@ def smart_user_plan(
 ) -> Plan:
     """Return the plan with the right number of hosts for idle machines, the first of the pool, and equal slabs."""
     chosen = replace(options or PlanningOptions(), allow_spill=True, quantile=0.5)
-    right = make_plan(_as_if_idle(snapshot), workload, costs, chosen)
+    right = make_plan(_as_if_idle(snapshot), replace(workload, axes=None), costs, chosen)
     problem = build(snapshot, workload, costs, chosen)
     ranks = min(len(right.assignments), problem.processors)
     return _equal_plan("smart-user", problem, ranks, chosen, reason="the right number of hosts is reached")

@@ -12,6 +12,7 @@ ModelName = Literal["exchange", "paper"]
 Counts = Literal["every", "even"]
 Allocation = Literal["minimax", "lp"]
 RankOrder = Literal["tree", "desirability"]
+CutName = Literal["auto", "slabs", "rectilinear", "columns"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class PlanningOptions:
     spill_factor : slowdown of a row outside memory ("two orders of magnitude", §3.3)
     max_ranks : use at most this many ranks; None for no limit
     ranks : use exactly this many ranks; None leaves the number to the planner
+    cut : "auto" takes slabs or, of a program that can, a cut on two axes, whichever ends sooner; else that one
     limits : people's limits on the choice of hosts, beside those of the workload
     """
 
@@ -44,6 +46,7 @@ class PlanningOptions:
     spill_factor: float = 100.0
     max_ranks: int | None = None
     ranks: int | None = None
+    cut: CutName = "auto"
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from apples.model.limits import Limits
 from apples.model.plan import Plan
 from apples.model.template import Costs, Workload
 from apples.planning import (
+    axes,
     bounds,
     desirability,
     exact,
@@ -61,15 +62,23 @@ def make_plan(
 ) -> Plan:
     """Return the cheapest plan for the workload on the snapshot's hosts; raises `NoFeasiblePlan`."""
     options = options or PlanningOptions()
+    axes.check(workload, options)
     problem = build(snapshot, workload, costs, options)
+    if workload.axes is None or options.model == "paper":
+        return _slab_plan(problem, options)[0]
+    return axes.choose_cut(problem, workload.axes, options, lambda: _slab_plan(problem, options))
+
+
+def _slab_plan(problem: Problem, options: PlanningOptions) -> tuple[Plan, float]:
+    """Return the cheapest plan of slabs, and the seconds by which plans are compared."""
     choice = choose(problem, options)
     schedule = choice.schedule
     ranks = bounds.uncertain_ranks(problem, schedule, options)
     low, expected, high = bounds.low_expected_high(ranks, problem.overhead_error_s)
-    return Plan(
+    plan = Plan(
         scheduler="apples",
-        application=workload.application,
-        size=workload.size,
+        application=problem.workload.application,
+        size=problem.size,
         model=options.model,
         assignments=reasons.assignments(problem, schedule, ranks, options),
         predicted_s=expected,
@@ -84,6 +93,7 @@ def make_plan(
         prices=_prices(problem, schedule, options),
         cost=_cost(problem, schedule),
     )
+    return plan, _rank(problem, schedule, options)
 
 
 def _prices(problem: Problem, schedule: CandidateSchedule, options: PlanningOptions) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from apples.learning.shortruns import (
     ENOUGH_CPU_S,
     ShortRun,
     benchmark_of,
+    bytes_of,
     counted_each,
     cpu_growth_s,
     ignores_pieces,
@@ -144,6 +145,7 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: 
         return replace(
             found,
             messages=messages_of(*pair),
+            bytes_exchanged=bytes_of(*pair),
             counted_each=counted_each(*pair),
             bytes_per_row=row_bytes,
             bytes_fixed=fixed_bytes,

@@ -52,6 +52,8 @@ SCHEDULERS: dict[str, Planner] = {
     "smart-user": smart_user_plan,
 }
 
+_SLABS_ONLY = "slabs, because the mock grid simulates no cut on two axes"
+
 #: Schedulers that respect memory and array limits; the others are the baselines.
 RESPECT_LIMITS = ("apples", "paper")
 
@@ -147,6 +149,9 @@ class Agent:
             check_room(snapshot, demands, options)
         key, costs = self._prices(request, snapshot, after)
         workload, demands = (self._costing.demands(self.platform, request, w) for w in (workload, demands))
+        simulated = self.platform.simulated and demands.axes is not None
+        if simulated:
+            demands = replace(demands, axes=None)
         priced = time.perf_counter()
         plan = _planner(request)(snapshot, demands, costs, options)
         absent = [LeftOut(host=host, reason=reason) for host, reason in snapshot.absent.items()]
@@ -167,7 +172,7 @@ class Agent:
             platform=self.platform.name,
             planning_s=planned - priced,
             weather_s=measured - started,
-            notes=self._notes(snapshot, costs),
+            notes=(*self._notes(snapshot, costs), *[_SLABS_ONLY] * simulated),
             first_iteration=done,
             setup_cpu_s=self._costing.setup_cpu_s(self.platform, request),
             counted_each=self._costing.counted_each(self.platform, request),

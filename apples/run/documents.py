@@ -6,6 +6,7 @@ whole numbers. A dry run lacks the `observed` parts.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -38,6 +39,7 @@ def plan_document(
         "relaxed": list(plan.relaxed),
         "prices": list(plan.prices),
         "cost": plan.cost,
+        "cut": None if plan.cut is None else strict(dataclasses.asdict(plan.cut)),
         "notes": list(notes),
         "snapshot": snapshot_document(snapshot),
         "planning": {"candidates": plan.candidates, "planning_s": planning_s, "weather_s": weather_s},
@@ -164,6 +166,7 @@ def _assignment(a: Assignment) -> dict[str, Any]:
         "host": a.host,
         "slot": a.slot,
         "rows": a.rows,
+        "box": None if a.box is None else dataclasses.asdict(a.box),
         "predicted": {
             "compute_s": _finite(a.compute_s),
             "communicate_s": _finite(a.communicate_s),

@@ -263,7 +263,9 @@ def launch_request(request: RunRequest, decision: Decision, run_dir: Path) -> La
 def deployed(request: RunRequest, decision: Decision, run_dir: Path, template: Deployable) -> Deployment:
     """Return the start of a user's program on the pieces of a decision; raise `ConfigError`."""
     done = decision.first_iteration
-    return template.deployment(decision.plan.rows, run_dir, request.settings, done=done)
+    return template.deployment(
+        decision.plan.rows, run_dir, request.settings, boxes=decision.plan.boxes, done=done
+    )
 
 
 def check_program(template: Template, platform: Platform) -> None:

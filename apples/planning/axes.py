@@ -1,0 +1,222 @@
+"""The choice between slabs and a cut on two axes, and the plan of the latter.
+
+Slabs remain the choice unless a cut on two axes ends sooner. Either plan states the times and borders of both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from apples.errors import ConfigError, NoFeasiblePlan
+from apples.model.cut import Axes, Cut
+from apples.model.plan import Assignment, LeftOut, Plan
+from apples.model.template import Workload
+from apples.planning import bounds, hostlimits
+from apples.planning.bounds import UncertainRanks
+from apples.planning.boxcosts import Boxes
+from apples.planning.boxsearch import BoxSearch
+from apples.planning.chains import Chains
+from apples.planning.model import coupling
+from apples.planning.options import PlanningOptions
+from apples.planning.problem import IntArray, Problem
+
+#: Plan of slabs, and the seconds by which it is compared.
+Slabs = tuple[Plan, float]
+
+
+def check(workload: Workload, options: PlanningOptions) -> None:
+    """Raise `ConfigError` if the user asks for a cut that the program cannot take."""
+    able = None if workload.axes is None else workload.axes.cut
+    if options.cut in ("auto", "slabs", able):
+        return
+    takes = "slabs only" if able is None else f"slabs and {able} cuts"
+    remedy = "" if able else "name its second axis under `axes` in its application file, or "
+    raise ConfigError(
+        f"cut {options.cut}: {workload.application} takes {takes}; {remedy}leave the cut to the planner"
+    )
+
+
+def choose_cut(
+    problem: Problem, axes: Axes, options: PlanningOptions, slab_plan: Callable[[], Slabs]
+) -> Plan:
+    """Return the plan of slabs or that of the best cut on two axes, whichever ends sooner, with the reason.
+
+    Raises `NoFeasiblePlan` if there is neither, or not the one that the user asked for.
+    """
+    slabs: Slabs | None = None
+    refusal = f"no {axes.cut} cut places all cells of {problem.size} {problem.workload.row}s"
+    try:
+        slabs = slab_plan()
+    except NoFeasiblePlan as error:
+        refusal = f"{error}; {refusal}" if options.cut != "slabs" else str(error)
+    boxes = None
+    if options.cut != "slabs" and not problem.coupling:
+        members = [] if slabs is None else [_processors(problem, slabs[0])]
+        boxes = BoxSearch(problem, axes, options, members).best()
+    forced = options.cut == axes.cut
+    if boxes is None and (forced or slabs is None):
+        raise NoFeasiblePlan(refusal)
+    if boxes is not None and (slabs is None or forced or _seconds(problem, boxes, options) < slabs[1]):
+        return _plan(problem, axes, boxes, options, None if slabs is None else slabs[0])
+    assert slabs is not None
+    return replace(slabs[0], cut=_cut(problem, axes, boxes, slabs[0], options, taken=False))
+
+
+def _processors(problem: Problem, plan: Plan) -> IntArray:
+    """Return the processors of a plan in rank order."""
+    places = zip(problem.host_of.tolist(), problem.slot_of.tolist(), strict=True)
+    number = {(problem.hosts[h].name, slot): i for i, (h, slot) in enumerate(places)}
+    return np.array([number[a.host, a.slot] for a in plan.assignments], dtype=np.int64)
+
+
+def _cut(
+    problem: Problem,
+    axes: Axes,
+    boxes: Boxes | None,
+    slabs: Plan | None,
+    options: PlanningOptions,
+    *,
+    taken: bool,
+) -> Cut:
+    """Return the record of the choice. taken : whether the boxes are the plan"""
+    border = 0 if boxes is None else boxes.layout.border()
+    of_slabs = 0 if slabs is None else (len(slabs.assignments) - 1) * axes.width
+    both_s = math.inf if boxes is None else boxes.makespan_s
+    slabs_s = math.inf if slabs is None else slabs.predicted_s
+    listed = []
+    if boxes is not None:
+        columns = boxes.layout.counts
+        shape = f"{columns[0]} × {len(columns)}" if axes.cut == "rectilinear" else "+".join(map(str, columns))
+        listed.append(f"{axes.cut} cut {shape}: {both_s:.4g} s, borders of {border} cells")
+    if slabs is not None:
+        ranks = len(slabs.assignments)
+        listed.append(
+            f"slabs on {ranks} rank{'s' * (ranks != 1)}: {slabs_s:.4g} s, borders of {of_slabs} cells"
+        )
+    chosen = listed if taken else listed[::-1]
+    if options.cut != "auto":
+        chosen = [f"{chosen[0]} (asked for)", *chosen[1:]]
+    elif problem.coupling:
+        chosen.append("constraints that tie hosts together are kept by slabs only")
+    elif boxes is None:
+        chosen.append(f"no {axes.cut} cut places the work")
+    return Cut(
+        kind=axes.cut if taken else "slabs",
+        width=axes.width,
+        border=border if taken else of_slabs,
+        slabs_s=slabs_s,
+        two_axes_s=both_s,
+        slabs_border=of_slabs,
+        why="; ".join(chosen),
+    )
+
+
+def _uncertain(problem: Problem, boxes: Boxes) -> UncertainRanks:
+    hosts = problem.host_of[boxes.chain]
+    sharing = Chains.of([boxes.chain]).ranks_on_host(problem)
+    return UncertainRanks(
+        work=(boxes.seconds - boxes.lines.fixed) * problem.priced_share[hosts, sharing],
+        share=problem.share[hosts, sharing],
+        share_error=problem.share_error[hosts, sharing],
+        fixed=boxes.lines.fixed,
+        fixed_error=boxes.error_s,
+        host=hosts,
+    )
+
+
+def _seconds(problem: Problem, boxes: Boxes, options: PlanningOptions) -> float:
+    """Return the seconds by which a cut is compared."""
+    if options.quantile == 0.5:
+        return boxes.makespan_s
+    return _uncertain(problem, boxes).quantile(options.quantile)
+
+
+def _plan(problem: Problem, axes: Axes, boxes: Boxes, options: PlanningOptions, slabs: Plan | None) -> Plan:
+    """Return the plan of the boxes."""
+    uncertain = _uncertain(problem, boxes)
+    low, expected, high = bounds.low_expected_high(uncertain, problem.overhead_error_s)
+    used = {problem.hosts[h].name for h in problem.host_of[boxes.chain]}
+    left = [LeftOut(host=name, reason=reason) for name, reason in problem.excluded]
+    left += [
+        LeftOut(host=host.name, reason="no cut on two axes with it ends sooner")
+        for host in problem.hosts
+        if host.name not in used
+    ]
+    limits = problem.limits
+    costly = limits is not None and limits.price.any()
+    return Plan(
+        scheduler="apples",
+        application=problem.workload.application,
+        size=problem.size,
+        model=options.model,
+        assignments=_assignments(problem, axes, boxes, uncertain, options),
+        predicted_s=expected,
+        low_s=low,
+        high_s=high,
+        order=f"{axes.cut} cut",
+        taken=_taken(problem, axes, boxes),
+        left_out=tuple(left),
+        candidates=1 if slabs is None else slabs.candidates,
+        communication=problem.communication,
+        cost=hostlimits.cost(limits, problem.host_of[boxes.chain], boxes.makespan_s)
+        if limits and costly
+        else None,
+        cut=_cut(problem, axes, boxes, slabs, options, taken=True),
+    )
+
+
+def _in_rank_order(axes: Axes, boxes: Boxes) -> list[int]:
+    """Return the ranks of the layout in rank order: along x first in a grid, else column by column."""
+    n, columns = len(boxes.chain), len(boxes.layout.counts)
+    if axes.cut == "columns":
+        return list(range(n))
+    order: list[int] = np.arange(n).reshape(columns, -1).T.ravel().tolist()
+    return order
+
+
+def _assignments(
+    problem: Problem, axes: Axes, boxes: Boxes, ranks: UncertainRanks, options: PlanningOptions
+) -> tuple[Assignment, ...]:
+    """Return the ranks with their boxes and predicted seconds by part; waits for CPUs count as communication."""
+    chains = Chains.of([boxes.chain])
+    busy = ranks.compute()
+    compute = busy / coupling(problem, chains, options)
+    communicate = boxes.lines.communicate + busy - compute
+    overhead = boxes.lines.fixed - boxes.lines.communicate
+    used: dict[int, int] = {}
+    found, owned = [], boxes.layout.boxes()
+    for rank, i in enumerate(_in_rank_order(axes, boxes)):
+        h, box = int(problem.host_of[boxes.chain[i]]), owned[i]
+        slot = used.get(h, 0)
+        used[h] = slot + 1
+        found.append(
+            Assignment(
+                rank=rank,
+                host=problem.hosts[h].name,
+                slot=slot,
+                rows=box.height,
+                compute_s=float(compute[i]),
+                communicate_s=float(communicate[i]),
+                overhead_s=float(overhead[i]),
+                box=box,
+                part_of_row=box.width / axes.width,
+            )
+        )
+    return tuple(found)
+
+
+def _taken(problem: Problem, axes: Axes, boxes: Boxes) -> tuple[tuple[str, str], ...]:
+    """Return (host, reason) for every host, in rank order."""
+    hosts, found = problem.host_of[boxes.chain], {}
+    cells = boxes.layout.cells / (axes.width * problem.size)
+    for i in _in_rank_order(axes, boxes):
+        h = int(hosts[i])
+        mine = hosts == h
+        m = int(mine.sum())
+        part, ranks = f"{cells[mine].sum():.1%} of the cells", f"{m} rank{'s' * (m > 1)}"
+        found[problem.hosts[h].name] = f"{part} in {ranks} at {problem.share[h, m]:.2f} of a CPU each"
+    return tuple(found.items())
