@@ -41,29 +41,34 @@ SCHEDULERS = ("apples", "default")
 
 
 class Runs:
-    """Runs of one code from the desk of a testbed that is up."""
+    """Runs of one code from the desk of a testbed that is up. grid : file of hosts and links, None for all hosts"""
 
-    def __init__(self, testbed: Testbed, file: Path, options: argparse.Namespace) -> None:
+    def __init__(
+        self, testbed: Testbed, file: Path, options: argparse.Namespace, grid: Path | None = None
+    ) -> None:
         self._testbed, self._file, self._size = testbed, file, str(options.size)
-        self._pool = ",".join(f"{h.name}:1" for h in testbed.spec.hosts if h.name != DESK)
+        self._pool = ("-H", ",".join(f"{h.name}:1" for h in testbed.spec.hosts if h.name != DESK))
+        if grid is not None:
+            self._pool = ("-g", str(grid))
         self._settings = [word for pair in options.set for word in ("-s", pair)]
 
     def check(self, state: Path) -> str:
         """Measure the code; return the text of the check."""
-        return self._called(state, "apples", "app", "check", str(self._file), self._size)
+        return self.called(state, "apples", "app", "check", str(self._file), self._size).stdout
 
     def run(self, state: Path, scheduler: str) -> dict[str, object]:
         """Return the document of a run."""
         words = ("apples-run", self._size, "--app", str(self._file), "--scheduler", scheduler, "--json")
-        document: dict[str, object] = json.loads(self._called(state, *words))
+        document: dict[str, object] = json.loads(self.called(state, *words).stdout)
         return document
 
-    def _called(self, state: Path, program: str, *words: str) -> str:
-        command = [str(BIN / program), *words, "--launcher", "ssh", "-H", self._pool, *self._settings]
+    def called(self, state: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of this package over the pool; end the benchmark if it fails."""
+        command = [str(BIN / program), *words, "--launcher", "ssh", *self._pool, *self._settings]
         ended = self._testbed.run(DESK, "env", f"APPLES_STATE={state}", *command, timeout_s=600)
         if ended.returncode != 0:
             sys.exit(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stderr}")
-        return ended.stdout
+        return ended
 
 
 def described(shares: list[float]) -> dict[str, object]:

@@ -12,6 +12,7 @@ import pytest
 
 from apples.applications.userprogram import UserProgram
 from apples.launching.deployment import deploy
+from apples.model.cut import Box
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 BIN = Path(sys.executable).parent
@@ -25,6 +26,7 @@ class Example:
 
     even : the code's own command for an even run of two ranks.  result : finds the lines to compare
     size, rows : of the run.  most_lines : of the application file
+    directory : of the example, if it is not its name.  boxes : of a run on two axes
     """
 
     file: str
@@ -37,6 +39,8 @@ class Example:
     rows: tuple[int, ...] = (10, 20)
     most_lines: int = 30
     without: tuple[str, ...] = ()
+    directory: str = ""
+    boxes: tuple[Box, ...] = ()
 
 
 ALL = {
@@ -98,6 +102,17 @@ ALL = {
         ),
         result="diffusion: ",
     ),
+    "petsc-two-axes": Example(
+        file="plate.yaml",
+        directory="petsc",
+        build=("make",),
+        needs=("mpirun.openmpi", "mpicc.openmpi", "make", "/usr/include/petsc"),
+        launcher=OPENMPI,
+        even=("./plate", "-rows", "30", "-width", "512", "-fields", "4", "-steps", "20"),
+        result="plate: ",
+        rows=(30, 30),
+        boxes=(Box(x=0, y=0, width=200, height=30), Box(x=200, y=0, width=312, height=30)),
+    ),
 }
 
 
@@ -136,12 +151,12 @@ def test_example_result_equals_its_own_even_run(name, tmp_path):
     if missing := absent(example):
         pytest.skip(f"{missing} is not installed")
     directory = tmp_path / name
-    shutil.copytree(EXAMPLES / name, directory)
+    shutil.copytree(EXAMPLES / (example.directory or name), directory)
     if example.build:
         output_of(example.build, directory)
     program = UserProgram.read(directory / example.file)
     iterations = {"iterations": "20"}
-    start = program.deployment(example.rows, tmp_path, iterations)
+    start = program.deployment(example.rows, tmp_path, iterations, boxes=example.boxes)
     deploy(start, print)
     uneven = output_of([*example.launcher, "-n", "2", *start.command], directory, **start.environment)
     for file in example.without:
@@ -154,5 +169,5 @@ def test_example_result_equals_its_own_even_run(name, tmp_path):
 
 @pytest.mark.parametrize("name", ALL)
 def test_example_file_is_short(name):
-    lines = (EXAMPLES / name / ALL[name].file).read_text().splitlines()
+    lines = (EXAMPLES / (ALL[name].directory or name) / ALL[name].file).read_text().splitlines()
     assert len(lines) <= ALL[name].most_lines

@@ -15,13 +15,13 @@ import numpy as np
 
 from apples.model.grid import FloatArray
 from apples.planning.chains import Chains
-from apples.planning.cuts import Layout, rectilinear_shares, whole_parts
+from apples.planning.cuts import BoxLayout, rectilinear_shares, whole_parts
 from apples.planning.minimax import makespans, minimax_rows
 from apples.planning.model import RankLines, messages, unordered_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 
-_Lay = Callable[[Problem, tuple[int, ...], RankLines, float], Layout | None]
+_Lay = Callable[[Problem, tuple[int, ...], RankLines, float], BoxLayout | None]
 
 #: Rounds in which boxes and the cost of their borders are adjusted to each other.
 _ROUNDS = 3
@@ -35,7 +35,7 @@ class Boxes:
     """
 
     chain: IntArray
-    layout: Layout
+    layout: BoxLayout
     lines: RankLines
     error_s: FloatArray
     seconds: FloatArray
@@ -46,7 +46,7 @@ class Boxes:
         return float(self.seconds.max())
 
 
-def priced(problem: Problem, chain: IntArray, layout: Layout, options: PlanningOptions) -> Boxes:
+def priced(problem: Problem, chain: IntArray, layout: BoxLayout, options: PlanningOptions) -> Boxes:
     """Return a layout with its costs; links that do not work cost `UNUSABLE_S`."""
     width, hosts = _width(problem), problem.host_of[chain]
     first, second, cells = layout.borders()
@@ -104,7 +104,7 @@ def _settled(
 
 def _column_layout(
     problem: Problem, counts: tuple[int, ...], lines: RankLines, finish_s: float
-) -> Layout | None:
+) -> BoxLayout | None:
     """Return columns as wide as their ranks are fast, and in each the heights that finish together; None if none."""
     width, columns = _width(problem), _columns(counts)
     real = _areas(problem, lines, 0.0)
@@ -131,12 +131,12 @@ def _column_layout(
     ]
     if any(column.sum() != problem.size for column in heights):
         return None
-    return Layout(counts, widths, np.concatenate(heights))
+    return BoxLayout(counts, widths, np.concatenate(heights))
 
 
 def _grid_layout(
     problem: Problem, counts: tuple[int, ...], lines: RankLines, finish_s: float
-) -> Layout | None:
+) -> BoxLayout | None:
     """Return common heights of all columns, and widths, so that the slowest rank ends early; None if none fit."""
     width, bands = _width(problem), counts[0]
     real = _areas(problem, lines, finish_s)
@@ -163,7 +163,7 @@ def _grid_layout(
         return float(lines.take(place[i]).seconds(rows * widths / width).max())
 
     heights = whole_parts(tall, problem.size, problem.min_rows, most.tolist(), band_s)
-    return None if heights is None else Layout(counts, widths, np.tile(heights, len(counts)))
+    return None if heights is None else BoxLayout(counts, widths, np.tile(heights, len(counts)))
 
 
 def _areas(problem: Problem, lines: RankLines, finish_s: float) -> FloatArray | None:

@@ -23,7 +23,7 @@ _ROUNDS = 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class BoxLayout:
     """Boxes of ranks, which are numbered column by column.
 
     counts : ranks in each column.  widths : int64[C] cells of each column.  heights : int64[n] rows of each rank

@@ -8,6 +8,7 @@ import pytest
 from apples.applications.appfile import read_application
 from apples.applications.userprogram import UserProgram
 from apples.errors import ConfigError, LaunchError
+from apples.model.cut import Axes, Box
 from apples.model.template import Deployable, Template
 
 WAVE = """\
@@ -225,3 +226,78 @@ def test_restart_problems_have_their_lines(problems):
     assert [line.split(": ")[0] for line in problems(text)] == ["app.yaml:3"]
     text = WAVE + RESTART.replace("([0-9]+)", "[0-9]+").replace("{{ done }}", "{{ dune }}")
     assert [line.split(": ")[0] for line in problems(text)] == ["app.yaml:7", "app.yaml:8"]
+
+
+PLATE = """\
+name: plate
+axes: {cut: rectilinear, width: "{{ nx * 2 }}", min_width: 3}
+command: [./plate, -steps, "{{ iterations }}", -lx, "{{ lx | join(',') }}", -ly, "{{ ly | join(',') }}"]
+iterations: 500
+benchmark: {iterations: 20}
+parameters: {nx: 4}
+"""
+BOXES = [Box(x=x, y=y, width=w, height=h) for y, h in ((0, 6), (6, 4)) for x, w in ((0, 5), (5, 3))]
+
+
+def test_axes_give_widths_and_heights(program, tmp_path):
+    plate = program(PLATE)
+    assert plate.workload(10, {"nx": "7"}).axes == Axes(cut="rectilinear", width=14, min_width=3)
+    assert plate.deployment([6, 4], tmp_path, {}).command[-4:] == ("-lx", "8", "-ly", "6,4")
+    boxed = plate.deployment([6, 6, 4, 4], tmp_path, {}, boxes=BOXES)
+    assert boxed.command[-4:] == ("-lx", "5,3", "-ly", "6,4")
+
+
+def test_boxes_are_variables_of_both_cuts(program, tmp_path):
+    shown = "{{ size }} {{ rows }} {{ first_rows }} {{ weights }} "
+    shown += "{% for b in boxes %}{{ b.x }}+{{ b.width }} {% endfor %}"
+    grid = PLATE + f'environment: {{A: "{shown}{{{{ procs_x }}}}{{{{ procs_y }}}}"}}\n'
+    columns = (
+        PLATE.replace("rectilinear", "columns")
+        .replace("{{ ly |", "{{ columns |")
+        .replace('"{{ nx * 2 }}"', "8")
+    )
+    start = program(grid).deployment([6, 6, 4, 4], tmp_path, {}, boxes=BOXES)
+    assert start.environment["A"] == (
+        "10 [6, 6, 4, 4] [0, 0, 6, 6] [0.375, 0.225, 0.25, 0.15] 0+5 5+3 0+5 5+3 22"
+    )
+    uneven = [*BOXES[:1], BOXES[2], Box(x=5, y=0, width=3, height=10)]
+    assert program(columns).deployment([6, 4, 10], tmp_path, {}, boxes=uneven).command[-3:] == (
+        "5,3",
+        "-ly",
+        "2,1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("{{ nx * 2 }}", "{{ size }}"), "app.yaml:2: axes.width: size is not legal here: use parameters"),
+        (("min_width: 3", "depth: 3"), "app.yaml:2: axes.depth: "),
+        (
+            ("nx: 4", "lx: 4, nx: 4"),
+            "app.yaml:6: parameters.lx: not usable as a parameter: it has this meaning",
+        ),
+        (
+            ("iterations: 500", "pieces: even\niterations: 500"),
+            "app.yaml:4: pieces: got even, which excludes axes",
+        ),
+        (("nx: 4}", "nx: 4}\nmoves_rows: true"), "app.yaml:7: moves_rows: got True, which excludes axes"),
+        (("{{ ly |", "{{ cuts |"), "app.yaml:3: command.6: cuts is not defined; legal are size, ranks, rows"),
+        (
+            ("{{ lx | join(',') }}\", -ly, \"{{ ly | join(',') }}", "{{ rows }}"),
+            "app.yaml:3: command: no template uses boxes, lx, ly, so the program cannot know its pieces",
+        ),
+    ],
+)
+def test_unusable_axes_name_line_and_remedy(problems, change, message):
+    assert change[0] in PLATE
+    (found,) = problems(PLATE.replace(*change))
+    assert found.startswith(message)
+
+
+def test_width_that_is_no_number_is_an_error(program):
+    plate = program(PLATE)
+    with pytest.raises(
+        ConfigError, match=r"app\.yaml: axes\.width: got '2'; expected a whole number, 3 or more"
+    ):
+        plate.check({"nx": "1"})

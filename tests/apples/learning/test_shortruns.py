@@ -8,6 +8,7 @@ from apples.errors import LaunchError
 from apples.learning.shortruns import (
     ShortRun,
     benchmark_of,
+    bytes_of,
     counted_each,
     ignores_pieces,
     memory_of,
@@ -28,6 +29,7 @@ def short_run(rows, iterations, *, cost=ROW_S, loads=None, peaks=()):
             t_comm_s=0.01,
             elapsed_s=2 * (SETUP_S + iterations * load * cost) + 0.01,
             sent=3 + 2 * iterations,
+            neighbours=[SimpleNamespace(bytes=50 + 800 * iterations), SimpleNamespace(bytes=30)],
             c_comm=1 + iterations,
             iterations=2 * iterations,
         )
@@ -66,6 +68,10 @@ def test_messages_are_counted_by_iteration():
         for rank in run.ranks:
             rank.sent = 0
     assert messages_of(*silent) == 1
+
+
+def test_bytes_to_a_neighbour_are_counted_by_iteration():
+    assert bytes_of(short_run([1, 3], 5), short_run([1, 3], 25)) == 800
 
 
 def test_memory_comes_from_pieces_that_differ():

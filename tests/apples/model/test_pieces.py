@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from apples.model.pieces import FORMATS, Pieces
+from apples.errors import ConfigError
+from apples.model.cut import Box, slab_boxes
+from apples.model.pieces import FORMATS, Pieces, formatted
 
 PIECES = Pieces(size=40, hosts=("a", "a", "b"), rows=(10, 10, 20), predicted_s=3.5)
 
@@ -62,3 +64,45 @@ def test_one_rank_needs_no_cut():
     alone = Pieces(size=4, hosts=("a",), rows=(4,), predicted_s=1.0)
     assert FORMATS["lammps"](alone) == "processors 1 1 1\n"
     assert FORMATS["meep"](alone) == "chunk_layout = mp.BinaryPartition(proc_id=0)\n"
+
+
+GRID = Pieces(
+    size=10,
+    hosts=("a", "b", "c", "d"),
+    rows=(6, 6, 4, 4),
+    predicted_s=2.0,
+    kind="rectilinear",
+    boxes=tuple(Box(x=x, y=y, width=w, height=h) for y, h in ((0, 6), (6, 4)) for x, w in ((0, 5), (5, 3))),
+    why="rectilinear cut 2 × 2: 2 s",
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("petsc", "-da_processors_x 2 -da_processors_y 2 -lx 5,3 -ly 6,4\n"),
+        ("pism", "-Nx 2 -Ny 2 -procs_x 6,4 -procs_y 5,3\n"),
+        ("openfoam", "processorWeights (0.375 0.225 0.25 0.15);"),
+        ("text", "lx          5 3\nly          6 4\ncut         rectilinear: rectilinear cut 2 × 2: 2 s\n"),
+    ],
+)
+def test_grid_of_boxes_is_what_the_code_reads(form, text):
+    assert text in formatted(GRID, form)
+
+
+def test_json_has_boxes_and_both_axes():
+    document = json.loads(formatted(GRID, "json"))
+    assert (document["lx"], document["ly"], document["cut"]) == ([5, 3], [6, 4], "rectilinear")
+    assert document["boxes"][3] == {"x": 5, "y": 6, "width": 3, "height": 4}
+    assert (document["first_rows"], document["cuts"]) == ([0, 0, 6, 6], [])
+    assert "boxes" not in json.loads(formatted(PIECES, "json"))
+
+
+def test_format_of_slabs_refuses_boxes():
+    slabs = Pieces(size=10, hosts=("a", "b"), rows=(6, 4), predicted_s=2.0, boxes=slab_boxes((6, 4), 8))
+    assert formatted(slabs, "petsc") == "-da_processors_x 1 -da_processors_y 2 -lx 8 -ly 6,4\n"
+    assert formatted(slabs, "lammps") == FORMATS["lammps"](slabs)
+    with pytest.raises(ConfigError, match="--format lammps has no rectilinear cut"):
+        formatted(GRID, "lammps")
+    with pytest.raises(ConfigError, match="--format pism needs a second axis"):
+        formatted(PIECES, "pism")

@@ -2,11 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apples.cli.report import explanation_lines, plan_lines
+from apples.model.cut import Box, Cut
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import Assignment, LeftOut, Outcome, Plan, RankStatus
 from apples.run.documents import error, plan_document, run_document, strict
@@ -57,10 +60,32 @@ def test_keys_of_a_plan():
         "relaxed",
         "prices",
         "cost",
+        "cut",
         "notes",
         "snapshot",
         "planning",
     ]
+
+
+def test_boxes_and_their_reason_are_in_the_plan():
+    plan = a_plan()
+    assert (document_of(plan)["cut"], document_of(plan)["hosts"][0]["box"]) == (None, None)
+    halves = [Box(x=32 * rank, y=0, width=32, height=64) for rank in range(2)]
+    ranks = [replace(a, box=b, part_of_row=0.5) for a, b in zip(plan.assignments, halves, strict=True)]
+    cut = Cut(
+        kind="columns",
+        width=64,
+        border=64,
+        slabs_s=math.inf,
+        two_axes_s=2.0,
+        slabs_border=0,
+        why="columns cut 1+1: 2 s",
+    )
+    document = document_of(replace(plan, assignments=tuple(ranks), cut=cut))
+    assert document["hosts"][1]["box"] == {"x": 32, "y": 0, "width": 32, "height": 64}
+    assert (document["cut"]["kind"], document["cut"]["slabs_s"]) == ("columns", None)
+    assert "32×32" in plan_lines(document)[1]
+    assert "  # columns cut 1+1: 2 s" in explanation_lines(document)
 
 
 def test_what_is_infinite_is_null():
