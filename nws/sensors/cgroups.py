@@ -15,6 +15,9 @@ from pathlib import Path
 from nws.sensors.procfs import parse_groups
 from nws.sensors.sharing import IDLE_POLICY_WEIGHT, NORMAL_WEIGHT
 
+#: The host's own control group namespace (include/linux/proc_ns.h); in any other, "/" is a container's group.
+_HOST_NAMESPACE = "cgroup:[4026531835]"
+
 #: Limits of version 1 at or above this mean "none" (the largest page-aligned int64).
 _NO_LIMIT = 1 << 60
 
@@ -88,7 +91,7 @@ class Cgroups:
         """Return every CPU quota that binds this process, own group first."""
         limits = []
         for level in self._levels("cpu"):
-            _, cpus = _managed(level)
+            _, cpus = self._managed(level)
             if cpus is not None:
                 limits.append(
                     CpuLimit(
@@ -105,7 +108,7 @@ class Cgroups:
         found = []
         for mount in self._mounts("cpu"):
             for level in _upward(mount, groups.get(mount.controller, "/")):
-                weight, cpus = _managed(level)
+                weight, cpus = self._managed(level)
                 if weight is not None:
                     quota = math.inf if cpus is None else cpus
                     found.append(CpuGroup(name=level.group, weight=weight, cpus=quota))
@@ -119,6 +122,26 @@ class Cgroups:
             if limit is not None and used is not None:
                 limits.append(MemoryLimit(group=level.group, limit_bytes=limit, used_bytes=used))
         return limits
+
+    def _managed(self, level: _Level) -> tuple[float | None, float | None]:
+        """Return weight and quota of a group; the weight is None if tasks in it compete one by one."""
+        if level.version == 2:
+            # 100 is the weight of a normal process; the host's root has no such file
+            weight, cpus = _number(level.directory / "cpu.weight"), _quota_v2(level.directory)
+            weight = None if weight is None else weight / 100 * NORMAL_WEIGHT
+        else:
+            weight, cpus = _number(level.directory / "cpu.shares"), _quota_v1(level.directory)
+            weight = None if level.group == "/" and not self._contained() else weight
+        if weight is not None and _number(level.directory / "cpu.idle"):
+            weight = IDLE_POLICY_WEIGHT
+        return weight, cpus
+
+    def _contained(self) -> bool:
+        """Return whether the root this process sees is a group of the host."""
+        try:
+            return str((self._process / "ns/cgroup").readlink()) != _HOST_NAMESPACE
+        except OSError:
+            return False
 
     def _usage(self, level: _Level) -> float | None:
         if level.version == 2:
@@ -188,20 +211,6 @@ def _quota_v1(directory: Path) -> float | None:
     if quota is None or period is None or quota <= 0 or period <= 0:
         return None
     return quota / period
-
-
-def _managed(level: _Level) -> tuple[float | None, float | None]:
-    """Return weight and quota of a group; the weight is None if tasks in it compete one by one."""
-    if level.version == 2:
-        # 100 is the weight of a normal process; the host's root has no such file
-        weight, cpus = _number(level.directory / "cpu.weight"), _quota_v2(level.directory)
-        weight = None if weight is None else weight / 100 * NORMAL_WEIGHT
-    else:
-        weight, cpus = _number(level.directory / "cpu.shares"), _quota_v1(level.directory)
-        weight = None if level.group == "/" else weight
-    if weight is not None and _number(level.directory / "cpu.idle"):
-        weight = IDLE_POLICY_WEIGHT
-    return weight, cpus
 
 
 def _memory_v2(directory: Path) -> tuple[float | None, float | None]:

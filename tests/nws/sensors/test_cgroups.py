@@ -94,3 +94,16 @@ def test_a_group_of_version_1_has_its_shares_and_the_root_none(host):
     (found,) = host.cgroups().cpu_groups({"cpu": "/batch"})
     assert (found.name, found.weight) == ("/batch", 2048.0)
     assert host.cgroups().cpu_groups({"cpu": "/"}) == ()
+
+
+def test_cgroups_in_a_container_show_the_weight_of_their_root(host):
+    group = host.control_group("/", version=1)
+    (group / "cpu.shares").write_text("8192\n")
+    namespace = host.proc / "self" / "ns" / "cgroup"
+    namespace.parent.mkdir()
+    namespace.symlink_to("cgroup:[4026532327]")
+    (found,) = host.cgroups().cpu_groups({"cpu": "/"})
+    assert found.weight == 8192.0
+    namespace.unlink()
+    namespace.symlink_to("cgroup:[4026531835]")
+    assert host.cgroups().cpu_groups({"cpu": "/"}) == ()
