@@ -159,10 +159,9 @@ def exchanges(records: Sequence[Record]) -> Correction:
     """Return the factor on communication: observed waits for exchanges, divided by the time of links and messages.
 
     Taken from the rank that computed longest in each run, oldest first, because the others wait for it too. A code that
-    computes while its messages are under way waits less. The factor is never greater than observed, nor less than a
-    hundredth. The sum of absolute errors is least, so that runs with longer exchanges weigh more; a median of
-    ratios would
-    be that of runs with next to no exchange.
+    computes while its messages are under way waits less. The factor is from a hundredth to 1: waits beyond what
+    links explain are the price of messages on the ranks' CPUs (`message_costs`). The sum of absolute errors is least,
+    so that runs with longer exchanges weigh more; a median of ratios would be that of runs with next to no exchange.
     """
     seen: _Seen = []
     weights = []
@@ -171,7 +170,7 @@ def exchanges(records: Sequence[Record]) -> Correction:
         alone = unhidden_exchanges(record)
         slowest = max(record.outcome.observations, key=lambda o: o.compute_s, default=None)
         if slowest is not None and (alone_s := alone.get(slowest.rank, 0.0)) > 0:
-            ratio = max(slowest.communicate_s / alone_s, LEAST_EXCHANGE)
+            ratio = min(max(slowest.communicate_s / alone_s, LEAST_EXCHANGE), 1.0)
             seen.append((len(seen), math.log(ratio)))
             weights.append(weight * alone_s)
     return _shrunk(seen, np.array(weights)) if seen else Correction(factor=1.0, runs=0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from apples.learning.corrections import correct
 from apples.learning.overhead import fit_overhead
-from apples.learning.runs import TrainingRuns, message_costs, start_cpu_s
+from apples.learning.runs import TrainingRuns, message_costs, start_costs
 from apples.model.template import Costs
 
 
@@ -20,11 +20,12 @@ def learned_costs(own: TrainingRuns, others: Sequence[TrainingRuns], iterations:
     """
     everybody = (own, *others)
     everywhere = sorted((r for lessons in everybody for r in lessons.records), key=lambda r: r.id)
-    start_s, (message_s, hops) = start_cpu_s(everywhere), message_costs(everywhere)
+    (start_s, row_s), (message_s, hops) = start_costs(everywhere), message_costs(everywhere)
     corrected = [
         replace(
             correct(lessons, [other for other in everybody if other is not lessons]),
             start_cpu_s=start_s,
+            start_row_cpu_s=row_s,
             message_cpu_s=message_s,
             reduction_hops=hops,
         )

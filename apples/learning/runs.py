@@ -23,6 +23,9 @@ from apples.planning.model import waiting_factor
 #: Runs after which a run counts half.
 HALF_LIFE_RUNS = 30.0
 
+#: CPU seconds per byte in which ranks fill their memory at the slowest (assumed): further growth with rows is chance.
+SLOWEST_FILL_S = 2e-9
+
 #: Scatter assumed before runs show their own, as one more run would: a tenth of the time.
 PRIOR_SPREAD = 0.1
 
@@ -71,10 +74,15 @@ def without_overhead(record: Record, costs: Costs | None) -> float:
     if costs is not None:
         compute |= expected_compute(record, costs)
     exchanges, handling = unhidden_exchanges(record), _handling(record, costs)
+    rows = {} if costs is None else _starting_rows(record, costs)
     waiting = waiting_for_cpus(record, compute)
     slowest_s = max(
         (
-            compute[rank] + waiting[rank] + factor * exchanges[rank] + handling.get(rank, 0.0)
+            compute[rank]
+            + waiting[rank]
+            + factor * exchanges[rank]
+            + handling.get(rank, 0.0)
+            + rows.get(rank, 0.0)
             for rank in compute
         ),
         default=math.nan,
@@ -87,43 +95,57 @@ def slowness(record: Record) -> float:
     return max((1 / share for share in _shares(record).values()), default=0.0)
 
 
-def start_cpu_s(records: Sequence[Record]) -> float:
-    """Return CPU seconds of ranks until their first iteration, robustly over runs, oldest first.
+def start_costs(records: Sequence[Record]) -> tuple[float, float]:
+    """Return CPU seconds of ranks until their first iteration, and those for each row, robustly; oldest run first.
 
     All ranks wait for the last, so a run shows its busiest CPU. Time before ranks look at the clock (interpreters), and
-    after, counts as far as it grows with how busy that CPU is. 0 if no run shows it.
+    after, counts as far as it grows with how busy that CPU is. (0, 0) if no run shows it.
     """
     told = []
     for record, weight in recent(records):
         assert record.outcome is not None
         seen, slow = record.outcome.observations, slowness(record)
-        longest_s = max((o.setup_s for o in seen), default=0.0)
-        if longest_s > 0 and slow > 0:
+        last = max(seen, key=lambda o: o.setup_s, default=None)
+        if last is not None and last.setup_s > 0 and slow > 0:
             outside_s = record.outcome.observed_s - max(o.total_s for o in seen)
-            told.append((longest_s / slow, slow, outside_s, weight))
+            told.append((last.setup_s / slow, last.rows, slow, outside_s, weight))
     if not told:
-        return 0.0
-    inside, slow_of, outside, weights = np.array(told).T
-    design = np.stack((np.ones_like(slow_of), slow_of), axis=1)
-    fit = choose_terms(design, outside, weights, lambda c: bool(c[1] >= 0))
-    return weighted_median(inside, weights) + (0.0 if fit is None else float(fit.coefficients[1]))
+        return 0.0, 0.0
+    inside, rows, slow_of, outside, weights = np.array(told).T
+    ones = np.ones_like(rows)
+    most_s = SLOWEST_FILL_S * max(float(r.workload.get("bytes_per_row", 0.0)) for r in records)
+    of_rows = choose_terms(
+        np.stack((ones, rows), axis=1), inside, weights, lambda c: bool(c[0] >= 0 and 0 <= c[1] <= most_s)
+    )
+    row_s = 0.0 if of_rows is None else float(of_rows.coefficients[1])
+    of_load = choose_terms(np.stack((ones, slow_of), axis=1), outside, weights, lambda c: bool(c[1] >= 0))
+    outside_s = 0.0 if of_load is None else float(of_load.coefficients[1])
+    return weighted_median(inside - row_s * rows, weights) + outside_s, row_s
 
 
 def message_costs(records: Sequence[Record]) -> tuple[float, float]:
     """Return the costs of each message to a rank, fitted to runs: CPU seconds, and latencies of the slowest link.
 
-    The rank that waited least in the reduction at the end of an iteration is the one the others waited for. Its own
-    waiting, without that for others' CPUs in short iterations, is the cost of its messages and of the reduction's
-    way to
-    the others and back. (0, 0) if no run shows it. Runs are oldest first.
+    The rank that waited least, in the reduction at the end of an iteration and beyond what links explain, is the one
+    the others waited for. Its own waiting, without that for others' CPUs in short iterations, is the cost of its
+    messages and of the reduction's way to the others and back. (0, 0) if no run shows it. Runs are oldest first.
     """
     told = []
     for record, weight in recent([r for r in records if _messages(r) > 0]):
         assert record.outcome is not None
         seen, shares = record.outcome.observations, _shares(record)
         priced = waiting_for_cpus(record, {o.rank: o.compute_s for o in seen})
+        links = unhidden_exchanges(record)
         waited = [
-            (max(o.wait_s - priced.get(o.rank, 0.0), 0.0), shares[o.rank]) for o in seen if o.rank in shares
+            (
+                max(
+                    o.wait_s + max(o.communicate_s - links[o.rank], 0.0) - priced.get(o.rank, 0.0),
+                    0.0,
+                ),
+                shares[o.rank],
+            )
+            for o in seen
+            if o.rank in shares
         ]
         if len(waited) > 1:
             least_s, share = min(waited)
@@ -148,6 +170,12 @@ def _handling(record: Record, costs: Costs | None) -> dict[int, float]:
     return {
         rank: costs.message_cpu_s * messages / share + reductions_s for rank, share in _shares(record).items()
     }
+
+
+def _starting_rows(record: Record, costs: Costs) -> dict[int, float]:
+    """Return each rank's seconds for its rows until its first iteration; ranks without a share are missing."""
+    rows = {a.rank: a.rows for a in record.plan.assignments}
+    return {rank: costs.start_row_cpu_s * rows[rank] / share for rank, share in _shares(record).items()}
 
 
 def _slowest_link_s(record: Record) -> float:

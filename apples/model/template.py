@@ -101,6 +101,7 @@ class Costs:
         for codes that compute meanwhile
     start_cpu_s : CPU seconds of a rank until its first iteration, for which all wait; on an idle CPU it is part of the
         overhead, on a busy one it takes longer
+    start_row_cpu_s : the same for each of its rows: memory that is filled
     message_cpu_s : CPU seconds of a rank for each of its messages M, beyond its rows: a rank that seldom has a CPU is
         late for its neighbours, and the run waits
     reduction_hops : latencies of the slowest link between its ranks that a run waits for with each of M, beyond the
@@ -112,6 +113,7 @@ class Costs:
     host_factors: Mapping[str, float] = field(default_factory=dict)
     communication: float = 1.0
     start_cpu_s: float = 0.0
+    start_row_cpu_s: float = 0.0
     message_cpu_s: float = 0.0
     reduction_hops: float = 0.0
 

@@ -61,7 +61,8 @@ def host_table(host: Host, conditions: Conditions, demands: HostDemands) -> tupl
         memory = _memory_rows(conditions, workload, m)
         limit = min(_limits(host.name, workload, m).values(), default=math.inf)
         cap = limit if options.allow_spill else min(limit, memory)
-        seconds = demands.costs.row_seconds(host.cpu_type, m, host.name) * workload.iterations / careful
+        row_s = demands.costs.row_seconds(host.cpu_type, m, host.name) * workload.iterations
+        seconds = (row_s + demands.costs.start_row_cpu_s) / careful
         table[:, m] = seconds, cap, memory, share, error, careful
     table[:, 0] = table[:, 1]
     if table[1, 1] < demands.min_rows:

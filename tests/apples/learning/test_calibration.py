@@ -14,7 +14,7 @@ from apples.learning.corrections import correct, corrections, outdated
 from apples.learning.learnedcosts import learned_costs
 from apples.learning.overhead import fit_overhead, startup_overhead
 from apples.learning.regression import weighted_median
-from apples.learning.runs import HALF_LIFE_RUNS, TrainingRuns, message_costs, start_cpu_s
+from apples.learning.runs import HALF_LIFE_RUNS, TrainingRuns, message_costs, start_costs
 from apples.model.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.model.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
 
@@ -564,8 +564,8 @@ def test_what_ranks_compute_before_the_first_iteration_is_told_by_busy_and_idle_
         starting(0.1, 9.0, 15.0),
         starting(1.0, 9.0, 7.0),
     ]
-    assert start_cpu_s(runs) == pytest.approx(1.5)
-    assert start_cpu_s([a_run(400, 4, 9.0)]) == 0.0
+    assert start_costs(runs) == (pytest.approx(1.5), 0.0)
+    assert start_costs([a_run(400, 4, 9.0)]) == (0.0, 0.0)
 
 
 def test_a_start_on_a_busy_cpu_takes_longer_and_the_overhead_is_the_rest():
@@ -592,6 +592,27 @@ def late(availability, least_s, observed_s=9.0, latency_s=0.0):
 
 def test_what_messages_cost_is_told_by_the_rank_that_all_wait_for():
     assert message_costs([late(1.0, 0.2), late(0.5, 0.4), late(0.1, 2.0)]) == (pytest.approx(0.02), 0.0)
+
+
+def test_message_costs_take_waits_for_exchanges_beyond_the_links():
+    runs = [
+        a_run(
+            400, 4, 9.0, availability=share, exchange=(0.5, 0.5 + 2 / share), waits=(0.0,) * 4, messages=100.0
+        )
+        for share in (1.0, 0.5, 0.25)
+    ]
+    assert message_costs(runs) == (pytest.approx(0.02), 0.0)
+    assert correct(lessons(runs)).communication == 1.0
+
+
+def test_start_costs_grow_with_the_rows_of_a_rank_as_memory_does():
+    def run(ranks, row_bytes):
+        ran = a_run(480, ranks, 9.0, setup_s=1.0 + 0.002 * 480 / ranks)
+        return replace(ran, workload={**ran.workload, "bytes_per_row": row_bytes})
+
+    ranks = (1, 2, 3, 4, 6, 8)
+    assert start_costs([run(n, 2e6) for n in ranks]) == (pytest.approx(1.0), pytest.approx(0.002))
+    assert start_costs([run(n, 1e4) for n in ranks])[1] == 0.0
 
 
 def test_reductions_that_cross_a_slow_link_are_told_from_busy_cpus():
@@ -656,5 +677,5 @@ def test_what_passes_before_ranks_look_at_the_clock_counts_as_far_as_it_grows_wi
             outside_s=0.9 + 0.25 / share,
         )
 
-    assert start_cpu_s([run(1.0), run(1.0), run(0.5)]) == pytest.approx(1.5)
-    assert start_cpu_s([run(s) for s in (1.0, 0.5, 0.4, 0.25, 0.2)]) == pytest.approx(1.75)
+    assert start_costs([run(1.0), run(1.0), run(0.5)])[0] == pytest.approx(1.5)
+    assert start_costs([run(s) for s in (1.0, 0.5, 0.4, 0.25, 0.2)])[0] == pytest.approx(1.75)
