@@ -6,17 +6,25 @@ import json
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from apples.cli.optiongroups import HeadedCommand, with_options
+from apples.cli.optiongroups import HeadedCommand, Problems, with_options
 from apples.cli.pieces import PLANNING
 from apples.cli.runoptions import OutputOptions, RunOptions
 from apples.errors import ConfigError
 
 if TYPE_CHECKING:
+    from apples.model.grid import Snapshot
+    from apples.model.template import Costs, Workload
     from apples.planning.advice import Offer
+    from apples.planning.options import PlanningOptions
+    from apples.run.agent import Agent
+    from apples.run.request import RunRequest
+
+    _Inputs = tuple[Snapshot, Workload, Costs, PlanningOptions]
 
 
 @click.command(cls=HeadedCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,23 +45,33 @@ def advise(
 
     Cost is money if hosts have prices (--price, or limits of the grid file), host-hours otherwise.
     """
+    from apples.cli.assemble import assemble
+    from apples.cli.console import Console
     from apples.planning.advice import advice, cheapest_by
 
-    now = time.time()
-    left_s = None if by is None else seconds_until(by, now)
+    now, problems = time.time(), Problems()
+    left_s = None if by is None else problems.collect(lambda: seconds_until(by, now))
     if offers is not None:
+        if options.pool.grid_file is not None:
+            problems.append("--grid and --offers both name hosts; give one of them")
         options = replace(options, pool=replace(options.pool, grid_file=offers, mock=True))
     options = replace(options, output=OutputOptions(dry_run=True, quiet=options.output.quiet))
-    found = advice(*_inputs(size, options, on_offer=offers is not None))
+    assembled = problems.collect(lambda: assemble(size, options, Console(quiet=options.output.quiet)))
+    if problems or assembled is None:
+        raise ConfigError(problems)
+    agent, request = assembled
+    found = advice(*(_decided(agent, request) if offers is None else _offered(offers, request)))
+    if offers is not None:
+        found = tuple(_as_stated(offer) for offer in found)
     chosen = None if left_s is None else cheapest_by(found, left_s)
-    if plot is not None:
-        _plot(found, Path(plot), size)
     if as_json:
         click.echo(
             json.dumps({"size": size, "offers": [_document(o) for o in found], "chosen": _document(chosen)})
         )
-        return
-    click.echo("\n".join(_lines(found, now, chosen, by)))
+    else:
+        click.echo("\n".join(_lines(found, now, chosen, by)))
+    if plot is not None:
+        _plot(found, Path(plot), size)
 
 
 def seconds_until(by: str, now: float) -> float:
@@ -70,27 +88,38 @@ def seconds_until(by: str, now: float) -> float:
     return at - now if at > now else at - now + 86400
 
 
-def _inputs(size: int, options: RunOptions, *, on_offer: bool) -> tuple[Any, ...]:
-    """Return snapshot, workload, costs and planning options. on_offer : the hosts are not there yet, but idle"""
-    from apples.cli.assemble import assemble
-    from apples.cli.console import Console
-    from apples.cli.pool import open_grid_file
-    from apples.model.grid import Snapshot
+def _decided(agent: Agent, request: RunRequest) -> _Inputs:
+    """Return the inputs of a plan on the hosts as they are now."""
     from apples.run.loop import AttemptLoop
 
-    agent, request = assemble(size, options, Console(quiet=options.output.quiet))
-    if not on_offer:
-        decision = AttemptLoop(agent, request).decide()
-        return decision.snapshot, decision.workload, decision.costs, request.planning
-    file = open_grid_file(options.pool.grid_file)
+    decision = AttemptLoop(agent, request).decide()
+    return decision.snapshot, decision.workload, decision.costs, request.planning
+
+
+def _offered(offers: str, request: RunRequest) -> _Inputs:
+    """Return the inputs of a plan on hosts that are not there yet: idle, and as fast as stated."""
+    from apples.cli.pool import open_grid_file
+    from apples.model.grid import Snapshot
+
+    file = open_grid_file(offers)
     costs = None if file is None else file.applications.get(request.template.name)
     if file is None or costs is None or costs.costs is None:
         raise ConfigError(
-            f"{options.pool.grid_file}: no seconds_per_row of {request.template.name}; offers are hosts that cannot be "
-            f"measured, so state them under applications"
+            f"{offers}: no seconds_per_row of {request.template.name}; offers are hosts that cannot be measured, so "
+            f"state them under applications"
         )
-    workload = request.template.workload(size, request.settings)
+    workload = request.template.workload(request.size, request.settings)
     return Snapshot.nominal(file.grid), workload, costs.costs, request.planning
+
+
+def _as_stated(offer: Offer) -> Offer:
+    """Return an offer whose range holds if costs were stated to a tenth, as one standard deviation."""
+    from apples.learning.runs import PRIOR_SPREAD
+    from apples.planning.bounds import HIGH
+
+    spread_s = NormalDist().inv_cdf(HIGH) * PRIOR_SPREAD * offer.predicted_s
+    low_s, high_s = offer.predicted_s - spread_s, offer.predicted_s + spread_s
+    return replace(offer, low_s=min(offer.low_s, low_s), high_s=max(offer.high_s, high_s))
 
 
 def _document(offer: Offer | None) -> dict[str, Any] | None:
@@ -109,7 +138,7 @@ def _lines(offers: tuple[Offer, ...], now: float, chosen: Offer | None, by: str 
             str(o.ranks),
             seconds(o.predicted_s),
             f"{seconds(o.low_s)} … {seconds(o.high_s)}",
-            time.strftime("%H:%M:%S", time.localtime(now + o.predicted_s)),
+            _moment(now + o.predicted_s, now),
             f"{o.host_hours:.3g}",
             *([f"{o.cost:.4g}"] if priced else []),
             fold(o.hosts),
@@ -134,6 +163,12 @@ def _lines(offers: tuple[Offer, ...], now: float, chosen: Offer | None, by: str 
     return lines
 
 
+def _moment(at: float, now: float) -> str:
+    """Return a time of day, with the date if it is not today's."""
+    then = time.localtime(at)
+    return time.strftime("%H:%M:%S" if then[:3] == time.localtime(now)[:3] else "%a %d %b %H:%M", then)
+
+
 def _plot(offers: tuple[Offer, ...], path: Path, size: int) -> None:
     """Write cost against length, with the likely range of each length."""
     try:
@@ -156,4 +191,5 @@ def _plot(offers: tuple[Offer, ...], path: Path, size: int) -> None:
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"--plot {path}: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"--plot {path}: {why}") from None

@@ -81,8 +81,9 @@ def _price(offer: Offer) -> float:
 
 
 def _by_ranks(problem: Problem, options: PlanningOptions, priced: bool) -> Iterator[Offer]:
-    """Yield the fastest plan of each number of ranks."""
-    most, ranks = options.most_ranks(min(problem.processors, problem.size // problem.min_rows)), 1
+    """Yield the fastest plan of each number of ranks that the options allow."""
+    most = options.most_ranks(min(problem.processors, problem.size // problem.min_rows))
+    ranks = options.ranks or 1
     while ranks <= most:
         offer = _offer(problem, replace(options, ranks=ranks, max_ranks=None), priced)
         if offer is not None:

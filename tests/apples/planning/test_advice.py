@@ -46,6 +46,12 @@ def test_offers_without_prices_count_host_hours(pool):
     assert cheapest_by(offers, 100.0) is None
 
 
+def test_advice_with_a_number_of_ranks_offers_no_other(pool):
+    at, options = pool.snapshot([1.0, 0.5, 0.4]), PlanningOptions(ranks=2)
+    offers = advice(at, pool.workload(600), pool.costs(per_rank_s=500.0), options)
+    assert {o.ranks for o in offers} == {2}
+
+
 def test_advice_refuses_like_a_plan(pool):
     with pytest.raises(NoFeasiblePlan, match="without a deadline of 5 s the run takes 30 s"):
         advice(
