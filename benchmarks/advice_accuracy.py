@@ -65,7 +65,7 @@ CODES = {
     "mhd": Code(("-a", "mhd3d", *settings(nx=32, ny=32, iterations=75)), SIZES),
     "heat": Code(("-a", "heat", *settings(nx=384, ny=384, iterations=200)), SIZES),
     "lammps": Code(
-        ("--app", str(ROOT / "examples/lammps/melt.yaml"), *settings(iterations=100)),
+        ("--app", "lammps/melt.yaml", *settings(iterations=100)),
         (20, 28, 36, 44, 52, 64),
     ),
 }
@@ -75,12 +75,15 @@ class Pool:
     """The hosts of a testbed that is up, used from its desk."""
 
     def __init__(self, testbed: Testbed, work: Path) -> None:
-        self.testbed, self.work = testbed, work
+        self.testbed, self.work, self.examples = testbed, work, work / "examples"
+        shutil.copytree(ROOT / "examples/lammps", self.examples / "lammps", dirs_exist_ok=True)
         self.names = [h.name for h in testbed.spec.hosts if h.name != DESK]
 
     def call(self, state: Path, *words: str) -> str:
         """Return the output of a command over all hosts; end the program if it fails."""
         pool = ",".join(f"{name}:1" for name in self.names)
+        # Programs leave files beside their input.
+        words = tuple(str(self.examples / w) if w.endswith(".yaml") else w for w in words)
         command = [str(BIN / words[0]), *words[1:], "--launcher", "ssh", "-H", pool]
         ended = self.testbed.run(DESK, "env", f"APPLES_STATE={state}", *command, timeout_s=300)
         if ended.returncode != 0:
