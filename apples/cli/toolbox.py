@@ -28,6 +28,8 @@ toolbox = LazyGroup(
         "jobs": ("Show the jobs that share the hosts: slots, classes, nodes.", "apples.cli.jobs:jobs"),
         "share": ("Coschedule any MPI program with other jobs.", "apples.cli.share:share"),
         "node": ("Coschedule the MPI jobs that share this host.", "apples.cli.node:node"),
+        "deploy": ("Put node managers, a manager and a queue on hosts.", "apples.cli.deploy:deploy"),
+        "units": ("Print systemd's unit files of the daemons.", "apples.cli.units:units"),
         "submit": ("Put a command into the queue.", "apples.cli.submit:submit"),
         "queue": ("Show the queue, and when each job should start.", "apples.cli.queue:queue"),
         "why": ("Explain in one sentence why a job waits.", "apples.cli.queue:why"),

@@ -24,6 +24,8 @@ _COMMANDS = {
     "server": "Serve the weather of many hosts: name server, memory and forecaster.",
     "sensor": "Measure this host for a service until stopped.",
     "token": "Make a token for a service.",
+    "deploy": "Put sensors, and a server, on hosts over ssh.",
+    "units": "Print systemd's unit files of server and sensor.",
     "forget": "Make a service forget a host.",
 }
 

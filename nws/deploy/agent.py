@@ -1,0 +1,341 @@
+"""The program that is sent to a host: reports it, compares it with a plan, and applies the plan.
+
+One line of JSON with a request is read, one with the report is written; orders and answers follow, one a line. It needs
+the standard library and the two modules of `nws.base` that are sent along. A plan is a `nws.deploy.records.HostPlan`.
+Everything is written beside its place and renamed, so that a host never has half a file or half an installation.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from nws.base.files import put_in_place, write_whole
+from nws.base.lock import FileLock, LockHeld
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+#: As in `nws.base.hostconnection`, which this program cannot import where it is sent.
+MARK = "APPLES-CHECK 1 "
+#: Seconds for pip, for a daemon to start or to stop, and for a question to systemd.
+INSTALL_S, START_S, ASK_S = 1800, 330, 30
+#: File in an environment whose installation is complete.
+COMPLETE = ".complete"
+
+
+class StepFailed(Exception):
+    """A step could not be taken. The text is a sentence without its subject."""
+
+
+def run(command: list[str], within_s: float, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; its output is text. Raise `StepFailed` if it does not start or end."""
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=within_s,
+            env={**os.environ, **variables},
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise StepFailed(f"{os.path.basename(command[0])} did not end within {within_s} s") from None
+    except OSError as error:
+        raise StepFailed(f"{command[0]} cannot be run: {error.strerror}") from None
+
+
+def must(command: list[str], within_s: float, **variables: str) -> str:
+    """Run a program and return its output; raise `StepFailed` with its last lines."""
+    done = run(command, within_s, **variables)
+    if done.returncode != 0:
+        last = " | ".join([*done.stdout.splitlines(), *done.stderr.splitlines()][-4:])
+        raise StepFailed(f"{' '.join(command[:3])} ended with code {done.returncode}: {last}")
+    return done.stdout + done.stderr
+
+
+def report() -> dict[str, Any]:
+    """Return the facts on which plans depend."""
+    about = pwd.getpwuid(os.geteuid())
+    return {
+        "user": about.pw_name,
+        "root": os.geteuid() == 0,
+        "home": about.pw_dir,
+        "node": socket.gethostname(),
+        "python": list(sys.version_info[:2]),
+        "systemd": systemd_scope(),
+    }
+
+
+def systemd_scope() -> str | None:
+    """Return `system` for root, `user` for others with a systemd of their own, None without systemd."""
+    if not os.path.isdir("/run/systemd/system") or shutil.which("systemctl") is None:
+        return None
+    if os.geteuid() == 0:
+        return "system"
+    os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
+    with contextlib.suppress(StepFailed):
+        if run(["systemctl", "--user", "show-environment"], ASK_S).returncode == 0:
+            return "user"
+    return None
+
+
+class PlannedHost:
+    """This host against a plan. say : receives each step"""
+
+    def __init__(self, plan: dict[str, Any], say: Any = lambda text: None) -> None:
+        self.plan, self.layout, self.say = plan, plan["layout"], say
+
+    def compare(self) -> list[str]:
+        """Return the differences, each a sentence without its subject."""
+        found = []
+        if not self.installed():
+            found.append(f"the package is not installed in {self.layout['bin']}")
+        found += [why for why in map(different, self.plan["files"]) if why]
+        return found + [why for why in map(self.service_differs, self.plan["services"]) if why]
+
+    def installed(self) -> bool:
+        """Return whether the package of the plan is the current one."""
+        if self.plan["package"] is None:
+            return os.access(f"{self.layout['bin']}/nws", os.X_OK)
+        current = f"{self.layout['environments']}/current"
+        return os.path.exists(f"{current}/{COMPLETE}") and os.readlink(current) == self.environment_name()
+
+    def environment_name(self) -> str:
+        """Return the directory name of the planned environment."""
+        return f"env-{self.plan['package']['digest'][:16]}"
+
+    def apply(self, wheel: str | None) -> list[str]:
+        """Apply the plan; return what was changed. wheel : content in base64"""
+        changed = []
+        if not self.installed():
+            if self.plan["package"] is None:
+                raise StepFailed(
+                    f"has no {self.layout['bin']}/nws; install the package there, or name the environment"
+                )
+            self.install(wheel)
+            changed.append("package")
+        for path in (self.layout["settings"], self.layout["state"]):
+            os.makedirs(path, mode=0o700, exist_ok=True)
+            os.chmod(path, 0o700)
+        files = [file for file in self.plan["files"] if different(file)]
+        for file in files:
+            os.makedirs(os.path.dirname(file["path"]), exist_ok=True)
+            replace(file["path"], file["text"], file["mode"])
+        changed += [os.path.basename(file["path"]) for file in files]
+        for service in self.plan["services"]:
+            if self.service_differs(service):
+                self.say(f"starting {service['name']}")
+                self.start(service)
+                changed.append(service["name"])
+        return changed
+
+    def install(self, wheel: str | None) -> None:
+        """Install the package into an environment of its own, then make it the current one."""
+        package, top = self.plan["package"], self.layout["environments"]
+        name = self.environment_name()
+        directory = os.path.join(top, name)
+        os.makedirs(top, exist_ok=True)
+        # of the hosts that share a prefix one installs
+        with waited_for(Path(top) / ".lock"):
+            if not os.path.exists(f"{directory}/{COMPLETE}"):
+                self.say("installing the package")
+                shutil.rmtree(directory, ignore_errors=True)
+                with tempfile.TemporaryDirectory(prefix="apples-deploy-") as scratch:
+                    what = os.path.join(scratch, package["wheel"])
+                    with open(what, "wb") as file:
+                        file.write(base64.b64decode(wheel or ""))
+                    make_environment(directory, [*package["arguments"], what])
+                replace(f"{directory}/{COMPLETE}", package["digest"], 0o644)
+            temporary = f"{top}/.current.{os.getpid()}"
+            os.symlink(name, temporary)
+            put_in_place(temporary, f"{top}/current", sync=False)
+
+    def service_differs(self, service: dict[str, Any]) -> str | None:
+        """Return how a service differs, None if it runs with the planned settings."""
+        if not self.running(service):
+            return f"{service['name']} is not running"
+        if read(service["record"]) != service["digest"]:
+            return f"{service['name']} runs with other settings"
+        return None
+
+    def running(self, service: dict[str, Any]) -> bool:
+        """Return whether a service runs."""
+        if service["unit"] is not None:
+            return run([*systemctl(service), "is-active", "--quiet", service["name"]], ASK_S).returncode == 0
+        node = re.sub(r"[@>,/\\\s]", "-", socket.gethostname().partition(".")[0]) or "localhost"
+        path = Path(service["state"]) / f"{service['name']}.{node}.pid"
+        try:
+            if path.exists():
+                FileLock(path, description="").release()
+        except LockHeld:
+            return True
+        return False
+
+    def start(self, service: dict[str, Any]) -> None:
+        """Start a service, or start it anew."""
+        if service["unit"] is not None:
+            must([*systemctl(service), "daemon-reload"], ASK_S)
+            must([*systemctl(service), "enable", "--quiet", service["name"]], ASK_S)
+            if service["scope"] == "user":
+                # otherwise it ends when the user logs out; where that is not allowed it lives as long as a session
+                run(["loginctl", "enable-linger"], ASK_S)
+            must([*systemctl(service), "restart", service["name"]], START_S)
+        else:
+            self.stop(service)
+            must([*service["command"], "--detach"], START_S, APPLES_STATE=service["state"])
+        replace(service["record"], service["digest"], 0o600)
+
+    def stop(self, service: dict[str, Any]) -> None:
+        """Stop a service that runs."""
+        if not self.running(service):
+            return
+        if service["unit"] is not None:
+            must([*systemctl(service), "stop", service["name"]], START_S)
+        else:
+            must([*service["command"], "--stop"], START_S, APPLES_STATE=service["state"])
+
+    def remove(self) -> list[str]:
+        """Stop services; remove settings, units and packages, not the daemons' state. Return what was removed."""
+        removed = []
+        for service in self.plan["services"]:
+            if self.running(service):
+                self.stop(service)
+                removed.append(service["name"])
+            if service["unit"] is not None and os.path.exists(service["unit"]):
+                must([*systemctl(service), "disable", "--quiet", service["name"]], ASK_S)
+                os.unlink(service["unit"])
+                must([*systemctl(service), "daemon-reload"], ASK_S)
+        if os.path.isdir(self.layout["settings"]):
+            shutil.rmtree(self.layout["settings"])
+            removed.append("settings")
+        top = self.layout["environments"]
+        # other hosts, or other daemons of this one, may use the package
+        if top is not None and os.path.isdir(top) and not self.in_use(top):
+            for entry in os.listdir(top):
+                path = os.path.join(top, entry)
+                if os.path.islink(path) or entry == ".lock":
+                    os.unlink(path)
+                elif entry.startswith("env-"):
+                    shutil.rmtree(path)
+                    removed.append("package")
+        return removed
+
+    def in_use(self, top: str) -> bool:
+        """Return whether a host still has settings below this prefix."""
+        hosts = os.path.join(top, "hosts")
+        return os.path.isdir(hosts) and any(
+            os.path.isdir(f"{hosts}/{one}/settings") for one in os.listdir(hosts)
+        )
+
+
+def make_environment(directory: str, what: list[str]) -> None:
+    """Make a virtual environment and install into it, by uv if the host has it, else by pip."""
+    uv = shutil.which("uv")
+    if uv is not None:
+        must([uv, "venv", "-q", "--python", sys.executable, directory], INSTALL_S)
+        must([uv, "pip", "install", "-q", "--python", f"{directory}/bin/python", *what], INSTALL_S)
+        return
+    must([sys.executable, "-m", "venv", directory], INSTALL_S)
+    must(
+        [f"{directory}/bin/python", "-m", "pip", "install", "-q", "--no-input", "--no-compile", *what],
+        INSTALL_S,
+    )
+
+
+def systemctl(service: dict[str, Any]) -> list[str]:
+    """Return the start of a command line for the service's systemd."""
+    return ["systemctl", "--no-ask-password", *(["--user"] if service["scope"] == "user" else [])]
+
+
+def different(file: dict[str, Any]) -> str | None:
+    """Return how a file differs from the plan, None if it does not."""
+    path = file["path"]
+    has = read(path)
+    if has is None:
+        return f"{path} is not there"
+    if has != file["text"]:
+        return f"{path} differs"
+    mode = os.stat(path).st_mode & 0o7777
+    return None if mode == file["mode"] else f"{path} has mode {mode:04o}, expected {file['mode']:04o}"
+
+
+def read(path: str) -> str | None:
+    """Return the content of a file, None if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def replace(path: str, text: str, mode: int) -> None:
+    """Write a file with exactly this mode, beside its place, and rename it."""
+    before = os.umask(0)
+    try:
+        write_whole(path, text, mode=mode, sync=True)
+    finally:
+        os.umask(before)
+
+
+def waited_for(path: Path) -> FileLock:
+    """Return the lock once no other host holds it; raise `StepFailed` after the time that an installation may take."""
+    holder = ""
+    for _ in range(INSTALL_S):
+        try:
+            return FileLock(path)
+        except LockHeld as held:
+            holder = held.holder
+            time.sleep(1.0)
+    raise StepFailed(f"waited {INSTALL_S} s for {path}, held by {holder}")
+
+
+def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the report for the request, then the answer to each order."""
+    next(lines)
+    yield report()
+    for line in lines:
+        order = json.loads(line)
+        try:
+            if order["do"] == "run":
+                yield {"output": must(order["command"], order["within_s"])}
+                continue
+            host = PlannedHost(order["plan"], say=lambda text: put({"step": text}))
+            if order["do"] == "compare":
+                yield {"differences": host.compare(), "installed": host.installed()}
+            elif order["do"] == "apply":
+                yield {"changed": host.apply(order["wheel"])}
+            else:
+                yield {"changed": host.remove()}
+        except StepFailed as error:
+            yield {"error": str(error)}
+        except OSError as error:
+            yield {"error": f"{error.filename or ''}: {error.strerror}"}
+
+
+def put(answer: dict[str, Any]) -> None:
+    """Write one line."""
+    sys.stdout.write(MARK + json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    os.umask(0o022)
+    for answer in answers(iter(sys.stdin.buffer.readline, b"")):
+        put(answer)

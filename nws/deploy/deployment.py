@@ -1,0 +1,174 @@
+"""All hosts of a deployment at once: each is compared with its plan and changed over one ssh connection.
+
+No host waits for another. Errors are collected, and reported together at the end.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from nws.base.errors import DeploymentFailed
+from nws.base.hostconnection import HostCheckError, HostConnection, together
+from nws.base.paths import local_host
+from nws.deploy.records import DaemonRole, HostLayout, HostPlan, HostReport, Package, host_plan
+
+#: Modules that are sent to hosts, the program last.
+_SENT = ("nws.base.files", "nws.base.lock", "nws.deploy.agent")
+#: Oldest Python that the package runs on.
+OLDEST_PYTHON = (3, 11)
+#: Seconds for a host's report, for a comparison, and for a host's changes.
+REPORT_S, COMPARE_S, APPLY_S = 40.0, 120.0, 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """How hosts are reached and where the package goes.
+
+    package : None to use `installed`, an environment that hosts have.  wheel : content of the package's file
+    prefix : as in `HostLayout.of`.  systemd : use it where it runs
+    """
+
+    python: str
+    prefix: str | None
+    package: Package | None
+    wheel: bytes = b""
+    installed: str | None = None
+    systemd: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostResult:
+    """The result of one host. differences : before the change.  error : None if there was none"""
+
+    host: str
+    plan: HostPlan | None = None
+    differences: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    error: str | None = None
+
+
+class HostDeployment:
+    """The hosts of a deployment. log : receives lines about progress, from several threads, one at a time"""
+
+    def __init__(self, means: Means, log: Callable[[str], object]) -> None:
+        self._means, self._log, self._lock = means, log, threading.Lock()
+
+    def compare(self, roles: dict[str, tuple[DaemonRole, ...]]) -> list[HostResult]:
+        """Return how hosts differ from the plans of their daemons. roles : of each host"""
+        return self._each(roles, self._compared)
+
+    def apply(self, roles: dict[str, tuple[DaemonRole, ...]]) -> list[HostResult]:
+        """Change hosts that differ from their plans."""
+        return self._each(roles, self._applied)
+
+    def remove(self, roles: dict[str, tuple[DaemonRole, ...]]) -> list[HostResult]:
+        """Remove daemons, settings and packages; daemons' data stay."""
+        return self._each(roles, self._removed)
+
+    def run(self, host: str, command: Sequence[str], within_s: float) -> str:
+        """Return the output of a command on a host; raises `HostCheckError`."""
+        with self._connection(host) as connection:
+            connection.receive(REPORT_S)
+            order = {"do": "run", "command": list(command), "within_s": within_s}
+            return str(_answer(connection.ask(order, within_s + REPORT_S))["output"])
+
+    def _each(
+        self,
+        roles: dict[str, tuple[DaemonRole, ...]],
+        work: Callable[[HostConnection, HostPlan], HostResult],
+    ) -> list[HostResult]:
+        def one(host: str) -> HostResult:
+            began = time.monotonic()
+            result = self._result(host, roles[host], work)
+            text = result.error or ", ".join(result.changed) or "; ".join(result.differences) or "unchanged"
+            self._say(f"{host}: {text} ({time.monotonic() - began:.1f} s)")
+            return result
+
+        return together(one, list(roles))
+
+    def _result(
+        self, host: str, roles: tuple[DaemonRole, ...], work: Callable[[HostConnection, HostPlan], HostResult]
+    ) -> HostResult:
+        try:
+            with self._connection(host) as connection:
+                report = HostReport.of(connection.receive(REPORT_S))
+                if report.python < OLDEST_PYTHON and self._means.package is not None:
+                    raise HostCheckError(
+                        f"has Python {'.'.join(map(str, report.python))}; it needs 3.11: name one with --python"
+                    )
+                return work(connection, self._plan(host, report, roles))
+        except HostCheckError as error:
+            return HostResult(host=host, error=str(error))
+        except (KeyError, TypeError, ValueError) as error:
+            return HostResult(host=host, error=f"gave an answer that cannot be understood ({error!r})")
+
+    def _plan(self, host: str, report: HostReport, roles: tuple[DaemonRole, ...]) -> HostPlan:
+        means = self._means
+        layout = HostLayout.of(
+            host, report, prefix=means.prefix, installed=means.installed, systemd=means.systemd
+        )
+        return host_plan(layout, means.package, roles)
+
+    def _connection(self, host: str) -> HostConnection:
+        address = None if host in ("localhost", local_host()) else host
+        return HostConnection(address, {}, program=agent_program(), python=self._means.python)
+
+    def _compared(self, connection: HostConnection, plan: HostPlan) -> HostResult:
+        answer = _answer(connection.ask({"do": "compare", "plan": plan.document()}, COMPARE_S))
+        return HostResult(host=plan.host, plan=plan, differences=tuple(answer["differences"]))
+
+    def _applied(self, connection: HostConnection, plan: HostPlan) -> HostResult:
+        answer = _answer(connection.ask({"do": "compare", "plan": plan.document()}, COMPARE_S))
+        if not answer["differences"]:
+            return HostResult(host=plan.host, plan=plan)
+        wheel = None if answer["installed"] else base64.b64encode(self._means.wheel).decode()
+        order = {"do": "apply", "plan": plan.document(), "wheel": wheel}
+        answer = connection.ask(order, APPLY_S)
+        while "step" in answer:
+            self._say(f"{plan.host}: {answer['step']}")
+            answer = connection.receive(APPLY_S)
+        return HostResult(host=plan.host, plan=plan, changed=tuple(_answer(answer)["changed"]))
+
+    def _removed(self, connection: HostConnection, plan: HostPlan) -> HostResult:
+        answer = _answer(connection.ask({"do": "remove", "plan": plan.document()}, APPLY_S))
+        return HostResult(host=plan.host, plan=plan, changed=tuple(answer["changed"]))
+
+    def _say(self, line: str) -> None:
+        with self._lock:
+            self._log(line)
+
+
+def agent_program() -> bytes:
+    """Return the program for hosts, which may have another release of this package or none."""
+    texts = {}
+    for name in _SENT:
+        package, _, module = name.rpartition(".")
+        texts[name] = (files(package) / f"{module}.py").read_text(encoding="utf-8")
+    return f"""
+import sys, types
+for name in ("nws", "nws.base", "nws.deploy"):
+    sys.modules[name] = types.ModuleType(name)
+for name, text in {texts!r}.items():
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+module.main()
+""".encode()
+
+
+def raise_errors(results: Iterable[HostResult]) -> None:
+    """Raise `DeploymentFailed` with a line for each host that failed."""
+    failed = [f"{result.host}: {result.error}" for result in results if result.error is not None]
+    if failed:
+        raise DeploymentFailed(failed)
+
+
+def _answer(answer: dict[str, Any]) -> dict[str, Any]:
+    if "error" in answer:
+        raise HostCheckError(str(answer["error"]))
+    return answer
