@@ -1,0 +1,157 @@
+"""Deployments: of hosts that a fake ssh reaches, and the agent on this machine against plans."""
+
+import dataclasses
+import json
+import stat
+
+import pytest
+
+from apples.cli.toolbox import main as apples_main
+from apples.daemons.units import node_role
+from nws.cli import main
+from nws.deploy import agent
+from nws.deploy.records import HostLayout, HostReport, Package, host_plan
+from nws.deploy.weather import not_measuring, sensor_role
+from nws.deploy.wheel import this_package
+
+REPORT = HostReport(user="u", root=False, home="/home/u", node="a", python=(3, 11), systemd=None)
+
+
+def layout(prefix="/p", *, installed=None, report=REPORT, systemd=True):
+    return HostLayout.of("a", report, prefix=prefix, installed=installed, systemd=systemd)
+
+
+def plan_of(prefix, package=None):
+    role = sensor_role("a", url="https://w:1", token="t\n", authority="c\n", site=None)
+    installed = str(prefix / "env") if package is None else None
+    return host_plan(layout(str(prefix), installed=installed), package, (role,)).document()
+
+
+def test_deploy_of_two_hosts_is_repeated_checked_and_removed(over_ssh, free_port, capsys, tmp_path):
+    words = ("--server", "localhost", "--port", free_port, "host[1-2]", "--wait", "60")
+    try:
+        assert over_ssh(main, *words) == 0, capsys.readouterr().err
+        assert "all of 2 hosts measure" in capsys.readouterr().err
+        assert over_ssh(main, *words) == 0
+        assert "3 hosts: 0 changed, 3 as they were" in capsys.readouterr().err
+        token = tmp_path / "host1/hosts/host1/settings/sensor.token"
+        assert stat.S_IMODE(token.stat().st_mode) == 0o600
+        assert token.read_text() != (tmp_path / "host2/hosts/host2/settings/sensor.token").read_text()
+        token.chmod(0o644)
+        assert over_ssh(main, *words, "--check") == 1
+        assert "sensor.token has mode 0644, expected 0600" in capsys.readouterr().err
+        assert stat.S_IMODE(token.stat().st_mode) == 0o644
+    finally:
+        assert over_ssh(main, *words, "--remove") == 0, capsys.readouterr().err
+    assert not token.exists()
+    assert over_ssh(main, *words, "--check") == 1
+    assert "nws-server is not running" in capsys.readouterr().err
+
+
+def test_deploy_reports_hosts_that_fail_at_the_end(over_ssh, free_port, capsys):
+    code = over_ssh(main, "--url", f"https://localhost:{free_port}", "locked", "off", "bare")
+    lines = capsys.readouterr().err.splitlines()[-3:]
+    assert code == 5
+    assert [line.split(": ")[1] for line in lines] == ["locked", "off", "bare"]
+    assert "refuses our key" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a"], "--server HOST"),
+        (["--server", "a", "--url", "http://b", "a"], "--server HOST"),
+        (["--url", "http://b:1"], "no hosts"),
+        (["--url", "http://b:1", "a[1-"], "brackets or commas do not match"),
+        (["--url", "http://b:1", "a", "--check", "--remove"], "exclude each other"),
+        (["--url", "http://b:1", "a", "--wheelhouse", "x"], "--installed installs nothing"),
+    ],
+)
+def test_deploy_with_wrong_options_names_them(over_ssh, capsys, words, message):
+    assert over_ssh(main, *words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_apples_deploy_starts_node_and_manager(over_ssh, free_port, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["apples", "deploy"])
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    def main(words):
+        monkeypatch.setattr("sys.argv", ["apples", *words])
+        apples_main()
+
+    words = ("--manager", "localhost", "--port", free_port, "host1")
+    try:
+        assert over_ssh(main, *words) == 0, capsys.readouterr().err
+        assert "apples-manager" in capsys.readouterr().err
+        assert over_ssh(main, *words, "--check") == 0
+        log = (tmp_path / "localhost/hosts/localhost/state").glob("apples-manager.*.log")
+        assert "node host1 has joined" in next(log).read_text()
+    finally:
+        assert over_ssh(main, *words, "--remove") == 0
+
+
+def test_agent_installs_completely_or_not_at_all(tmp_path, monkeypatch):
+    made = []
+
+    def environment(directory, what):
+        made.append(what)
+        (tmp_path / "p").joinpath(directory, "bin").mkdir(parents=True)
+        if len(made) == 1:
+            raise agent.StepFailed("pip ended with code 1: no space")
+
+    monkeypatch.setattr(agent, "make_environment", environment)
+    package = Package(digest="0123456789abcdef0123", wheel="w-1-py3-none-any.whl", arguments=("--no-index",))
+    host = agent.PlannedHost(plan_of(tmp_path / "p", package))
+    with pytest.raises(agent.StepFailed, match="no space"):
+        host.install("")
+    assert not host.installed()
+    assert not (tmp_path / "p/current").exists()
+    host.install("")
+    assert host.installed()
+    assert (tmp_path / "p/current").resolve().name == "env-0123456789abcdef"
+    host.install("")
+    assert len(made) == 2
+    assert made[0][0] == "--no-index"
+
+
+def test_agent_names_each_difference(tmp_path):
+    plan = plan_of(tmp_path)
+    assert agent.PlannedHost(plan).compare() == [
+        f"the package is not installed in {tmp_path}/env/bin",
+        f"{tmp_path}/hosts/a/settings/sensor.token is not there",
+        f"{tmp_path}/hosts/a/settings/ca.pem is not there",
+        "nws-sensor is not running",
+    ]
+
+
+def test_plan_changes_its_digest_with_anything_that_a_restart_brings():
+    role = sensor_role("a", url="https://w:1", token="t\n", authority="c\n", site=None)
+    packages = (Package(digest="1", wheel="w"), Package(digest="2", wheel="w"))
+    roles = (role, dataclasses.replace(role, words=(*role.words, "--site", "x")))
+    roles += (dataclasses.replace(role, files={**role.files, "ca.pem": "d\n"}),)
+    digests = {host_plan(layout(), p, (r,)).services[0].digest for p in packages for r in roles}
+    assert len(digests) == 6
+
+
+def test_plan_of_a_systemd_host_has_units():
+    user = host_plan(layout(report=dataclasses.replace(REPORT, systemd="user")), None, ())
+    assert user.layout.units == "/home/u/.config/systemd/user"
+    system = dataclasses.replace(REPORT, systemd="system", root=True)
+    role = node_role("a", {}, manager="m:7171", key="k\n")
+    plan = host_plan(layout(None, report=system), None, (role,))
+    (path,) = (file for file in plan.files if file.path.endswith(".service"))
+    assert path.path == "/etc/systemd/system/apples-node.service"
+    assert "ExecStart=/opt/apples-grid/current/bin/apples node --config" in path.text
+    assert layout(report=system, systemd=False).scope is None
+
+
+def test_wheel_of_this_package_is_the_same_each_time():
+    assert this_package() == this_package()
+
+
+def test_hosts_without_measurements_are_found():
+    hosts = [{"host": "a", "lost": False, "series": 4}, {"host": "b", "lost": True, "series": 4}]
+    hosts.append({"host": "c", "lost": False, "series": 0})
+    document = json.loads(json.dumps({"hosts": hosts}))
+    assert not_measuring(["a", "b", "c", "d"], document) == ["b", "c", "d"]
