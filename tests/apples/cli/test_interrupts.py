@@ -41,7 +41,6 @@ INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
     ("send", "number", "said"),
     [
         (to_group, INT, "apples-run: interrupted\n"),
-        (to_process, INT, "apples-run: interrupted\n"),
         (to_process, TERM, "apples-run: ended by signal TERM\n"),
         (to_group, HUP, "apples-run: ended by signal HUP\n"),
     ],
@@ -60,9 +59,7 @@ def test_while_measuring(start, nothing_left, state_of_its_own, send, number, sa
     ("who", "send", "number"),
     [
         ("warm", to_group, INT),
-        ("warm", to_process, TERM),
-        ("--benchmark", to_process, INT),
-        ("--benchmark", to_group, TERM),
+        ("--benchmark", to_process, TERM),
     ],
 )
 def test_while_benchmarking(start, nothing_left, state_of_its_own, send, number, who):
@@ -78,10 +75,8 @@ def test_while_benchmarking(start, nothing_left, state_of_its_own, send, number,
     ("after_s", "send", "number"),
     [
         (0.0, to_group, INT),
-        (0.3, to_process, INT),
-        (1.0, to_group, INT),
-        (0.3, to_group, TERM),
-        (1.0, to_process, TERM),
+        (0.3, to_process, TERM),
+        (1.0, to_process, INT),
     ],
 )
 def test_while_running(start, nothing_left, known, send, number, after_s):

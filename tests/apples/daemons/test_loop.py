@@ -56,9 +56,10 @@ def test_an_alarm_that_is_always_late_starves_no_descriptor(made):
 @pytest.mark.parametrize("precise", [False])
 def test_what_is_expected_is_overdue_once_unless_put_off(made):
     begin, overdue = now(), []
-    made.expect(begin + 0.01, lambda: overdue.append("early"))
-    made.at(begin + 0.005, lambda: made.expect(begin + 0.02, lambda: overdue.append("late")))
-    made.at(begin + 0.05, made.stop)
+    # A quarter of a second: a process that waits for a processor meanwhile must not find the first one overdue.
+    made.expect(begin + 0.25, lambda: overdue.append("early"))
+    made.at(begin, lambda: made.expect(begin + 0.26, lambda: overdue.append("late")))
+    made.at(begin + 0.3, made.stop)
     made.run()
     assert overdue == ["late"]
 

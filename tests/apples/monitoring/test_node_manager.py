@@ -225,22 +225,15 @@ def progress(figures):
 
 
 @ways
-def test_messages_of_a_scheduled_sender_are_requests(talking):
-    """Rank 0 is scheduled where it runs, rank 1 is not: what it receives asks for its turn."""
+def test_messages_are_requests_while_the_sender_is_scheduled(talking):
+    """Rank 1 is not scheduled where it runs: messages of rank 0 ask for its turn until rank 0 is not scheduled either."""
     started, (first, second) = talking
     assert (first.requests(), second.requests()) == (0, 0)
     second.set_scheduled(False)
     figures = started.page_figures(2, lambda figures: figures[1].requests > 3)
     assert figures[0].requests == 0
     assert figures[1].last_request_s >= figures[1].started_s
-    second.set_scheduled(True)
-
-
-@ways
-def test_messages_of_a_sender_that_is_not_scheduled_are_none(talking):
-    started, (first, second) = talking
     first.set_scheduled(False)
-    second.set_scheduled(False)
     done = progress(started.job.figures())
     started.page_figures(2, lambda figures: progress(figures) > done + 100)
     before = started.job.figures()
@@ -291,9 +284,12 @@ if world.rank == 0:
     world.Send(b"o", 1)
     world.Recv(room, 1)
 else:
-    # Some libraries fetch what is there only when they have been asked hundreds of times.
-    for _ in range(10_000):
+    # Some libraries fetch what is there only when they have been asked hundreds of times, and UCX finishes connecting
+    # two ranks only while both call it: rank 0 needs turns on the processor as well.
+    for asked in range(10_000):
         world.Iprobe(0, 9)
+        if asked % 100 == 0:
+            time.sleep(0.003)
     world.Recv(room, 0)
     world.Send(b"n", 0)
 """
@@ -308,7 +304,7 @@ def test_old_mail_of_one_that_is_scheduled_no_more_is_no_request(waiting, still_
     go[0].touch()
     started.page_figures(2, lambda figures: figures[0].sent == 1)
     first.set_scheduled(still_scheduled)
-    time.sleep(2.5)
+    time.sleep(0.5)
     go[1].touch()
     started.end()
     assert [figures.requests for figures in started.job.figures()] == [0, int(still_scheduled)]

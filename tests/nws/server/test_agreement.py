@@ -116,7 +116,7 @@ def test_schema_and_server_agree_on_generated_documents(call, name):
     schema = kind({**SCHEMAS[name], "components": {"schemas": SCHEMAS}})
     key, seen = [], {True: 0, False: 0}
 
-    @settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=250, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(batches() if name == "Batch" else documents(name))
     def agree(sent):
         headers = {"X-NWS-Key": key[0]} if key and name == "Registration" else {}
