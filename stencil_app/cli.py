@@ -6,15 +6,15 @@ same exit code. MPI, numpy and numba are imported only when a run begins. stdout
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from time import perf_counter
 
 import click
 
 from nws.base.command import CommandGroup, run_program
 from stencil_app.bsp.command import BSP
+from stencil_app.commandline import option_command, parameter, path_parameters
 from stencil_app.mhd.command import MHD
-from stencil_app.options import Option, unknown_words
 from stencil_app.physics import Physics
 from stencil_app.registry import registry
 from stencil_app.settings import ITERATIONS, NUMBERS, PATHS, RESIDUAL_EVERY
@@ -56,33 +56,28 @@ def warm(applications: tuple[str, ...], say: bool) -> None:
         import_module(kernels[name])
 
 
-def _parameter(option: Option, *, show_default: bool) -> click.Option:
-    help_text = f"{option.help}  [{option.legal}; default {option.default}]" if show_default else option.help
-    return click.Option([option.flag, option.name], metavar="|".join(option.choices) or "N", help=help_text)
-
-
 def _command(physics: Physics) -> click.Command:
-    parameters: list[click.Parameter] = [
+    parameters = [
         click.Option(["--slabs"], metavar="R0,R1,...", help="rows of each rank, in rank order"),
-        *(_parameter(o, show_default=True) for o in physics.options),
-        *(_parameter(o, show_default=o in _SHOWN_DEFAULTS) for o in NUMBERS),
-        *(
-            click.Option(["--" + name.replace("_", "-"), name], metavar="PATH", help=text)
-            for name, text in PATHS.items()
-        ),
-        click.Argument(["strays"], nargs=-1, type=click.UNPROCESSED),
+        *map(parameter, physics.options),
+        *(parameter(o, show_default=o in _SHOWN_DEFAULTS) for o in NUMBERS),
+        *path_parameters(PATHS),
     ]
+    description = f"{physics.summary}. A row is a {physics.row}."
+    return option_command(physics.name, parameters, partial(_run, physics), description)
 
-    def callback(strays: tuple[str, ...], **texts: str | None) -> None:
-        sys.exit(_run(physics, texts, strays))
 
-    return click.Command(
-        physics.name,
-        callback=callback,
-        params=parameters,
-        context_settings={"ignore_unknown_options": True},
-        help=f"{physics.summary}. A row is a {physics.row}.",
-    )
+def _run(physics: Physics, texts: dict[str, str | None], strays: list[str]) -> int:
+    started = perf_counter()
+    from stencil_app.running.mpi import aborting, world
+    from stencil_app.settings import check
+
+    comm = world()
+    with aborting(comm):
+        settings = check(physics, texts, ranks=comm.size, strays=strays)
+        from stencil_app.running.session import run
+
+        return run(comm, physics, settings, started)
 
 
 for _physics in registry().values():
@@ -102,23 +97,3 @@ def _is_first_rank() -> bool:
     from stencil_app.running.mpi import world
 
     return world().rank == 0
-
-
-def _run(physics: Physics, texts: dict[str, str | None], words: tuple[str, ...]) -> int:
-    started = perf_counter()
-    from stencil_app.running.mpi import aborting, world
-    from stencil_app.settings import check
-
-    comm = world()
-    with aborting(comm):
-        settings = check(physics, texts, ranks=comm.size, strays=_strays(physics, words))
-        from stencil_app.running.session import run
-
-        return run(comm, physics, settings, started)
-
-
-def _strays(physics: Physics, words: tuple[str, ...]) -> list[str]:
-    """Return unknown words as problems; the word after an unknown option is its value."""
-    known = ["--slabs", *(o.flag for o in (*physics.options, *NUMBERS))]
-    known += ["--" + name.replace("_", "-") for name in PATHS]
-    return unknown_words(words, known)

@@ -6,9 +6,11 @@ found at once, each with its place, the value given and the legal values.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
 Value = int | float | str
 
@@ -103,3 +105,25 @@ def parse_all(
         except ValueError as error:
             problems.append(str(error))
     return values, problems
+
+
+def place_problems(paths: Mapping[str, Path | None]) -> list[str]:
+    """Return a problem for each path that cannot be what its option means; None for options not given."""
+    problems = []
+    for name, path in paths.items():
+        if path is None or name == "watch_slabs":
+            continue
+        flag = f"--{name.replace('_', '-')} {path}"
+        if name == "record_dir":
+            if path.exists() and not path.is_dir():
+                problems.append(f"{flag}: is a file; give a directory")
+        elif name == "restart":
+            if not path.is_file():
+                problems.append(f"{flag}: no such file; give a file that --checkpoint wrote")
+        elif path.is_dir():
+            problems.append(f"{flag}: is a directory; give a file")
+        elif not path.parent.is_dir():
+            problems.append(f"{flag}: the directory {path.parent} does not exist; make it first")
+        elif not os.access(path.parent, os.W_OK):
+            problems.append(f"{flag}: the directory {path.parent} may not be written to")
+    return problems

@@ -6,7 +6,6 @@ own tables (`stencil_app.heat`, `stencil_app.jacobi2d`); those of the runtime ar
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from stencil_app.errors import UsageError
 from stencil_app.mesh import decomposition
 from stencil_app.mesh.decomposition import Decomposition
-from stencil_app.options import Option, Value, parse_all
+from stencil_app.options import Option, Value, parse_all, place_problems
 from stencil_app.physics import Physics
 
 ITERATIONS = Option(
@@ -42,19 +41,7 @@ PATHS = {
     "output": "write the final field to this file, .npy",
     "benchmark": "measure costs instead of running, write them to this file, .json",
 }
-_NOT_WITH_BENCHMARK = (
-    "slabs",
-    "size",
-    "iterations",
-    "tolerance",
-    "checkpoint_every",
-    "record_dir",
-    "checkpoint",
-    "restart",
-    "progress",
-    "watch_slabs",
-    "output",
-)
+_WITH_BENCHMARK = ("residual_every", "rows", "benchmark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +76,10 @@ def check(physics: Physics, texts: Mapping[str, str | None], *, ranks: int, stra
     problems = [*strays, *problems, *more]
     problems += _combinations(given)
     paths = {name: Path(texts[name] or "") if name in given else None for name in PATHS}
-    problems += _places(paths)
+    problems += place_problems(paths)
+    output = paths["output"]
+    if output is not None and output.suffix != ".npy":
+        problems.append(f"--output {output}: the field is written as .npy; give a name that ends so")
     slabs = None
     if "benchmark" not in given:
         slabs = _slabs(texts, numbers.get("size"), ranks, problems)
@@ -146,7 +136,8 @@ def _combinations(given: set[str]) -> list[str]:
     if "checkpoint_every" in given and "checkpoint" not in given:
         problems.append("--checkpoint-every: needs --checkpoint FILE, where to write to")
     if "benchmark" in given:
-        flags = [f"--{name.replace('_', '-')}" for name in _NOT_WITH_BENCHMARK if name in given]
+        others = [n for n in ("slabs", *(o.name for o in NUMBERS), *PATHS) if n not in _WITH_BENCHMARK]
+        flags = [f"--{name.replace('_', '-')}" for name in others if name in given]
         if flags:
             problems.append(
                 f"{', '.join(flags)}: not with --benchmark; legal are --rows, --residual-every and the "
@@ -154,27 +145,4 @@ def _combinations(given: set[str]) -> list[str]:
             )
     elif "rows" in given:
         problems.append("--rows: only with --benchmark; a run takes its rows from --slabs or --size")
-    return problems
-
-
-def _places(paths: Mapping[str, Path | None]) -> list[str]:
-    problems = []
-    for name, path in paths.items():
-        if path is None or name == "watch_slabs":
-            continue
-        flag = f"--{name.replace('_', '-')} {path}"
-        if name == "record_dir":
-            if path.exists() and not path.is_dir():
-                problems.append(f"{flag}: is a file; give a directory")
-        elif name == "restart":
-            if not path.is_file():
-                problems.append(f"{flag}: no such file; give a file that --checkpoint wrote")
-        elif path.is_dir():
-            problems.append(f"{flag}: is a directory; give a file")
-        elif not path.parent.is_dir():
-            problems.append(f"{flag}: the directory {path.parent} does not exist; make it first")
-        elif not os.access(path.parent, os.W_OK):
-            problems.append(f"{flag}: the directory {path.parent} may not be written to")
-        if name == "output" and path.suffix != ".npy":
-            problems.append(f"{flag}: the field is written as .npy; give a name that ends so")
     return problems

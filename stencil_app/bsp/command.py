@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
+from typing import Any
 
 import click
 
 from stencil_app.bsp.settings import NUMBERS, TEXTS, check
+from stencil_app.commandline import option_command, parameter
 from stencil_app.errors import OutputError
-from stencil_app.options import Option, unknown_words
 
 
-def _parameters() -> list[click.Parameter]:
-    texts = [
-        click.Option([f"--{name}"], metavar="TEXT", help=text + (f"  [default {default}]" if default else ""))
-        for name, (default, text) in TEXTS.items()
-    ]
-    return [*texts, *(_parameter(option) for option in NUMBERS)]
-
-
-def _parameter(option: Option) -> click.Option:
-    default = f"; default {option.default}" if option.name != "rate" else "; default: measured"
-    return click.Option(
-        [option.flag, option.name],
-        metavar="|".join(option.choices) or "N",
-        help=f"{option.help}  [{option.legal}{default}]",
-    )
-
-
-def _run(strays: tuple[str, ...], as_json: bool, **texts: str | None) -> None:
+def _run(values: dict[str, Any], strays: list[str]) -> None:
     from stencil_app.running.mpi import aborting, agree, world
 
-    comm = world()
+    as_json, comm = values.pop("as_json"), world()
     with aborting(comm):
-        settings = check(texts, _stray_problems(strays))
+        settings = check(values, strays)
         from stencil_app.bsp.job import run, text_lines
 
         document = run(comm, settings)
@@ -50,20 +35,18 @@ def _run(strays: tuple[str, ...], as_json: bool, **texts: str | None) -> None:
         agree(comm, problems, OutputError)
 
 
-def _stray_problems(words: tuple[str, ...]) -> list[str]:
-    """Return unknown words as problems; the word after an unknown option is its value."""
-    known = [f"--{name}" for name in TEXTS] + [option.flag for option in NUMBERS] + ["--json"]
-    return unknown_words(words, known)
-
-
-BSP = click.Command(
+BSP = option_command(
     "bsp",
-    callback=_run,
-    params=[
-        *_parameters(),
+    [
+        *(
+            click.Option(
+                [f"--{name}"], metavar="TEXT", help=text + (f"  [default {default}]" if default else "")
+            )
+            for name, (default, text) in TEXTS.items()
+        ),
+        *(parameter(replace(o, default="measured") if o.name == "rate" else o) for o in NUMBERS),
         click.Option(["--json", "as_json"], is_flag=True, help="one JSON document on stdout"),
-        click.Argument(["strays"], nargs=-1, type=click.UNPROCESSED),
     ],
-    context_settings={"ignore_unknown_options": True},
-    help="Synthetic job: compute, exchange with the neighbours, again. For experiments with schedulers.",
+    _run,
+    "Synthetic job: compute, exchange with the neighbours, again. For experiments with schedulers.",
 )

@@ -7,43 +7,28 @@ Words are checked by `stencil_app.mhd.settings`.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from time import perf_counter
 
 import click
 
+from stencil_app.commandline import option_command, parameter, path_parameters
 from stencil_app.mhd.case import Entry, entry, names, summary
 from stencil_app.mhd.settings import HISTORY_EVERY, NUMBERS, PATHS, RESLAB_HELP, SLABS_HELP
-from stencil_app.options import Option, unknown_words
-
-
-def _parameter(option: Option, *, show_default: bool) -> click.Option:
-    help_text = f"{option.help}  [{option.legal}; default {option.default}]" if show_default else option.help
-    return click.Option([option.flag, option.name], metavar="|".join(option.choices) or "N", help=help_text)
 
 
 def _command(problem: Entry) -> click.Command:
-    parameters: list[click.Parameter] = [
-        *(_parameter(option, show_default=True) for option in problem.options),
-        *(_parameter(o, show_default=o is HISTORY_EVERY) for o in NUMBERS),
+    parameters = [
+        *map(parameter, problem.options),
+        *(parameter(o, show_default=o is HISTORY_EVERY) for o in NUMBERS),
         click.Option(["--slabs"], metavar="R0,R1,...", help=SLABS_HELP),
         click.Option(["--reslab"], metavar="CYCLE:R0,R1,...;...", help=RESLAB_HELP),
-        *(
-            click.Option(["--" + name.replace("_", "-"), name], metavar="PATH", help=text)
-            for name, text in PATHS.items()
-        ),
-        click.Argument(["strays"], nargs=-1, type=click.UNPROCESSED),
+        *path_parameters(PATHS),
     ]
-
-    def callback(strays: tuple[str, ...], **texts: str | None) -> None:
-        sys.exit(_run(problem, texts, strays))
-
-    return click.Command(
-        problem.name,
-        callback=callback,
-        params=parameters,
-        context_settings={"ignore_unknown_options": True},
-        help=f"{problem.summary}. A row is a plane across z; in a box of one cell along z, a line across y.",
+    description = (
+        f"{problem.summary}. A row is a plane across z; in a box of one cell along z, a line across y."
     )
+    return option_command(problem.name, parameters, partial(_run, problem), description)
 
 
 class _Problems(click.Group):
@@ -70,14 +55,14 @@ class _Problems(click.Group):
             formatter.write_dl([(name, summary(name)) for name in names()])
 
 
-def _run(problem: Entry, texts: dict[str, str | None], words: tuple[str, ...]) -> int:
+def _run(problem: Entry, texts: dict[str, str | None], strays: list[str]) -> int:
     started = perf_counter()
     from stencil_app.mhd.settings import check
     from stencil_app.running.mpi import aborting, world
 
     comm = world()
     with aborting(comm):
-        settings = check(problem, texts, ranks=comm.size, strays=_stray_problems(problem, words))
+        settings = check(problem, texts, ranks=comm.size, strays=strays)
         if comm.rank == 0 and sys.stderr.isatty():
             # a user is waiting at the terminal; programs use `stencil-app warm --say`
             from stencil_app.jit import when_compiling
@@ -86,13 +71,6 @@ def _run(problem: Entry, texts: dict[str, str | None], words: tuple[str, ...]) -
         from stencil_app.mhd.session import run
 
         return run(comm, settings, started)
-
-
-def _stray_problems(problem: Entry, words: tuple[str, ...]) -> list[str]:
-    """Return unknown words as problems; the word after an unknown option is its value."""
-    known = [option.flag for option in (*problem.options, *NUMBERS)]
-    known += ["--slabs", "--reslab", *("--" + name.replace("_", "-") for name in PATHS)]
-    return unknown_words(words, known)
 
 
 MHD = _Problems(

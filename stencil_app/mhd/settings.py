@@ -6,7 +6,6 @@ Options of the problem are read from its own table and, if the command line does
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ from stencil_app.mesh import decomposition
 from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.reslabbing import cut_problem
 from stencil_app.mhd.case import Case, Entry
-from stencil_app.options import Option, Value, parse_all
+from stencil_app.options import Option, Value, parse_all, place_problems
 
 if TYPE_CHECKING:
     from stencil_app.mhd.initial import Frame
@@ -48,21 +47,7 @@ PATHS = {
     "parameters": "take options from this file of YAML, name: value",
     "benchmark": "measure costs instead of running, write them to this file, .json",
 }
-_NOT_WITH_BENCHMARK = (
-    "slabs",
-    "reslab",
-    "iterations",
-    "until",
-    "checkpoint_every",
-    "history_every",
-    "out",
-    "checkpoint",
-    "restart",
-    "history",
-    "record_dir",
-    "progress",
-    "watch_slabs",
-)
+_WITH_BENCHMARK = ("rows", "parameters", "benchmark")
 SLABS_HELP = "rows of each rank, in rank order; without it they are even"
 RESLAB_HELP = "cycles at which to go over to other slabs, 40:3,9,4;80:6,5,5"
 
@@ -110,7 +95,7 @@ def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: 
     paths = {
         name: Path(str(texts[name])) if texts.get(name) else None for name in PATHS if name != "parameters"
     }
-    problems = [*strays, *problems, *more, *most, *_places(paths)]
+    problems = [*strays, *problems, *more, *most, *_format_problems(paths["out"]), *place_problems(paths)]
     if texts.get("checkpoint_every") is not None and paths["checkpoint"] is None:
         problems.append("--checkpoint-every: needs --checkpoint FILE, where to write to")
     if texts.get("history_every") is not None and paths["history"] is None:
@@ -147,7 +132,8 @@ def _of_benchmark(given: set[str]) -> list[str]:
         return (
             ["--rows: only with --benchmark; a run takes its rows from the mesh"] if "rows" in given else []
         )
-    flags = [f"--{name.replace('_', '-')}" for name in _NOT_WITH_BENCHMARK if name in given]
+    others = [n for n in ("slabs", "reslab", *(o.name for o in NUMBERS), *PATHS) if n not in _WITH_BENCHMARK]
+    flags = [f"--{name.replace('_', '-')}" for name in others if name in given]
     if not flags:
         return []
     return [f"{', '.join(flags)}: not with --benchmark; legal are --rows and the options of the problem"]
@@ -247,30 +233,13 @@ def _cuts(
     return cuts
 
 
-def _places(paths: Mapping[str, Path | None]) -> list[str]:
-    problems = []
-    for name, path in paths.items():
-        if path is None or name == "watch_slabs":
-            continue
-        flag = f"--{name.replace('_', '-')} {path}"
-        if name == "record_dir":
-            if path.exists() and not path.is_dir():
-                problems.append(f"{flag}: is a file; give a directory")
-        elif name == "restart":
-            if not path.is_file():
-                problems.append(f"{flag}: no such file; give a file that --checkpoint wrote")
-        elif path.is_dir():
-            problems.append(f"{flag}: is a directory; give a file")
-        elif not path.parent.is_dir():
-            problems.append(f"{flag}: the directory {path.parent} does not exist; make it first")
-        elif not os.access(path.parent, os.W_OK):
-            problems.append(f"{flag}: the directory {path.parent} may not be written to")
-        if name == "out":
-            package = _PACKAGES.get(path.suffix)
-            if path.suffix not in _PACKAGES:
-                problems.append(
-                    f"{flag}: the solution is written as {', '.join(_PACKAGES)}; give such a name"
-                )
-            elif package is not None and find_spec(package) is None:
-                problems.append(f"{flag}: needs the package {package}; install it, or write .npz")
-    return problems
+def _format_problems(out: Path | None) -> list[str]:
+    """Return why the solution cannot be written in the format that the file's name asks for."""
+    if out is None:
+        return []
+    if out.suffix not in _PACKAGES:
+        return [f"--out {out}: the solution is written as {', '.join(_PACKAGES)}; give such a name"]
+    package = _PACKAGES[out.suffix]
+    if package is not None and find_spec(package) is None:
+        return [f"--out {out}: needs the package {package}; install it, or write .npz"]
+    return []
