@@ -12,8 +12,6 @@ from pathlib import Path
 from signal import Signals
 from typing import Literal
 
-from apples.errors import LaunchError
-
 EndedBy = Literal["itself", "request", "parent"]
 
 
@@ -84,19 +82,6 @@ def signal_name(number: int) -> str:
 def status_path(run_dir: Path, rank: int) -> Path:
     """Return the path of a rank's status file."""
     return run_dir / f"status-{rank:05d}.json"
-
-
-def read_status(run_dir: Path, rank: int) -> RankRecord | None:
-    """Record of one rank, None when there is none; raises `LaunchError` for a file that is not one."""
-    path = status_path(run_dir, rank)
-    try:
-        return parse_status(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError) as error:
-        raise LaunchError(
-            f"{path}: not the status of a rank ({error}); remove it and run again in an empty run directory"
-        ) from error
 
 
 def parse_status(text: bytes) -> RankRecord:

@@ -172,12 +172,6 @@ def load_grid(path: str | Path) -> Grid:
     return load_grid_file(path).grid
 
 
-def load_costs(path: str | Path, application: str) -> Costs | None:
-    """Return benchmarks and overhead that a grid file states for an application, None if it has none."""
-    known = load_grid_file(path).applications.get(application)
-    return None if known is None else known.costs
-
-
 def load_grid_file(path: str | Path) -> GridFile:
     """Return the parsed grid file; raises `ConfigError` with every problem of the file."""
     document = read_yaml(path)

@@ -88,11 +88,6 @@ def monitor_environment(
     return variables
 
 
-def page_path(directory: Path, job: str, rank: int) -> Path:
-    """Return the path of the page of rank `rank` of a job."""
-    return directory / f"{job}.{rank}"
-
-
 def bell_paths(directory: Path, job: str) -> list[Path]:
     """Return the paths of the bell that wakes sleeping processes of the job: who sleeps, and the pipe that wakes."""
     return [directory / f"{job}.bell", directory / f"{job}.rope"]

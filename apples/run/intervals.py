@@ -51,13 +51,6 @@ def young_s(cost_s: float, mtbf_s: float) -> float:
     return math.sqrt(2.0 * cost_s * mtbf_s)
 
 
-def lost_share(work_s: float, cost_s: float, mtbf_s: float) -> float:
-    """Return share of the time that checkpoints every `work_s` of work and failures every `mtbf_s` take, to
-    first order.
-    """
-    return cost_s / work_s + work_s / (2.0 * mtbf_s)
-
-
 def interval_s(cost_s: float, mtbf_s: float) -> float:
     """Return young's rule, but never so often that checkpoints alone take more than `MOST_SHARE`."""
     return max(young_s(cost_s, mtbf_s), cost_s * (1.0 - MOST_SHARE) / MOST_SHARE)

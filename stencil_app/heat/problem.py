@@ -63,10 +63,6 @@ class HeatProblem(FixedStep):
     def _wave_number(self) -> float:
         return 2.0 * math.pi if self.periodic else math.pi
 
-    def decay(self, iterations: int) -> float:
-        """Return exact factor by which the mode has decayed after `iterations`: exp(-3 κ² t), κ its wave number."""
-        return math.exp(-3.0 * self._wave_number**2 * self.step * iterations)
-
     def initialise(self, interior: Array, first_row: int) -> None:
         """See `stencil_app.physics.Problem`."""
         rows, ny, nx = interior.shape

@@ -6,8 +6,7 @@ from signal import SIGINT, SIGTERM
 
 import pytest
 
-from apples.errors import LaunchError
-from apples.launching.statuses import RankRecord, read_status, signal_name
+from apples.launching.statuses import RankRecord, parse_status, signal_name
 from apples.launching.statusfile import StatusFile
 from apples.launching.termination import GracePeriods, Termination
 from apples.launching.verdict import LaunchResult, judge
@@ -134,12 +133,11 @@ def test_a_status_file_is_read_as_it_was_written(tmp_path) -> None:
     status = StatusFile(str(tmp_path), 3, 'odd "host"\\', None)
     status.pid = 77
     status.started()
-    running = read_status(tmp_path, 3)
-    assert running is not None
+    file = tmp_path / "status-00003.json"
+    running = parse_status(file.read_bytes())
     assert (running.ended, running.describe()) == (None, 'rank 3 on odd "host"\\ runs (pid 77)')
     status.ended(9, ended_by="itself")
-    ended = read_status(tmp_path, 3)
-    assert ended is not None
+    ended = parse_status(file.read_bytes())
     assert (ended.signal, ended.exit_code, ended.pid, ended.failed, ended.shell_code) == (
         9,
         None,
@@ -147,14 +145,13 @@ def test_a_status_file_is_read_as_it_was_written(tmp_path) -> None:
         True,
         137,
     )
-    assert [p.name for p in tmp_path.iterdir()] == ["status-00003.json"]
+    assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_file_that_is_no_status(tmp_path) -> None:
-    assert read_status(tmp_path, 0) is None
-    (tmp_path / "status-00000.json").write_text('{"rank": 0')
-    with pytest.raises(LaunchError, match="not the status of a rank"):
-        read_status(tmp_path, 0)
+@pytest.mark.parametrize("text", [b'{"rank": 0', b'{"rank": 0}', b"[]"])
+def test_text_that_is_no_status_is_an_error(text) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        parse_status(text)
 
 
 def test_signals_have_names() -> None:

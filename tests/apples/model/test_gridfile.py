@@ -9,7 +9,7 @@ import pytest
 from apples.errors import ConfigError
 from apples.model.config import find_config
 from apples.model.grid import Host, LinkRule, Snapshot
-from apples.model.gridfile import load_costs, load_grid, load_grid_file
+from apples.model.gridfile import load_grid, load_grid_file
 from apples.model.template import PAPER_OVERHEAD, Workload
 from apples.planning.options import PAPER
 from apples.planning.planner import make_plan
@@ -85,7 +85,7 @@ applications:
   other: {}
 """
     file = load_grid_file(write(text))
-    costs = load_costs("grid.yaml", "sweep")
+    costs = file.applications["sweep"].costs
     assert costs is not None
     assert costs.seconds_per_row == {"old": {1: 0.002, 2: 0.003}}
     assert costs.overhead.seconds(0, 2) == 3.0
@@ -102,8 +102,8 @@ applications:
     )
     assert file.workload("other", 5) is None
     assert file.workload("unknown", 5) is None
-    assert load_costs("grid.yaml", "other") is None
-    assert load_costs("grid.yaml", "unknown") is None
+    assert file.applications["other"].costs is None
+    assert "unknown" not in file.applications
 
 
 def test_all_problems_of_a_file_are_told_at_once(problems):

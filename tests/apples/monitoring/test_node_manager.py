@@ -10,7 +10,6 @@ import pytest
 
 from apples.coscheduling.events import Wait
 from apples.monitoring.counters import MonitorState
-from apples.monitoring.environment import page_path
 from apples.monitoring.page import MonitorPage
 
 
@@ -78,7 +77,7 @@ def test_every_process_registers_and_stays_connected_while_it_lives(
             "rank": rank,
             "ranks": 2,
             "pid": figures[rank].pid,
-            "page": str(page_path(pages_directory, "a-job", rank)),
+            "page": str(pages_directory / f"a-job.{rank}"),
         }
         for rank in range(2)
     ]
@@ -174,7 +173,7 @@ def talking(request, mpi, start, manager, tmp_path, pages_directory):
     script.write_text(TALK)
     started = start(mpi, 2, [sys.executable, script, stop, way], APPLES_NODE_SOCKET=path)
     started.page_figures(2, lambda figures: all(f.calls > 10 for f in figures))
-    pages = [MonitorPage.attach(page_path(pages_directory, "job", rank)) for rank in range(2)]
+    pages = [MonitorPage.attach(pages_directory / f"job.{rank}") for rank in range(2)]
     yield started, pages
     stop.touch()
     started.end()
@@ -226,7 +225,7 @@ def progress(figures):
 
 @ways
 def test_messages_are_requests_while_the_sender_is_scheduled(talking):
-    """Rank 1 is not scheduled where it runs: messages of rank 0 ask for its turn until rank 0 is not scheduled either."""
+    """Rank 1 is not scheduled: messages of rank 0 ask for its turn until rank 0 is not scheduled either."""
     started, (first, second) = talking
     assert (first.requests(), second.requests()) == (0, 0)
     second.set_scheduled(False)
@@ -265,7 +264,7 @@ def waiting(mpi, start, manager, tmp_path, pages_directory):
         program.write_text(script)
         started = start(mpi, 2, [sys.executable, program, *go], APPLES_NODE_SOCKET=path)
         started.page_figures(2, lambda figures: all(f.state is MonitorState.RUNNING for f in figures))
-        pages.extend(MonitorPage.attach(page_path(pages_directory, "job", rank)) for rank in range(2))
+        pages.extend(MonitorPage.attach(pages_directory / f"job.{rank}") for rank in range(2))
         return started, go, pages
 
     yield begin

@@ -10,7 +10,6 @@ import pytest
 
 from apples.coscheduling.events import Wait
 from apples.monitoring.counters import MonitorState
-from apples.monitoring.environment import page_path
 from apples.monitoring.page import MonitorPage
 
 WAITS = {"as MPI": None, "poll": Wait.POLL, "adaptive": Wait.ADAPTIVE, "block": Wait.SPIN_BLOCK}
@@ -94,7 +93,7 @@ def test_adaptive_ranks_on_one_processor_sleep(mpi, compiled, start):
 def test_the_node_manager_switches_how_a_running_program_waits(mpi, compiled, start, pages_directory):
     started = start(mpi, 2, [*compiled(mpi, "known.c"), "ring", 20000, 1000], Wait.POLL)
     started.page_figures(2, lambda figures: all(f.c_comm > 5 for f in figures))
-    pages = [MonitorPage.attach(page_path(pages_directory, "job", rank)) for rank in range(2)]
+    pages = [MonitorPage.attach(pages_directory / f"job.{rank}") for rank in range(2)]
     for page in pages:
         page.set_wait(Wait.SPIN_BLOCK, spin_s=0.0)
     asleep = started.page_figures(2, lambda figures: sum(f.sleeps for f in figures) > 5)
@@ -127,7 +126,7 @@ def test_time_held_stopped_is_neither_computing_nor_waiting(mpi, compiled, start
     """Rank 1 computes for long, rank 0 waits for it in MPI and is stopped there."""
     started = start(mpi, 1, [*compiled(mpi, "known.c"), "ring", 1, 60e6])
     started.page_figures(1, lambda figures: figures[0].t_cpu_s > 0.02)
-    with MonitorPage.attach(page_path(pages_directory, "job", 0)) as page:
+    with MonitorPage.attach(pages_directory / "job.0") as page:
         os.kill(page.pid, signal.SIGSTOP)
         status = Path(f"/proc/{page.pid}/stat")
         while status.read_text().rpartition(")")[2].split()[0] != "T":
