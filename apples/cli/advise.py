@@ -134,8 +134,8 @@ def _lines(offers: tuple[Offer, ...], now: float, chosen: Offer | None, by: str 
     priced = offers[0].cost is not None
     rows = [
         [
-            str(len(o.hosts)),
-            str(o.ranks),
+            len(o.hosts),
+            o.ranks,
             seconds(o.predicted_s),
             f"{seconds(o.low_s)} … {seconds(o.high_s)}",
             _moment(now + o.predicted_s, now),
@@ -145,17 +145,8 @@ def _lines(offers: tuple[Offer, ...], now: float, chosen: Offer | None, by: str 
         ]
         for o in offers
     ]
-    header = [
-        "hosts",
-        "ranks",
-        "takes",
-        "likely",
-        "ends",
-        "host-hours",
-        *(["cost"] if priced else []),
-        "which",
-    ]
-    lines = table(header, rows)
+    header = ["hosts", "ranks", "takes", "likely", "ends", "host-hours"]
+    lines = table([*header, *(["cost"] if priced else []), "which"], rows)
     if by is not None and chosen is None:
         lines.append(f"no plan probably ends by {by}")
     elif chosen is not None:

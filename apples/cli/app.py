@@ -140,11 +140,11 @@ def _lines(name: str, size: int, row: str, found: dict[str, list[Benchmark]]) ->
     rows = [
         [
             cpu_type,
-            str(b.ranks),
+            b.ranks,
             f"{b.seconds_per_row * 1e6:.4g} µs",
             seconds(b.startup_s),
             seconds(b.setup_cpu_s),
-            "-" if b.messages is None else f"{b.messages:.3g}",
+            None if b.messages is None else f"{b.messages:.3g}",
         ]
         for cpu_type, of in found.items()
         for b in of

@@ -124,10 +124,10 @@ def _lines(costs: Costs, found: Corrections) -> list[str]:
     for cpu_type, seconds_per_row in costs.seconds_per_row.items():
         factor = found.types[cpu_type].factor if cpu_type in found.types else 1.0
         for ranks, seconds in seconds_per_row.items():
-            rows.append([cpu_type, str(ranks), f"{seconds * 1e6:.4g} µs", f"{factor:.3f}"])
+            rows.append([cpu_type, ranks, f"{seconds * 1e6:.4g} µs", f"{factor:.3f}"])
     lines = table(["CPU type", "ranks", "a row and iteration", "runs' correction"], rows)
     if len(found.hosts) > 1:
-        own = [[host, f"{c.factor:.3f}", str(c.runs)] for host, c in found.hosts.items()]
+        own = [[host, f"{c.factor:.3f}", c.runs] for host, c in found.hosts.items()]
         lines += ["", *table(["host", "beyond its type's", "runs"], own), ""]
     overhead = costs.overhead
     if costs.start_cpu_s:

@@ -151,8 +151,7 @@ def _score(options: EstimateOptions) -> None:
         click.echo(json.dumps({"version": 1, "estimators": {n: asdict(score) for n, score in found.items()}}))
         return
     rows = [
-        [name, str(score.jobs), f"{score.accuracy:.3f}", f"{score.under:.1%}"]
-        for name, score in found.items()
+        [name, score.jobs, f"{score.accuracy:.3f}", f"{score.under:.1%}"] for name, score in found.items()
     ]
     header = ["source", "jobs", "accuracy", "ran longer"]
     click.echo("\n".join(table(header, rows) if rows else [f"{path}: no job has run to its end yet"]))

@@ -82,17 +82,10 @@ def _show_many(records: list[Record], directory: object) -> None:
         entry = _entry(record)
         if entry["error"] is not None:
             errors.append(abs(entry["error"]))
-        rows.append(
-            [
-                entry["id"],
-                f"{entry['application']} {entry['size']}",
-                entry["scheduler"],
-                str(entry["ranks"]),
-                seconds(entry["predicted_s"]),
-                seconds(entry["observed_s"]),
-                (entry["ended"] or _UNKNOWN) if entry["error"] is None else f"{entry['error']:+.1%}",
-            ]
-        )
+        what = f"{entry['application']} {entry['size']}"
+        times = map(seconds, (entry["predicted_s"], entry["observed_s"]))
+        end = (entry["ended"] or _UNKNOWN) if entry["error"] is None else f"{entry['error']:+.1%}"
+        rows.append([entry["id"], what, entry["scheduler"], entry["ranks"], *times, end])
     header = ["run", "what", "scheduler", "ranks", "predicted", "observed", "error"]
     click.echo("\n".join(table(header, rows)))
     if errors:
@@ -107,7 +100,7 @@ def _show_one(record: Record, as_json: bool) -> None:
 
         click.echo(json.dumps({"version": 1, **strict(asdict(record))}))
         return
-    from apples.cli.report import seconds, table
+    from apples.cli.report import RANK_HEADER, seconds, table
 
     entry = _entry(record)
     observed = {} if record.outcome is None else {o.rank: o for o in record.outcome.observations}
@@ -115,20 +108,12 @@ def _show_one(record: Record, as_json: bool) -> None:
     # The observations are of the last attempt.
     for a in (record.attempts[-1].plan if record.attempts else record.plan).assignments:
         seen = observed.get(a.rank)
-        rows.append(
-            [
-                a.host,
-                str(a.rank),
-                str(a.rows),
-                seconds(a.compute_s),
-                seconds(None if seen is None else seen.compute_s),
-                seconds(None if seen is None else seen.communicate_s + seen.wait_s),
-            ]
-        )
+        times = (None, None) if seen is None else (seen.compute_s, seen.communicate_s + seen.wait_s)
+        rows.append([a.host, a.rank, a.rows, *map(seconds, (a.compute_s, *times))])
     click.echo(
         f"run {record.id}: {entry['application']} {entry['size']}, {entry['scheduler']}, {entry['ended'] or _UNKNOWN}"
     )
-    click.echo("\n".join(table(["host", "rank", "rows", "predicted", "observed", "waited"], rows)))
+    click.echo("\n".join(table(RANK_HEADER, rows)))
     if len(record.attempts) > 1:
         from apples.cli.report import attempt_lines
         from apples.run.documents import attempt_document

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from apples.cli.live import grid, watch
 from apples.cli.report import table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_EVERY_S = 1.0
 _NO_JOBS = "no jobs share these hosts now"
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option("--watch", is_flag=True, help="Show it anew every second, until interrupted.")
+@click.option("--watch", "watching", is_flag=True, help="Show it anew every second, until interrupted.")
 @click.option("--socket", type=click.Path(path_type=Path), help="Socket of the node manager to ask.")
-def jobs(as_json: bool, watch: bool, socket: Path | None) -> int:
+def jobs(as_json: bool, watching: bool, socket: Path | None) -> int:
     """Show jobs, slots and classes, times of each rank, and the nodes with their last heartbeat."""
     from apples.daemons.client import survey
     from apples.errors import ConfigError
 
-    if as_json and watch:
+    if as_json and watching:
         raise ConfigError("--json and --watch exclude each other; give one of them")
     found = survey(socket)
     if as_json:
         click.echo(json.dumps(found))
-    elif watch:
-        _watch(socket, found)
+    elif watching:
+        watch(found, lambda: survey(socket), _live)
     else:
         click.echo("\n".join(lines(found)))
     return 0
@@ -49,30 +48,14 @@ def lines(found: dict[str, Any]) -> list[str]:
     return [*parts, *_notes(found)]
 
 
-def _tables(found: dict[str, Any]) -> list[tuple[list[str], list[list[str]]]]:
+def _tables(found: dict[str, Any]) -> list[tuple[list[str], list[list[object]]]]:
     """Return the job and node tables; without jobs, the node table only."""
     about_jobs = [_job_rows(found), _process_rows(found)] if found["jobs"] else []
     return [*about_jobs, _node_rows(found)]
 
 
-def _watch(socket: Path | None, found: dict[str, Any]) -> None:
-    from rich.live import Live
-
-    from apples.daemons.client import survey
-    from apples.errors import SharingError
-
-    with Live(_live(found), auto_refresh=False, screen=False) as live:
-        while True:
-            try:
-                live.update(_live(survey(socket)), refresh=True)
-            except SharingError as error:
-                live.update(str(error), refresh=True)
-            time.sleep(_EVERY_S)
-
-
 def _live(found: dict[str, Any]) -> RenderableType:
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     made: list[RenderableType] = []
@@ -80,11 +63,7 @@ def _live(found: dict[str, Any]) -> RenderableType:
         made.append(Text(_manager_line(found["manager"])))
     if not found["jobs"]:
         made.append(Text(_NO_JOBS))
-    for header, rows in _tables(found):
-        grid = Table(*header)
-        for row in rows:
-            grid.add_row(*row)
-        made.append(grid)
+    made += [grid(header, rows) for header, rows in _tables(found)]
     return Group(*made, *map(Text, _notes(found)))
 
 
@@ -97,7 +76,7 @@ def _manager_line(manager: dict[str, Any]) -> str:
     )
 
 
-def _job_rows(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def _job_rows(found: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     header = ["job", "state", "slot", "ranks", "nodes", "efficiency", "balance", "communication", "CPU share"]
     rows = []
     for name, job in found["jobs"].items():
@@ -107,9 +86,9 @@ def _job_rows(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
             [
                 name,
                 job["state"],
-                "-" if job["slot"] is None else str(job["slot"]),
-                str(job["ranks"]) if registered == job["ranks"] else f"{registered} of {job['ranks']}",
-                str(len({process["node"] for process in job["processes"]})),
+                job["slot"],
+                job["ranks"] if registered == job["ranks"] else f"{registered} of {job['ranks']}",
+                len({process["node"] for process in job["processes"]}),
                 *(
                     _percent(measured.get(key))
                     for key in ("parallel", "load_balance", "communication", "cpu_share")
@@ -119,15 +98,15 @@ def _job_rows(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def _process_rows(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def _process_rows(found: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     header = ["job", "rank", "node", "now", "class", "T_cpu", "T_comm", "granularity", "stopped"]
     rows = [
         [
             name,
-            str(process["rank"]),
+            process["rank"],
             process["node"],
             process["state"],
-            process["class"] or "-",
+            process["class"] or None,
             _seconds(process["t_cpu_s"]),
             _seconds(process["t_comm_s"]),
             _ms(process["granularity_s"]),
@@ -139,15 +118,15 @@ def _process_rows(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def _node_rows(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def _node_rows(found: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     header = ["node", "policy", "processors", "slots", "processes", "beat", "heard"]
     rows = [
         [
             name,
-            node.get("policy", "-"),
-            str(node.get("processors", "-")),
-            str(node.get("slots", "-")),
-            str(len(node.get("processes", ()))),
+            node.get("policy"),
+            node.get("processors"),
+            node.get("slots"),
+            len(node.get("processes", ())),
             _beat(node),
             f"{node['heard_s']:.1f} s ago",
         ]

@@ -158,7 +158,7 @@ def _lines(checked: Sequence[Checked], verdicts: Sequence[Verdict], kernels: dic
         rows.append(
             [
                 one.candidate.name,
-                str(facts.survey.cpus),
+                facts.survey.cpus,
                 f"{facts.survey.availability:.2f}",
                 f"{facts.survey.memory_bytes / 1e9:.2f} GB",
                 "-" if cell_s is None else f"{cell_s * 1e9:.2f} ns",

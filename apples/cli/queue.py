@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apples.cli.live import grid, watch
 from apples.cli.report import table
 from nws.base.files import write_whole
 from nws.base.terminal import visible
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
-_EVERY_S = 1.0
 _SOCKET = click.option("--socket", type=click.Path(path_type=Path), help="Socket of the manager to ask.")
 _HEADER = ("", "job", "name", "user", "procs", "asked", "estimate", "state", "waited", "start")
 
@@ -25,7 +25,7 @@ _HEADER = ("", "job", "name", "user", "procs", "asked", "estimate", "state", "wa
 @click.option("--all", "everything", is_flag=True, help="Also jobs that are over.")
 @click.option("--user", metavar="NAME", help="Only this user's jobs.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option("--watch", is_flag=True, help="Show it anew every second, until interrupted.")
+@click.option("--watch", "watching", is_flag=True, help="Show it anew every second, until interrupted.")
 @click.option(
     "--log",
     type=click.Path(path_type=Path),
@@ -34,13 +34,13 @@ _HEADER = ("", "job", "name", "user", "procs", "asked", "estimate", "state", "wa
 )
 @_SOCKET
 def queue(
-    everything: bool, user: str | None, as_json: bool, watch: bool, log: Path | None, socket: Path | None
+    everything: bool, user: str | None, as_json: bool, watching: bool, log: Path | None, socket: Path | None
 ) -> int:
     """Show the queue: order, requests, estimates, and the expected start of each job."""
     from apples.errors import ConfigError
     from apples.livequeue import client
 
-    if as_json and watch:
+    if as_json and watching:
         raise ConfigError("--json and --watch exclude each other; give one of them")
 
     def survey() -> dict[str, Any]:
@@ -53,8 +53,8 @@ def queue(
         _write_log(found, log)
     elif as_json:
         click.echo(json.dumps(found))
-    elif watch:
-        _watch(found, survey)
+    elif watching:
+        watch(found, survey, _live)
     else:
         click.echo("\n".join(lines(found)))
     return 0
@@ -109,7 +109,7 @@ def _header(found: dict[str, Any]) -> list[str]:
     return [*_HEADER, "hosts"] if len(found["hosts"]) > 1 else list(_HEADER)
 
 
-def _rows(found: dict[str, Any]) -> list[list[str]]:
+def _rows(found: dict[str, Any]) -> list[list[object]]:
     from nws.base.durations import format_seconds
     from nws.base.hostlist import fold
 
@@ -120,11 +120,11 @@ def _rows(found: dict[str, Any]) -> list[list[str]]:
     several = len(found["hosts"]) > 1
     return [
         [
-            str(job["position"] or ""),
-            str(job["id"]),
+            job["position"] or "",
+            job["id"],
             visible(job["name"]),
             visible(job["user"]),
-            str(job["procs"]),
+            job["procs"],
             format_seconds(job["request_s"]),
             format_seconds(job["estimate_s"]),
             _state(job),
@@ -157,31 +157,10 @@ def _clock(at: float) -> str:
     return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%a %d %H:%M", then)
 
 
-def _watch(found: dict[str, Any], survey: Any) -> None:
+def _live(found: dict[str, Any]) -> RenderableType:
     from rich.console import Group
-    from rich.live import Live
 
-    from apples.errors import SharingError
-
-    with Live(Group(_summary(found), _grid(found)), auto_refresh=False, screen=False) as live:
-        while True:
-            time.sleep(_EVERY_S)
-            try:
-                found = survey()
-                live.update(Group(_summary(found), _grid(found)), refresh=True)
-            except SharingError as error:
-                live.update(str(error), refresh=True)
-
-
-def _grid(found: dict[str, Any]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(*_header(found))
-    for row in _rows(found):
-        # Not as a string: a name may look like rich's markup.
-        grid.add_row(*map(Text, row))
-    return grid
+    return Group(_summary(found), grid(_header(found), _rows(found)))
 
 
 def _write_log(found: dict[str, Any], path: Path) -> None:

@@ -14,10 +14,19 @@ _LISTED = 40
 #: Number of composed pairs whose path is printed.
 _COMPOSED_LISTED = 10
 
+#: Columns of a finished run by rank.
+RANK_HEADER = ("host", "rank", "rows", "predicted", "observed", "waited")
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+
+def cells(row: Sequence[object]) -> list[str]:
+    """Return the texts of a row; None is a dash."""
+    return ["-" if cell is None else str(cell) for cell in row]
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Return the lines of a table; the first column is left-aligned, the others right-aligned."""
-    widths = [max(len(str(row[c])) for row in (header, *rows)) for c in range(len(header))]
+    texts = [header, *map(cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
 
     def line(row: Sequence[str]) -> str:
         cells = [
@@ -26,7 +35,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         ]
         return "  ".join(cells).rstrip()
 
-    return [line(header), *(line(row) for row in rows)]
+    return [line(row) for row in texts]
 
 
 def seconds(value: float | None) -> str:
@@ -44,16 +53,9 @@ def _rows(entry: dict[str, Any]) -> str:
 
 def plan_lines(document: dict[str, Any]) -> list[str]:
     """Return the chain with rows and predicted parts, as for `--dry-run`."""
+    parts = ("compute_s", "communicate_s", "overhead_s", "total_s")
     rows = [
-        [
-            entry["host"],
-            str(entry["rank"]),
-            _rows(entry),
-            seconds(entry["predicted"]["compute_s"]),
-            seconds(entry["predicted"]["communicate_s"]),
-            seconds(entry["predicted"]["overhead_s"]),
-            seconds(entry["predicted"]["total_s"]),
-        ]
+        [entry["host"], entry["rank"], _rows(entry), *(seconds(entry["predicted"][part]) for part in parts)]
         for entry in document["hosts"]
     ]
     header = ["host", "rank", "rows", "compute", "communicate", "overhead", "predicted"]
@@ -64,19 +66,11 @@ def run_lines(document: dict[str, Any]) -> list[str]:
     """Return a table of predicted and observed times by rank, then the run's times and the prediction error."""
     rows = []
     for entry in document["hosts"]:
-        observed = entry.get("observed")
-        rows.append(
-            [
-                entry["host"],
-                str(entry["rank"]),
-                _rows(entry),
-                seconds(entry["predicted"]["compute_s"]),
-                seconds(None if observed is None else observed["compute_s"]),
-                seconds(None if observed is None else observed["communicate_s"] + observed["wait_s"]),
-            ]
-        )
-    header = ["host", "rank", "rows", "predicted", "observed", "waited"]
-    lines = table(header, _shortened(rows))
+        seen = entry.get("observed")
+        times = (None, None) if seen is None else (seen["compute_s"], seen["communicate_s"] + seen["wait_s"])
+        predicted_s = entry["predicted"]["compute_s"]
+        rows.append([entry["host"], entry["rank"], _rows(entry), *map(seconds, (predicted_s, *times))])
+    lines = table(RANK_HEADER, _shortened(rows))
     lines += [_moved(move) for move in document.get("moves", ())]
     lines += _summary(document)
     if len(document.get("attempts", ())) > 1:
@@ -93,11 +87,10 @@ def attempt_lines(attempts: Sequence[dict[str, Any]]) -> list[str]:
     rows = [
         [
             f"attempt {entry['number']}",
-            str(len({rank["host"] for rank in entry["hosts"]})),
-            str(entry["first_iteration"]),
-            str(entry["first_iteration"] + entry["iterations"]),
-            seconds(entry["predicted_s"]),
-            seconds(entry["observed_s"]),
+            len({rank["host"] for rank in entry["hosts"]}),
+            entry["first_iteration"],
+            entry["first_iteration"] + entry["iterations"],
+            *map(seconds, (entry["predicted_s"], entry["observed_s"])),
         ]
         for entry in attempts
     ]
@@ -162,11 +155,10 @@ def monitor_lines(monitor: dict[str, Any]) -> list[str]:
         return ["monitor: no rank has started MPI, so there are no figures"]
     rows = [
         [
-            str(entry["rank"]),
+            entry["rank"],
             entry["host"],
-            seconds(entry["t_cpu_s"]),
-            seconds(entry["t_comm_s"]),
-            str(entry["c_comm"]),
+            *map(seconds, (entry["t_cpu_s"], entry["t_comm_s"])),
+            entry["c_comm"],
             seconds(entry["granularity_s"]),
         ]
         for entry in monitor["ranks"]
@@ -221,7 +213,7 @@ def _ended(document: dict[str, Any]) -> str:
     return words.get(str(document["ended"]), str(document["ended"]))
 
 
-def _shortened(rows: list[list[str]]) -> list[list[str]]:
+def _shortened(rows: list[list[object]]) -> list[list[object]]:
     if len(rows) <= _LISTED:
         return rows
     half = _LISTED // 2

@@ -26,14 +26,12 @@ def process_lines(processes: Iterable[Mapping[str, Any]]) -> list[str]:
     known = sorted(processes, key=lambda process: int(process["rank"]))
     if not known:
         return ["no rank of the job has registered with the node manager; see its messages above"]
+    times = ("t_cpu", "t_comm", "granularity", "stopped")
     rows = [
         [
             f"rank {process['rank']}",
-            process["class"] or "-",
-            seconds(process["t_cpu_s"]),
-            seconds(process["t_comm_s"]),
-            seconds(process["granularity_s"]),
-            seconds(process["stopped_s"]),
+            process["class"] or None,
+            *(seconds(process[f"{name}_s"]) for name in times),
         ]
         for process in known
     ]
