@@ -44,7 +44,9 @@ def reference(snapshot: Snapshot, workload: Workload, costs: Costs, *, prune: bo
     works = (bandwidth > 0) & np.isfinite(delay)
     latency = np.where(works, delay, 0.0)
     transfer = np.where(works, workload.bytes_exchanged / np.where(works, bandwidth, 1.0), 0.0)
-    side = np.where(works, workload.messages * latency + transfer, np.inf)
+    side = np.where(
+        works, workload.messages * latency + transfer + _retransmissions(snapshot, workload), np.inf
+    )
     overhead = np.array([costs.overhead.seconds(workload.size, p) for p in range(len(slots) + 1)])
     rates = np.array(
         [
@@ -58,6 +60,28 @@ def reference(snapshot: Snapshot, workload: Workload, costs: Costs, *, prune: bo
     found = search(slots, share, slope, cap, side, transfer, latency, overhead, rates,
                    workload.size, max(workload.min_rows, 1), prune)  # fmt: skip
     return float(found)
+
+
+def _retransmissions(snapshot: Snapshot, workload: Workload) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the seconds that lost packets add to an exchange, float64[H, H], pair by pair from docs/planning.md."""
+    count = len(snapshot.hosts)
+    more = np.zeros((count, count))
+    if snapshot.loss is None:
+        return more
+    for a in range(count):
+        for b in range(count):
+            p, width = float(snapshot.loss[a, b]), float(snapshot.bandwidth_Bps[a, b])
+            trip = float(snapshot.latency_s[a, b]) + float(snapshot.latency_s[b, a])
+            if p == 0 or not width > 0 or not np.isfinite(trip):
+                continue
+            timeout, wait = trip + 0.2, 0.0
+            # The k-th retransmission in a row waits twice as long as the one before, up to 64 timeouts.
+            for k in range(400):
+                wait += p ** (k + 1) * timeout * 2 ** min(k, 6)
+            most = 1448 / trip * np.sqrt(3 / 2) / np.sqrt(p)
+            slower = max(workload.bytes_exchanged / most - workload.bytes_exchanged / width, 0.0)
+            more[a, b] = workload.messages * wait + slower
+    return more
 
 
 @cached(sources=_SOURCES)

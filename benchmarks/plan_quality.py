@@ -1,9 +1,10 @@
-"""The planner against an independent brute force (`brute_force`) on random grids of four kinds.
+"""The planner against an independent brute force (`brute_force`) on random grids of five kinds.
 
-    python benchmarks/plan_quality.py [--kind full|sparse|medium|plain] [--grids 300] [--seed 2026] [--json]
+    python benchmarks/plan_quality.py [--kind full|sparse|lossy|medium|plain] [--grids 300] [--seed 2026] [--json]
 
 *full*: up to 8 processors with slots, several sites, memory and array limits, row minima, message costs, links that
-are slower one way. *sparse*: the same with most links closed, as between firewalled hosts. *medium*: 9 to 12
+are slower one way. *sparse*: the same with most links closed, as between firewalled hosts. *lossy*: *full*, and links
+lose packets, each direction on its own. *medium*: 9 to 12
 processors. *plain*: up to 8 hosts of one slot in sites. Prints the distribution of planner / optimum, and how many
 feasible grids the planner refused.
 """
@@ -45,12 +46,16 @@ Case = tuple[Snapshot, Workload, Costs]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of random grids. links : range of the share of host pairs whose link is open."""
+    """A kind of random grids. links : range of the share of host pairs whose link is open.
+
+    lossy : links lose up to a tenth of their packets, and each direction has its own speed
+    """
 
     processors: tuple[int, int] = (2, 8)
     slots: tuple[int, ...] = (1, 1, 1, 2, 3)
     links: tuple[float, float] = (1.0, 1.0)
     details: bool = True
+    lossy: bool = False
 
 
 KINDS = {
@@ -58,6 +63,7 @@ KINDS = {
     "full": Kind(),
     "sparse": Kind(processors=(4, 8), links=(0.15, 0.5)),
     "medium": Kind(processors=(9, 12)),
+    "lossy": Kind(lossy=True),
 }
 
 
@@ -123,7 +129,7 @@ def _links(rng: np.random.Generator, sites: np.ndarray, kind: Kind) -> dict[str,
     near_s, far_s = 10 ** rng.uniform(-5, -3.5), 10 ** rng.uniform(-3.5, -1)
     near_Bps, far_Bps = 10 ** rng.uniform(7, 9), 10 ** rng.uniform(5, 7)
     same = sites[:, None] == sites[None, :]
-    spread = 3.0 if kind.details and rng.random() < 0.4 else 1.3
+    spread = 3.0 if kind.details and (kind.lossy or rng.random() < 0.4) else 1.3
     noise = np.exp(rng.uniform(-np.log(spread), np.log(spread), (2, count, count)))
     latency = np.where(same, near_s, far_s) * noise[0]
     bandwidth = np.where(same, near_Bps, far_Bps) * noise[1]
@@ -137,7 +143,13 @@ def _links(rng: np.random.Generator, sites: np.ndarray, kind: Kind) -> dict[str,
             closed[min(order[i], j), max(order[i], j)] = False
         bandwidth[closed | closed.T] = 0.0
     zeros = np.zeros((count, count))
+    lost = {}
+    if kind.lossy:
+        loss = np.where(rng.random((count, count)) < rng.uniform(0.1, 0.8), 10 ** rng.uniform(-4, -1), 0.0)
+        np.fill_diagonal(loss, 0.0)
+        lost["loss"] = loss * rng.uniform(0.2, 1, (count, count))
     return {
+        **lost,
         "latency_s": latency,
         "bandwidth_Bps": bandwidth,
         "latency_error_s": zeros,

@@ -43,6 +43,8 @@ class Resource(StrEnum):
     """Seconds for one byte, one way: half of a 1-byte round trip."""
     BANDWIDTH = "network.bandwidth"
     """Bytes per second of a bulk transfer, latency taken off."""
+    LOSS = "network.loss"
+    """Share of packets lost on the way, 0..1."""
 
     @property
     def unit(self) -> str:
@@ -52,12 +54,12 @@ class Resource(StrEnum):
     @property
     def most(self) -> float:
         """Return the largest possible value."""
-        return 1.0 if self in (Resource.CPU_NEW, Resource.CPU_RUNNING) else math.inf
+        return 1.0 if self in (Resource.CPU_NEW, Resource.CPU_RUNNING, Resource.LOSS) else math.inf
 
     @property
     def is_pair(self) -> bool:
         """Return whether a series of this resource belongs to a pair of hosts."""
-        return self in (Resource.LATENCY, Resource.BANDWIDTH)
+        return self in (Resource.LATENCY, Resource.BANDWIDTH, Resource.LOSS)
 
 
 _UNITS = {
@@ -67,6 +69,7 @@ _UNITS = {
     Resource.MEMORY_FREE: "B",
     Resource.LATENCY: "s",
     Resource.BANDWIDTH: "B/s",
+    Resource.LOSS: "",
 }
 
 

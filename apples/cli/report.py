@@ -123,6 +123,7 @@ def explanation_lines(document: dict[str, Any]) -> list[str]:
     lines += [f"  $ {text}" for text in document.get("prices", ())]
     if document.get("cut") is not None:
         lines.append(f"  # {document['cut']['why']}")
+    lines += [f"  > {text}" for text in document.get("links", ())]
     lines += [f"  · {text}" for text in document["notes"]]
     lines += _checkpoint_lines(document.get("checkpoints"))
     weather = document["snapshot"]

@@ -107,7 +107,8 @@ class _Check:
             if len(ends) == 2 and ends[0] == ends[1] and ends[0] in self._hosts:
                 text = f"both ends are the host {ends[0]}; a link joins two hosts, or a site with itself"
                 yield self._document.problem(at, text)
-            pair = tuple(sorted(ends))
+            one_way = _mapping(raw).get("one_way") is True
+            pair = (*ends, "one way") if one_way else tuple(sorted(ends))
             if pair in seen:
                 line = self._document.tree.line(seen[pair])
                 yield self._document.problem(at, f"this pair stands in line {line} already; keep one")

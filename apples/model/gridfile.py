@@ -25,6 +25,7 @@ from nws.base.quantities import (
     Bandwidth_Bps,
     Count,
     Latency_s,
+    Loss,
     Memory_bytes,
     WholeNumber,
 )
@@ -69,19 +70,25 @@ class HostEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkEntry:
-    """Nominal latency (one way) and bandwidth."""
+    """Nominal latency (one way), bandwidth, and share of packets lost."""
 
     latency: Latency_s
     bandwidth: Bandwidth_Bps
+    loss: Loss = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairEntry:
-    """Nominal link between two ends, each a host or a site; a site with itself is the link within it."""
+    """Nominal link between two ends, each a host or a site; a site with itself is the link within it.
+
+    one_way : only from the first end to the second
+    """
 
     ends: tuple[str, str]
     latency: Latency_s
     bandwidth: Bandwidth_Bps
+    loss: Loss = 0.0
+    one_way: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,12 +184,19 @@ def load_grid_file(path: str | Path) -> GridFile:
     document = read_yaml(path)
     entry = validate(document, GridEntry, clashes(document))
     links = [
-        LinkRule(ends=(p.ends[0], p.ends[1]), latency_s=p.latency, bandwidth_Bps=p.bandwidth)
+        LinkRule(
+            ends=(p.ends[0], p.ends[1]),
+            latency_s=p.latency,
+            bandwidth_Bps=p.bandwidth,
+            loss=p.loss,
+            one_way=p.one_way,
+        )
         for p in entry.links.between
     ]
     if entry.links.default is not None:
         default = entry.links.default
-        links.insert(0, LinkRule(latency_s=default.latency, bandwidth_Bps=default.bandwidth))
+        nominal = LinkRule(latency_s=default.latency, bandwidth_Bps=default.bandwidth, loss=default.loss)
+        links.insert(0, nominal)
     hosts = tuple(host for part in entry.hosts for host in _hosts(part))
     grid = Grid(name=entry.name, hosts=hosts, links=tuple(links), source=str(path))
     unknown = entry.limits.unknown(hosts)

@@ -153,6 +153,11 @@ class PairValues:
         """Return the largest value of all pairs and within hosts."""
         return float(max(self.occurring().max(initial=-np.inf), self.within.max(initial=-np.inf)))
 
+    def back(self) -> PairValues:
+        """Return the values of the opposite directions."""
+        start, end = self.classes.ends
+        return PairValues(self.classes, self.table.T, self.within, self[end, start])
+
     def least(self) -> FloatArray:
         """Return a bound from below of each host's values to other hosts, float64[H]; inf without another host."""
         kinds = np.where(self.classes.occurs(), self.table, np.inf).min(axis=1)

@@ -61,6 +61,7 @@ class Plan:
     prices : seconds that one unit more of each binding limit would save, a sentence each
     cost : predicted, in the unit of the hosts' prices; None without prices
     cut : of a program that takes two axes, None for others
+    links : neighbours whose link loses packets or is much slower one way, a sentence each
     """
 
     scheduler: str
@@ -80,6 +81,7 @@ class Plan:
     prices: tuple[str, ...] = ()
     cost: float | None = None
     cut: Cut | None = None
+    links: tuple[str, ...] = ()
 
     @property
     def rows(self) -> tuple[int, ...]:

@@ -54,10 +54,12 @@ def from_forecasts(
     oldest: dict[tuple[int, int], float] = {}
     for series, forecast in forecasts.items():
         i, j = place.get(series.host), place.get(series.peer or "")
-        if i is None or j is None or series.resource not in measured or not forecast.value > 0:
+        if i is None or j is None or series.resource not in measured:
+            continue
+        if not (0 <= forecast.value < 1 if series.resource is Resource.LOSS else forecast.value > 0):
             continue
         measured[Resource(series.resource)][i, j] = forecast
-        # a pair is as old as the older of its two series
+        # a pair is as old as the oldest of its series
         oldest[i, j] = min(oldest.get((i, j), math.inf), forecast.measured_at)
     paths = {pair: path for pair, path in (through or {}).items() if pair[0] in place and pair[1] in place}
     joined = [(place[a], place[b]) for a, b in paths]
@@ -69,13 +71,16 @@ def from_forecasts(
         nominal.bandwidth_error_Bps,
         PairValues.same(classes, math.nan),
         PairValues.same(classes, 0.0),
+        PairValues.same(classes, 0.0) if nominal.loss is None else nominal.loss,
     ]
     quantities = listing(quantities, [*oldest, *joined])
     for k, resource in ((0, Resource.LATENCY), (2, Resource.BANDWIDTH)):
         found = measured[resource]
         quantities[k] = quantities[k].set(list(found), [forecast.value for forecast in found.values()])
         quantities[k + 1] = quantities[k + 1].set(list(found), map(_error, found.values()))
-    latency, latency_error, bandwidth, bandwidth_error, age, composed = quantities
+    latency, latency_error, bandwidth, bandwidth_error, age, composed, loss = quantities
+    lost = measured[Resource.LOSS]
+    loss = loss.set(list(lost), [forecast.value for forecast in lost.values()])
     return Snapshot(
         hosts=grid.hosts,
         conditions=tuple(
@@ -86,7 +91,7 @@ def from_forecasts(
         bandwidth_Bps=bandwidth,
         latency_error_s=latency_error,
         bandwidth_error_Bps=bandwidth_error,
-        loss=nominal.loss,
+        loss=loss if loss.most() > 0 else None,
         taken_at=now,
         source=source,
         pair_age_s=age.set(list(oldest), [max(now - then, 0.0) for then in oldest.values()]),

@@ -142,7 +142,7 @@ def _lower_bounds(problem: Problem, chains: Chains) -> FloatArray:
 def _best_priced(
     problem: Problem, chains: Chains, options: PlanningOptions, below: float, tries: int | None
 ) -> tuple[int, CandidateSchedule] | None:
-    """Return what `best_of` does, with the price of every chain."""
+    """Return the result of `best_of` from the price of every chain."""
     lines = rank_lines(problem, chains, options)
     finish, latest = _finishes(problem, chains, lines)
     best: tuple[int, CandidateSchedule] | None = None

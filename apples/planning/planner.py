@@ -92,6 +92,7 @@ def _slab_plan(problem: Problem, options: PlanningOptions) -> tuple[Plan, float]
         communication=problem.communication,
         prices=_prices(problem, schedule, options),
         cost=_cost(problem, schedule),
+        links=reasons.links(problem, schedule),
     )
     return plan, _rank(problem, schedule, options)
 

@@ -19,6 +19,7 @@ from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.host_table import HostDemands, host_table, is_known, own_host
 from apples.planning.hostlimits import HostLimits, host_limits
 from apples.planning.options import PlanningOptions
+from apples.planning.tcp import retransmission_wait_s, throughput_Bps
 from nws.base.hostlist import fold
 
 IntArray = NDArray[np.int64]
@@ -90,6 +91,7 @@ class Problem:
     messages_cpu_s : CPU seconds of a rank for its messages, all iterations
     reduction_hops : latencies of a chain's slowest link that its reductions take, all iterations
     limits : people's limits on the choice of hosts, None for none
+    losses : share of packets lost, and the seconds of their retransmissions in `side`; None if no link loses any
     alike : int64[N], equal for processors that plans may exchange; None if every host has links of its own
     """
 
@@ -122,6 +124,7 @@ class Problem:
     workload: Workload
     limits: HostLimits | None = None
     alike: IntArray | None = None
+    losses: tuple[PairValues, PairValues] | None = None
 
     @property
     def single_slots(self) -> bool:
@@ -138,7 +141,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     """Return the arrays of the problem; raises `NoFeasiblePlan` when no host can take part.
 
     A forecast that is not a number excludes its host or link. An unknown error counts as the worst known one of
-    the pool.
+    the pool. Slots that cannot have their smallest slab beside the others are left off.
     """
     if workload.iterations < 1:
         raise ConfigError(
@@ -166,7 +169,6 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     hosts = tuple(snapshot.hosts[h] for h in keep)
     tables, costs = _side_by_side(rows), _as_modelled(costs, workload, options)
     network = _network(snapshot, keep, workload, costs.communication)
-    # More ranks than each can have its smallest slab on a host are never of use.
     slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in rows]
     return Problem(
         size=workload.size,
@@ -198,6 +200,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         workload=workload,
         limits=host_limits(workload.limits | options.limits, hosts, snapshot.hosts),
         alike=_alike(network.side, tables, slots),
+        losses=network.losses,
     )
 
 
@@ -259,6 +262,7 @@ class _Network:
     side: PairValues
     transfer: PairValues
     errors: LinkErrors
+    losses: tuple[PairValues, PairValues] | None
 
 
 def _network(snapshot: Snapshot, keep: list[int], workload: Workload, factor: float) -> _Network:
@@ -271,6 +275,7 @@ def _network(snapshot: Snapshot, keep: list[int], workload: Workload, factor: fl
         snapshot.bandwidth_Bps,
         snapshot.latency_error_s,
         snapshot.bandwidth_error_Bps,
+        *([] if snapshot.loss is None else [snapshot.loss]),
     ]
     if len(keep) < len(snapshot.hosts):
         links = taken(links, np.array(keep, dtype=np.int64))
@@ -287,7 +292,28 @@ def _network(snapshot: Snapshot, keep: list[int], workload: Workload, factor: fl
     side = combined(
         lambda s, b, t: np.where(works_at(s, b), waiting * s + t, unusable), links[0], links[1], transfer
     )
-    return _Network(latency, bandwidth, side, _between_hosts(transfer), errors)
+    losses = None
+    if snapshot.loss is not None:
+        losses = _losses(links[4], latency, bandwidth, (waiting, moving))
+        side = combined(lambda s, more: np.where(s < UNUSABLE_S, s + more, s), side, losses[1])
+    return _Network(latency, bandwidth, side, _between_hosts(transfer), errors, losses)
+
+
+def _losses(
+    loss: PairValues, latency: PairValues, bandwidth: PairValues, demands: tuple[float, float]
+) -> tuple[PairValues, PairValues]:
+    """Return the share of packets lost, and the seconds of their retransmissions over all iterations.
+
+    demands : messages and bytes over all iterations
+    """
+    waiting, moving = demands
+    trip = combined(lambda there, back: there + back, latency, latency.back())
+
+    def seconds(p: FloatArray, trip_s: FloatArray, width: FloatArray) -> FloatArray:
+        slower = moving / throughput_Bps(width, p, trip_s) - moving / width
+        return waiting * retransmission_wait_s(p, trip_s) + slower
+
+    return loss, combined(seconds, loss, trip, bandwidth)
 
 
 def _between_hosts(values: PairValues) -> PairValues:

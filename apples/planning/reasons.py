@@ -22,6 +22,8 @@ from apples.planning.problem import IntArray, Problem
 from apples.planning.rank_order import tree_positions
 from apples.planning.search import LEAST_GAIN, first_free
 
+#: Ratio of the two directions of a link that is worth a sentence, and the most links with one.
+_ONE_WAY, _LINKS_LISTED = 1.5, 8
 #: Most hosts whose exclusion is explained by a plan of their own.
 _EXPLAINED = 256
 
@@ -55,6 +57,26 @@ def assignments(
             )
         )
     return tuple(result)
+
+
+def links(problem: Problem, schedule: CandidateSchedule) -> tuple[str, ...]:
+    """Return a sentence for each link of the chain that loses packets, or takes much longer one way than back."""
+    hosts = problem.host_of[schedule.chain]
+    found: dict[str, float] = {}
+    for a, b in zip(hosts[:-1].tolist(), hosts[1:].tolist(), strict=True):
+        there, back = float(problem.side[a, b]), float(problem.side[b, a])
+        names = problem.hosts[a].name, problem.hosts[b].name
+        for (one, other), pair in ((names, (a, b)), (names[::-1], (b, a))):
+            loss, seconds = (0.0, 0.0) if problem.losses is None else (float(v[pair]) for v in problem.losses)
+            if loss > 0:
+                text = f"{one} → {other} loses {loss:.2g} of its packets: {seconds:.3g} s of retransmissions"
+                found[text] = seconds
+        if a != b and max(there, back) > max(_ONE_WAY * min(there, back), LEAST_GAIN * schedule.makespan_s):
+            slow, fast = (names, names[::-1]) if there > back else (names[::-1], names)
+            found[
+                f"{' → '.join(slow)} takes {max(there, back):.3g} s, {' → '.join(fast)} {min(there, back):.3g} s"
+            ] = max(there, back)
+    return tuple(sorted(found, key=lambda text: -found[text])[:_LINKS_LISTED])
 
 
 def taken(problem: Problem, schedule: CandidateSchedule) -> tuple[tuple[str, str], ...]:

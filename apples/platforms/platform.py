@@ -265,7 +265,11 @@ def link_forecasts(links: Iterable[LinkSpeed], now: float, method: str) -> dict[
     """Return the forecasts of measured links, each from one value."""
     found = {}
     for link in links:
-        for resource, value in ((Resource.LATENCY, link.latency_s), (Resource.BANDWIDTH, link.bandwidth_Bps)):
+        for resource, value in (
+            (Resource.LATENCY, link.latency_s),
+            (Resource.BANDWIDTH, link.bandwidth_Bps),
+            (Resource.LOSS, link.lost),
+        ):
             if value is not None:
                 found[Series(resource, link.source, link.target)] = single_forecast(value, now, method)
     return found

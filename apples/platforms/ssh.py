@@ -213,7 +213,7 @@ class SshPlatform(Platform):
         if self._service is not None or self._allowed.links or not 2 <= len(fit) <= MOST_LINKED:
             return []
         notify(f"measuring the links among {len(fit)} hosts")
-        return speed.links(fit)
+        return speed.links(fit, losses=True)
 
     def _forecast(self, notify: Notify) -> Snapshot:
         def measure(known: Mapping[Series, Forecast] | None) -> tuple[Mapping[Series, Forecast], str]:

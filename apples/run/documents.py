@@ -38,6 +38,7 @@ def plan_document(
         "left_out": [{"host": left.host, "reason": left.reason} for left in plan.left_out],
         "relaxed": list(plan.relaxed),
         "prices": list(plan.prices),
+        "links": list(plan.links),
         "cost": plan.cost,
         "cut": None if plan.cut is None else strict(dataclasses.asdict(plan.cut)),
         "notes": list(notes),

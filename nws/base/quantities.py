@@ -99,6 +99,20 @@ BANDWIDTH = Quantity(
 MEMORY = Quantity(name="memory size", base="bytes", units=_BYTES, example="256MB")
 AMOUNT = Quantity(name="amount of data", base="bytes", units=_BYTES, example="19.2MB", zero=True)
 
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A number from 0 to less than 1, such as a share of lost packets."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        """Read by pydantic."""
+        from pydantic_core import core_schema
+
+        return core_schema.float_schema(ge=0, lt=1, strict=True)
+
+
+Loss = Annotated[float, Part()]
+"""Share of packets lost, 0 or more and less than 1."""
 Latency_s = Annotated[float, LATENCY]
 """Seconds, 0 or more."""
 Bandwidth_Bps = Annotated[float, BANDWIDTH]

@@ -7,6 +7,7 @@ const LABELS = {
   "memory.free": "Free memory",
   "network.latency": "Latency",
   "network.bandwidth": "Bandwidth",
+  "network.loss": "Packet loss",
 };
 const RESOURCES = Object.keys(LABELS);
 

@@ -57,7 +57,7 @@ def told(monkeypatch):
         yield found
 
     monkeypatch.setattr(ssh_platform.preflight, "asked", asked)
-    monkeypatch.setattr(ssh_platform.speed, "links", lambda hosts: measured if len(hosts) > 1 else [])
+    monkeypatch.setattr(ssh_platform.speed, "links", lambda hosts, losses: measured if len(hosts) > 1 else [])
     answers["needs"] = needs
     return answers
 
