@@ -18,6 +18,7 @@ from apples.learning.regression import weighted_median
 from apples.learning.runs import (
     PRIOR_SPREAD,
     TrainingRuns,
+    cpu_shares,
     expected_compute,
     finished,
     recency,
@@ -216,15 +217,22 @@ def _types(record: Record) -> dict[str, str]:
 
 
 def _host_logs(record: Record, costs: Costs, since: Since | None) -> dict[str, float]:
-    """Return host → logarithm of the median over its ranks of observed / expected compute time."""
+    """Return host → logarithm of the median over its ranks of observed / expected compute time.
+
+    A rank without a whole CPU that waits for others computes faster between its waits, because it has a part of the
+    CPU's time to spare. Its rows took at most its share of the whole time, so nothing between contradicts a benchmark.
+    """
     assert record.outcome is not None
     kinds = _types(record)
     older = {t for t, measured_at in (since or {}).items() if record.started_at < measured_at}
-    expected = expected_compute(record, costs)
+    expected, shares = expected_compute(record, costs), cpu_shares(record)
     host_of = {a.rank: a.host for a in record.plan.assignments}
     ratios: dict[str, list[float]] = {}
     for seen in record.outcome.observations:
         told = seen.compute_s > 0 and expected.get(seen.rank, 0.0) > 0
         if told and kinds[host_of[seen.rank]] not in older:
-            ratios.setdefault(host_of[seen.rank], []).append(seen.compute_s / expected[seen.rank])
+            waited_s = seen.compute_s + seen.communicate_s + seen.wait_s
+            most_s = max(min(waited_s, seen.compute_s / shares[seen.rank]), seen.compute_s)
+            near_s = min(max(expected[seen.rank], seen.compute_s), most_s)
+            ratios.setdefault(host_of[seen.rank], []).append(near_s / expected[seen.rank])
     return {host: math.log(float(np.median(values))) for host, values in ratios.items()}

@@ -92,7 +92,7 @@ def without_overhead(record: Record, costs: Costs | None) -> float:
 
 def slowness(record: Record) -> float:
     """Return seconds per second of CPU time on the busiest CPU of a run, by its forecasts; 0 if they are missing."""
-    return max((1 / share for share in _shares(record).values()), default=0.0)
+    return max((1 / share for share in cpu_shares(record).values()), default=0.0)
 
 
 def start_costs(records: Sequence[Record]) -> tuple[float, float]:
@@ -133,7 +133,7 @@ def message_costs(records: Sequence[Record]) -> tuple[float, float]:
     told = []
     for record, weight in recent([r for r in records if _messages(r) > 0]):
         assert record.outcome is not None
-        seen, shares = record.outcome.observations, _shares(record)
+        seen, shares = record.outcome.observations, cpu_shares(record)
         priced = waiting_for_cpus(record, {o.rank: o.compute_s for o in seen})
         links = unhidden_exchanges(record)
         waited = [
@@ -168,14 +168,15 @@ def _handling(record: Record, costs: Costs | None) -> dict[int, float]:
     messages = _messages(record)
     reductions_s = costs.reduction_hops * messages * _slowest_link_s(record)
     return {
-        rank: costs.message_cpu_s * messages / share + reductions_s for rank, share in _shares(record).items()
+        rank: costs.message_cpu_s * messages / share + reductions_s
+        for rank, share in cpu_shares(record).items()
     }
 
 
 def _starting_rows(record: Record, costs: Costs) -> dict[int, float]:
     """Return each rank's seconds for its rows until its first iteration; ranks without a share are missing."""
     rows = {a.rank: a.rows for a in record.plan.assignments}
-    return {rank: costs.start_row_cpu_s * rows[rank] / share for rank, share in _shares(record).items()}
+    return {rank: costs.start_row_cpu_s * rows[rank] / share for rank, share in cpu_shares(record).items()}
 
 
 def _slowest_link_s(record: Record) -> float:
@@ -208,7 +209,7 @@ def unhidden_exchanges(record: Record) -> dict[int, float]:
 
 def waiting_for_cpus(record: Record, compute: Mapping[int, float]) -> dict[int, float]:
     """Return each rank's wait, seconds, while others lack a CPU, for these compute times (`model.waiting_factor`)."""
-    plan, shares = record.plan, _shares(record)
+    plan, shares = record.plan, cpu_shares(record)
     ranks = [a.rank for a in plan.assignments]
     rows = np.array([a.work for a in plan.assignments])
     own = np.array([compute.get(rank, 0.0) for rank in ranks])
@@ -227,7 +228,7 @@ def expected_compute(record: Record, costs: Costs) -> dict[int, float]:
     """
     kinds = {host: entry["cpu_type"] for host, entry in host_entries(record.snapshot).items()}
     iterations = record.workload.get("iterations", 1)
-    sharing, shares = _sharing(record), _shares(record)
+    sharing, shares = _sharing(record), cpu_shares(record)
     return {
         a.rank: a.work
         * iterations
@@ -243,7 +244,7 @@ def _sharing(record: Record) -> dict[str, int]:
     return Counter(a.host for a in record.plan.assignments)
 
 
-def _shares(record: Record) -> dict[int, float]:
+def cpu_shares(record: Record) -> dict[int, float]:
     """Return the CPU share of each rank by the forecasts of its run; ranks on hosts without one are missing."""
     hosts, sharing = host_entries(record.snapshot), _sharing(record)
     found = {

@@ -338,6 +338,18 @@ def test_what_runs_have_taught_already_outdates_nothing():
     assert outdated(correct(lessons(runs)), lessons(runs)) == {}
 
 
+def test_correct_ignores_the_spare_time_of_ranks_that_wait_on_a_shared_cpu():
+    def runs(share, waited):
+        compute = 200 * BM / share
+        one = a_run(800, 4, 60.0, availability=share, slowdown=0.8, waits=(waited * compute,) * 4)
+        return lessons([one] * 8)
+
+    # With half of a CPU, rows that took 0.8 and 0.2 of waiting may have cost as much as the benchmark says.
+    assert correct(runs(0.5, 0.2)).row_seconds("node", 1) == pytest.approx(BM)
+    assert correct(runs(0.5, 0.0)).row_seconds("node", 1) == pytest.approx(0.8 * BM, rel=0.01)
+    assert correct(runs(1.0, 0.2)).row_seconds("node", 1) == pytest.approx(0.8 * BM, rel=0.01)
+
+
 def test_exchanges_that_computing_hides_are_priced_as_they_were_waited_for():
     runs = [a_run(1000, 4, 60.0, exchange=(10.0, 2.5))] * 6
     assert correct(lessons(runs)).communication == pytest.approx(0.25, rel=0.01)
