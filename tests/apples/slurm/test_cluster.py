@@ -125,7 +125,8 @@ def test_mpi_works_and_its_abort_is_heard(cluster, launch):
     program = (
         "import os; from mpi4py import MPI; c = MPI.COMM_WORLD; s = c.allreduce(c.rank); "
         # one write: print may make two of a line, and ranks of a host share a pipe
-        "os.write(1, f'{s}\\n'.encode()); c.rank == 2 and c.Abort(5); c.Barrier()"
+        # and all have written before one ends the others
+        "os.write(1, f'{s}\\n'.encode()); c.Barrier(); c.rank == 2 and c.Abort(5); c.Barrier()"
     )
     ended, said, _ = outcome(launch("n1,n2,n1", sys.executable, "-c", program))
     assert said == ["3"] * 3

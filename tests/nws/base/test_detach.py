@@ -40,9 +40,9 @@ except WeatherError as error:
 def demo(state_of_its_own):
     """Run the command; a service that a test has left running is killed."""
 
-    def run(*arguments):
+    def run(*arguments, script=SCRIPT):
         return subprocess.run(
-            [sys.executable, "-c", SCRIPT, *map(str, arguments)],
+            [sys.executable, "-c", script, *map(str, arguments)],
             capture_output=True,
             text=True,
             timeout=60,
@@ -122,6 +122,6 @@ def test_stop_without_a_service_fails(demo, state_of_its_own):
 
 
 def test_detach_gives_up_waiting_after_its_patience(demo):
-    done = demo("--ready", 30, "--detach")
+    done = demo("--ready", 30, "--detach", script=SCRIPT.replace("patience_s=5.0", "patience_s=0.5"))
     assert done.returncode == 0
     assert "demo: started, but not ready yet" in done.stderr
