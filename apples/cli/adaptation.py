@@ -62,7 +62,7 @@ def controllers(
             options=request.planning,
             snapshot=lambda: platform.snapshot(lambda line: None),
             change_s=0.0 if decision.interval is None else 2.0 * decision.interval.cost_s,
-            beside=platform.name != "mock",
+            beside=not platform.simulated,
         )
         return HostController(slabs, policy, pool, notify)
 

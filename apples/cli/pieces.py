@@ -42,10 +42,8 @@ def pieces(context: click.Context, /, size: int, form: str, options: RunOptions)
     from apples.model.pieces import formatted, pieces_of
     from apples.run.loop import AttemptLoop
 
-    if context.get_parameter_source("nws") is click.core.ParameterSource.ENVIRONMENT:
-        # APPLES_NWS is meant for real hosts.
-        weather = replace(options.weather, nws=None) if options.pool.simulated else options.weather
-        options = replace(options, weather=weather)
-    options = replace(options, output=OutputOptions(dry_run=True, quiet=options.output.quiet))
+    options = replace(
+        options.for_context(context), output=OutputOptions(dry_run=True, quiet=options.output.quiet)
+    )
     loop = AttemptLoop(*assemble(size, options, Console(quiet=options.output.quiet)))
     click.echo(formatted(pieces_of(loop.decide().plan), form), nl=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -50,22 +49,18 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
     problems = sharing_conflicts(options)
     if problems:
         raise ConfigError(problems)
-    from_environment = context.get_parameter_source("nws") is click.core.ParameterSource.ENVIRONMENT
-    if from_environment and options.pool.simulated:
-        # APPLES_NWS is meant for real runs.
-        options = replace(options, weather=replace(options.weather, nws=None))
+    options = options.for_context(context)
     sharing, output = options.sharing, options.output
     console = Console(quiet=output.quiet, verbose=output.verbose)
     if sharing.queue:
         return queued_run.run_queued(size, options, console)
     with ExitStack() as stack:
         session: SharingSession | SharedHosts | None = None
-        if sharing.coscheduled is not None and options.pool.several_hosts:
-            session = stack.enter_context(_shared_hosts(sharing.coscheduled, console))
-        elif sharing.coscheduled is not None:
-            session = stack.enter_context(_session(sharing.coscheduled, output, console))
+        if sharing.coscheduled is not None:
+            session = _session(sharing.coscheduled, options, console)
+            stack.enter_context(session)
         elif (policy := _policy_here(options)) is not None:
-            session = _joined(policy, output, console, stack)
+            session = _joined(policy, options, console, stack)
         monitor: Monitor | None = None
         if _needs_monitor(sharing, session) and not output.dry_run:
             monitor = _monitor(sharing, session, stack)
@@ -83,17 +78,20 @@ def _policy_here(options: RunOptions) -> str | None:
     return None if found is None else str(found[1]["policy"])
 
 
-def _joined(policy: str, output: OutputOptions, console: Console, stack: ExitStack) -> SharingSession | None:
+def _joined(
+    policy: str, options: RunOptions, console: Console, stack: ExitStack
+) -> SharingSession | SharedHosts | None:
     """Return a session with the node manager of this machine; None, with a note, if the run cannot take part."""
     from apples.errors import MonitorError, SharingError
 
-    session = _session(policy, output, console)
+    session = _session(policy, options, console)
     try:
-        return stack.enter_context(session)
+        stack.enter_context(session)
     except (MonitorError, SharingError) as error:
         session.__exit__()
         console.note(f"the run does not take part in policy {policy} of this machine: {error}")
         return None
+    return session
 
 
 def _needs_monitor(sharing: SharingOptions, session: SharingSession | SharedHosts | None) -> bool:
@@ -124,20 +122,18 @@ def _monitor(
     return MonitoredRun(job=session.job, directory=directory)
 
 
-def _shared_hosts(policy: str, console: Console) -> SharedHosts:
-    """Return the policy of this run on several hosts; raise `ConfigError` for an unknown policy."""
-    from apples.coscheduling.policies import policy_kind
-    from apples.platforms.sharedhosts import SharedHosts
-
-    return SharedHosts(policy_kind(policy), console.note)
-
-
-def _session(policy: str, output: OutputOptions, console: Console) -> SharingSession:
+def _session(policy: str, options: RunOptions, console: Console) -> SharingSession | SharedHosts:
     """Return the coscheduling session of this run; raise `ConfigError` for an unknown policy."""
     from apples.coscheduling.policies import policy_kind
+
+    kind = policy_kind(policy)
+    if options.pool.several_hosts:
+        from apples.platforms.sharedhosts import SharedHosts
+
+        return SharedHosts(kind, console.note)
     from apples.daemons.session import SharingSession
 
-    return SharingSession(policy_kind(policy), console.note, run=not output.dry_run)
+    return SharingSession(kind, console.note, run=not options.output.dry_run)
 
 
 def _plan_and_run(assembled: tuple[Agent, RunRequest], options: RunOptions, console: Console) -> int:

@@ -5,7 +5,7 @@ Every command that opens a pool uses these records; `only` of `with_options` cho
 
 from __future__ import annotations
 
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -383,3 +383,10 @@ class RunOptions:
     run: LaunchOptions = field(default_factory=LaunchOptions)
     sharing: SharingOptions = field(default_factory=SharingOptions)
     output: OutputOptions = field(default_factory=OutputOptions)
+
+    def for_context(self, context: click.Context) -> RunOptions:
+        """Return these options; APPLES_NWS, which is meant for real hosts, does not count for simulated ones."""
+        from_environment = context.get_parameter_source("nws") is click.core.ParameterSource.ENVIRONMENT
+        if not (from_environment and self.pool.simulated):
+            return self
+        return replace(self, weather=replace(self.weather, nws=None))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from apples.slurm.commands import Wishes
 from apples.slurm.records import Node, Partition
@@ -93,9 +93,7 @@ def _even(offers: Sequence[Offer], absent: dict[str, str]) -> PartitionPool:
                 "an allocation gets as many"
             )
         else:
-            even.append(
-                Offer(node=offer.node, slots=each, share=offer.share, memory_bytes=offer.memory_bytes)
-            )
+            even.append(replace(offer, slots=each))
     return PartitionPool(offers=tuple(even), absent=absent)
 
 

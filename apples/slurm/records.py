@@ -36,7 +36,6 @@ AWAY = {
     "UNKNOWN": "is in an unknown state",
     "FUTURE": "is not there yet",
     "INVALID_REG": "registered with less than its configuration says",
-    "PLANNED": "",
 }
 
 
@@ -84,7 +83,6 @@ class Partition:
     default: bool = False
     state: str = "UP"
     max_time_s: float = math.inf
-    max_nodes: float = math.inf
     shared: int = 1
     exclusive: bool = False
 
@@ -167,14 +165,12 @@ def _partition(found: dict[str, str]) -> Partition | None:
     if not found.get("PartitionName"):
         return None
     kind, _, count = found.get("OverSubscribe", "NO").partition(":")
-    most = found.get("MaxNodes", "UNLIMITED")
     return Partition(
         name=found["PartitionName"],
         nodes=expand(found["Nodes"]) if found.get("Nodes") else (),
         default=found.get("Default") == "YES",
         state=found.get("State", "UP"),
         max_time_s=seconds(found.get("MaxTime", "UNLIMITED")),
-        max_nodes=int(most) if most.isdigit() else math.inf,
         # A job shares its CPUs only if it must (FORCE) or asks to (YES), which apples does not.
         shared=int(count or 4) if kind == "FORCE" else 1,
         exclusive=kind == "EXCLUSIVE",

@@ -67,7 +67,7 @@ def test_partitions():
     )
     one, gang = found["all"], found["gang"]
     assert (one.nodes, one.default, one.max_time_s) == (("n1", "n2", "n3", "m7"), True, 26 * 3600)
-    assert (one.shared, one.exclusive, one.max_nodes) == (1, False, math.inf)
+    assert (one.shared, one.exclusive) == (1, False)
     assert (gang.shared, gang.state, gang.default, gang.max_time_s) == (3, "DOWN", False, math.inf)
     assert records.parse_partitions("PartitionName=x OverSubscribe=EXCLUSIVE Nodes=(null)")["x"].exclusive
 
