@@ -1,6 +1,6 @@
 """How long one command takes to put a weather service on hosts: package, tokens, TLS, server and sensors.
 
-    sudo python benchmarks/deploy_hosts.py [--hosts 30] [--prefix shared|own] [--installed]
+    sudo python benchmarks/deploy_hosts.py [--hosts 30] [--prefix shared|own] [--installed] [--uv DIR]
 
 The hosts are those of `tests/testbed`, reached over ssh and without a network beyond it, so that dependencies come from
 a directory that is filled first and isn't timed. With `--prefix shared` the hosts have one directory, as on a shared
@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from nws.deploy.wheel import this_package  # noqa: E402
 from tests.testbed.description import parse  # noqa: E402
 from tests.testbed.grid import Testbed  # noqa: E402
 
@@ -36,6 +37,9 @@ def main() -> None:
     parser.add_argument("--installed", action="store_true", help="use this environment instead of installing")
     parser.add_argument(
         "--wheelhouse", type=Path, help="directory with the dependencies; downloaded by default"
+    )
+    parser.add_argument(
+        "--uv", type=Path, help="directory with uv, for the PATH of the hosts; without it they use pip"
     )
     given = parser.parse_args()
     names = [f"node{number:02}" for number in range(1, given.hosts + 1)]
@@ -54,8 +58,20 @@ def steps(testbed: Testbed, directory: Path, wheels: Path, given: argparse.Names
     """Deploy, repeat, check, and remove."""
     prefix = directory / ("{host}" if given.prefix == "own" else "shared")
     command = ["nws", "deploy", "--server", "head", hosts, "--prefix", str(prefix), "--wait", "10m"]
-    command += ["--python", os.path.realpath(sys.executable)]
-    command += ["--installed", str(BIN.parent)] if given.installed else ["--wheelhouse", str(wheels)]
+    python = os.path.realpath(sys.executable)
+    if given.uv is not None:
+        wrapper = directory / "python"
+        wrapper.write_text(f'#!/bin/sh\nPATH={given.uv}:$PATH exec {python} "$@"\n', encoding="utf-8")
+        wrapper.chmod(0o755)
+        python = str(wrapper)
+    command += ["--python", python]
+    if given.installed:
+        command += ["--installed", str(BIN.parent)]
+    else:
+        # once, as the checkout may change meanwhile
+        name, content = this_package()
+        (directory / name).write_bytes(content)
+        command += ["--wheelhouse", str(wheels), "--wheel", str(directory / name)]
 
     def timed(title: str, code: int, *more: str, lines: int = 1) -> str:
         began = time.monotonic()

@@ -73,7 +73,6 @@ def test_deploy_with_wrong_options_names_them(over_ssh, capsys, words, message):
 
 
 def test_apples_deploy_starts_node_and_manager(over_ssh, free_port, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["apples", "deploy"])
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
     def main(words):
@@ -123,6 +122,39 @@ def test_agent_names_each_difference(tmp_path):
         f"{tmp_path}/hosts/a/settings/ca.pem is not there",
         "nws-sensor is not running",
     ]
+
+
+def test_agent_runs_units_where_systemd_does(tmp_path, monkeypatch):
+    """The calls of systemctl, which a script records; a file is its running service."""
+    script = tmp_path / "systemctl"
+    script.write_text(
+        f"#!/bin/sh\necho $* >>{tmp_path}/calls\n"
+        f'case "$*" in *is-active*) test -e {tmp_path}/runs;; *restart*) touch {tmp_path}/runs;;'
+        f" *stop*) rm {tmp_path}/runs;; esac\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/bin/nws").write_text("")
+    (tmp_path / "env/bin/nws").chmod(0o755)
+    report = dataclasses.replace(REPORT, systemd="user", home=str(tmp_path))
+    role = sensor_role("a", url="https://w:1", token="t\n", authority="c\n", site=None)
+    where = layout(str(tmp_path), installed=str(tmp_path / "env"), report=report)
+    host = agent.PlannedHost(host_plan(where, None, (role,)).document())
+    assert host.apply(None) == ["sensor.token", "ca.pem", "nws-sensor.service", "nws-sensor"]
+    assert host.compare() == []
+    calls = [line.partition("--user ")[2] for line in (tmp_path / "calls").read_text().splitlines()]
+    assert [call for call in calls if "is-active" not in call] == [
+        "daemon-reload",
+        "enable --quiet nws-sensor",
+        "restart nws-sensor",
+    ]
+    unit = tmp_path / ".config/systemd/user/nws-sensor.service"
+    unit.write_text(unit.read_text().replace("RestartSec=5", "RestartSec=6"))
+    assert host.compare() == [f"{unit} differs"]
+    assert host.remove() == ["nws-sensor", "settings"]
+    assert not unit.exists()
+    assert not (tmp_path / "runs").exists()
 
 
 def test_plan_changes_its_digest_with_anything_that_a_restart_brings():
