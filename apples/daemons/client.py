@@ -6,62 +6,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from apples.daemons.paths import known_sockets
-from apples.errors import NoDaemon, RequestRejected, SharingError
-from apples.ipc.peers import connect_trusted
+from apples.errors import NoDaemon, SharingError
+from apples.ipc.client import DaemonClient
 from apples.monitoring.efficiencies import efficiencies as monitored_efficiencies
-
-#: Seconds a node manager may take to answer; it asks the manager itself for some questions.
-_ANSWER_S = 3.0
-_REMEDY = "Start one with `apples node`, or name the right socket with APPLES_NODE_SOCKET"
 
 Json = dict[str, Any]
 
 
-class NodeClient:
-    """One connection to a node manager; a context manager.
+class NodeClient(DaemonClient):
+    """One connection to a node manager; a context manager."""
 
-    Raises `SharingError` if no node manager answers, or one of another user, because its answers cannot be trusted.
-    """
+    daemon = "node manager"
+    start = "start one with `apples node`, or name the right socket with APPLES_NODE_SOCKET"
+    stranger = "Start a node manager with `apples node`, or name the right socket with APPLES_NODE_SOCKET"
+    #: It asks the manager itself for some questions.
+    connect_s = answer_s = 3.0
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self._socket = connect_trusted(path, timeout_s=_ANSWER_S, remedy=_REMEDY)
-        except OSError as error:
-            raise NoDaemon(
-                f"{path}: no node manager answers ({error.strerror or error}). {_REMEDY}"
-            ) from error
-        self._lines = self._socket.makefile("rb")
-
-    def ask(self, what: str, argument: object = None) -> Any:
-        """Return the answer to one request; raises `SharingError` if it is refused or not answered."""
-        try:
-            self._socket.sendall(json.dumps({what: argument}).encode() + b"\n")
-            answer = json.loads(self._lines.readline() or b"null")
-        except (OSError, ValueError) as error:
-            raise NoDaemon(f"{self.path}: the node manager does not answer ({error})") from error
-        if not isinstance(answer, dict) or not answer:
-            raise NoDaemon(f"{self.path}: the node manager has ended")
-        if "refused" in answer:
-            raise RequestRejected(f"{self.path}: {answer['refused']}")
-        return next(iter(answer.values()))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._lines.close()
-        self._socket.close()
-
-    def __enter__(self) -> NodeClient:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+        """Connect; see `DaemonClient`."""
+        super().__init__([path])
 
 
 def find_node(given: Path | None = None) -> tuple[Path, Json] | None:

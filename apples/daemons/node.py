@@ -30,6 +30,7 @@ from apples.daemons.managedprocess import ManagedProcess, Page
 from apples.daemons.matrixview import MatrixView
 from apples.daemons.processcontrol import ProcessControl
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
+from apples.daemons.settings import UserLimits
 
 #: A job with at least this share of the node is not limited, because the limits of the others leave it that much.
 _UNLIMITED_SHARE = 0.5
@@ -263,6 +264,22 @@ def check_free(processes: Mapping[Process, ManagedProcess], registration: Proces
         else:
             continue
         raise RegistrationRefused(f"{why}; choose another name")
+
+
+def check_limits(
+    processes: Mapping[Process, ManagedProcess], registration: ProcessRegistration, limits: UserLimits
+) -> None:
+    """Raise `RegistrationRefused` if the user of a new process has as many processes or jobs as are legal."""
+    job, uid = registration.process.job, registration.uid
+    own = [process.job for process, managed in processes.items() if managed.registration.uid == uid]
+    for number, most, what in (
+        (len(own), limits.processes, "processes"),
+        (len({*own} - {job}), limits.jobs, "jobs"),
+    ):
+        if number >= most:
+            raise RegistrationRefused(
+                f"user {uid} has {number} {what} here already (limits.{what}); end some of them"
+            )
 
 
 def _of_owners(

@@ -8,7 +8,6 @@ processes; on TERM and INT it resumes them first. Papers: FCS section 2.2, Yoo a
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 
 from apples.coscheduling.events import Process
@@ -24,8 +23,8 @@ from apples.daemons.registration import RegistrationServer
 from apples.daemons.settings import NodeSettings
 from apples.daemons.watchdogclient import WatchdogClient
 from apples.errors import SharingError
-from apples.ipc.listener import raise_descriptors
 from apples.ipc.loop import Loop, become_realtime, run_until_signal, settle_memory
+from apples.ipc.server import Client
 from apples.ipc.timer import between_heartbeats, now
 from apples.ipc.wire import PULSE_S, Json
 from nws.base.detach import notify
@@ -37,8 +36,6 @@ _HUNG_SLICES, _LATE_S = 2.0, 0.05
 _PRIORITY = 10
 #: With `while_needed`: wait for the first process or session, and for the next one, seconds.
 _FIRST_S, _NEXT_S = 10.0, 1.0
-#: The connections of one user take at most this fraction of the descriptors.
-_DESCRIPTORS_EACH = 16
 
 
 class NodeDaemon:
@@ -55,10 +52,9 @@ class NodeDaemon:
         self._capabilities: Capabilities = find_capabilities(
             settings.sharing.freezer, limits=kind.own_timer, cpus=settings.cpus
         )
-        descriptors = raise_descriptors()
         private_directory(settings.socket.parent)
         self._journal = Journal(settings.socket)
-        self._loop = Loop(precise=kind.own_timer)
+        self._loop = Loop(precise=kind.own_timer, failed=lambda error: log(f"failed: {error!r}"))
         self._realtime = settings.sharing.realtime and become_realtime(_PRIORITY)
         self.node = ManagedNode(
             settings.processors,
@@ -79,8 +75,9 @@ class NodeDaemon:
         )
         slice_s = settings.sharing.constants.message_driven.slice_s
         self.timer = OwnTimer(self._loop, self.node, slice_s, self._enforce) if kind.own_timer else None
+        limits = settings.sharing.limits
         self._server = RegistrationServer(
-            self._loop, settings.socket, self, most_of_user=descriptors // _DESCRIPTORS_EACH, log=log
+            self._loop, settings.socket, self, most_of_user=limits.connections, log=log
         )
         self._registry = ProcessRegistry(
             self.node,
@@ -89,6 +86,7 @@ class NodeDaemon:
             self._capabilities,
             self._journal,
             ClassMemory(state_dir() / "classes.json"),
+            limits,
             removed=self._removed,
         )
         adopted = self._registry.adopt()
@@ -123,9 +121,9 @@ class NodeDaemon:
 
     # requests of `registration`
 
-    def register(self, request: object, connection: socket.socket) -> Process:
+    def register(self, request: object, client: Client) -> Process:
         """Register a process (CMDREG); raises `RegistrationRefused`."""
-        managed = self._registry.register(request, connection)
+        managed = self._registry.register(request, client.stream.socket)
         self._manager.report_arrival(managed.registration)
         self._enforce()
         return managed.registration.process

@@ -17,9 +17,10 @@ from apples.daemons import cgroups, processes
 from apples.daemons.classmemory import ClassMemory
 from apples.daemons.journal import Journal
 from apples.daemons.managedprocess import ManagedProcess, Page
-from apples.daemons.node import ManagedNode, check_free
+from apples.daemons.node import ManagedNode, check_free, check_limits
 from apples.daemons.processcontrol import Capabilities
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
+from apples.daemons.settings import UserLimits
 from apples.daemons.watchdogclient import WatchdogClient
 from apples.errors import MonitorError
 from apples.ipc.loop import Loop
@@ -42,12 +43,13 @@ class ProcessRegistry:
         capabilities: Capabilities,
         journal: Journal,
         memory: ClassMemory,
+        limits: UserLimits,
         *,
         removed: Callable[[Process], None],
     ) -> None:
         self._node, self._loop, self._watchdog = node, loop, watchdog
         self._capabilities, self._journal, self._removed = capabilities, journal, removed
-        self._memory = memory
+        self._memory, self._limits = memory, limits
         self._pidfds: dict[Process, int] = {}
         self.ended: dict[str, dict[int, Json]] = {}
 
@@ -56,6 +58,8 @@ class ProcessRegistry:
         registration, pidfd = processes.check(request, connection)
         try:
             check_free(self._node.processes, registration)
+            if registration.uid != os.geteuid():
+                check_limits(self._node.processes, registration, self._limits)
             if registration.process in self._node.processes:
                 raise RegistrationRefused(f"process {registration.pid} is registered already")
             page = self._page(registration)

@@ -9,8 +9,6 @@ of the last heartbeats), `hold` (the node manager must not end). `RequestHandler
 from __future__ import annotations
 
 import os
-import socket
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,24 +17,19 @@ from typing import Protocol
 from apples.coscheduling.events import Process
 from apples.daemons.paths import SYSTEM_DIRECTORY
 from apples.daemons.processes import RegistrationRefused
-from apples.ipc.listener import Listener
+from apples.errors import RequestRejected
 from apples.ipc.loop import Loop
-from apples.ipc.peers import peer
-from apples.ipc.streams import Stream
-from apples.ipc.wire import Forged, Json, open_line, plain
-from nws.base.ratelimit import RefusalLog
+from apples.ipc.server import Client, SocketLimits, UnixServer
+from apples.ipc.wire import UNTRUSTED_LINE, Forged, Json, open_line, plain
 
-_BACKLOG = 1024
-#: Limit of unsent bytes for a client that does not read.
-_MOST_WAITING = 1 << 20
 Answer = Callable[[Json], None]
 
 
 class RequestHandler(Protocol):
     """The node manager as far as requests need it."""
 
-    def register(self, request: object, connection: socket.socket) -> Process:
-        """Register a process; raises `RegistrationRefused`."""
+    def register(self, request: object, client: Client) -> Process:
+        """Register a process for a client; raises `RegistrationRefused`."""
 
     def leave(self, process: Process) -> None:
         """Deregister a process after the end of its connection."""
@@ -49,10 +42,10 @@ class RequestHandler(Protocol):
 
 
 class RegistrationServer:
-    """Listens at `path`.
+    """Listens at `path`, in the system's directory for all users.
 
-    most_of_user : limit of connections of one other user, so that descriptors remain for all
-    holding : connections that need the node manager.  log : receives few lines for refused users
+    most_of_user : limit of connections of one other user.  log : gets a text for each request that failed
+    holding : connections that need the node manager
     """
 
     def __init__(
@@ -62,94 +55,71 @@ class RegistrationServer:
         handler: RequestHandler,
         *,
         most_of_user: int,
-        log: Callable[[str], object] = lambda line: None,
+        log: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._log_refused = RefusalLog(log)
-        self._loop, self._path, self._handler = loop, path, handler
-        self._most_of_user = most_of_user
-        self._of_user: Counter[int] = Counter()
-        self.holding: set[Stream] = set()
-        self._streams: dict[Stream, Process | None] = {}
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        # This process holds the journal's lock, so an existing socket was left by a killed node manager.
-        with suppress(FileNotFoundError):
-            path.unlink()
-        self._listener.bind(str(path))
-        path.chmod(0o666 if path.parent == SYSTEM_DIRECTORY else 0o600)
-        self._listener.listen(_BACKLOG)
-        self._accepting = Listener(loop, self._listener, self._connected)
+        self._handler = handler
+        self.holding: set[Client] = set()
+        self._registered: dict[Client, Process] = {}
+        self._server = UnixServer(
+            loop,
+            path,
+            all_users=path.parent == SYSTEM_DIRECTORY,
+            limits=SocketLimits(connections=most_of_user, line_bytes=UNTRUSTED_LINE, own=False),
+            remedy="name another path with --socket",
+            log=log,
+            on_line=self._line,
+            on_close=self._ended,
+        )
 
     def end(self, process: Process) -> None:
         """Detach an ended process from its connection, if it has one."""
-        for stream, one in self._streams.items():
+        for client, one in list(self._registered.items()):
             if one == process:
-                self._streams[stream] = None
+                del self._registered[client]
 
     def close(self) -> None:
         """Close the socket and all connections."""
-        self._accepting.close()
+        self._registered.clear()
+        self._server.close()
         with suppress(FileNotFoundError):
-            os.unlink(self._path)
-        for stream in list(self._streams):
-            self._streams[stream] = None
-            stream.close()
+            os.unlink(self._server.path)
 
-    def _connected(self, connection: socket.socket) -> None:
-        _, uid = peer(connection)
-        if uid != os.geteuid() and self._of_user[uid] >= self._most_of_user:
-            why = f"user {uid} has {self._most_of_user} connections here already; end some of them"
-            self._log_refused(f"user {uid}", f"refused: {why}")
-            with connection, suppress(OSError):
-                connection.send(open_line({"refused": why}), socket.MSG_DONTWAIT)
+    def _line(self, client: Client, line: bytes) -> None:
+        if not client.stream.open:
+            # It has left meanwhile, and a process that it stands for with it.
             return
-        stream = Stream(
-            self._loop,
-            connection,
-            on_line=lambda line: self._line(stream, line),
-            on_end=lambda reason: self._ended(stream, uid),
-            most_waiting=_MOST_WAITING,
-        )
-        self._streams[stream] = None
-        self._of_user[uid] += 1
-
-    def _line(self, stream: Stream, line: bytes) -> None:
-        def answer(document: Json) -> None:
-            stream.send(open_line(document))
-
         try:
             request = plain(line)
         except Forged as error:
-            answer({"refused": f"{error}; expected one JSON object a line"})
-            return
+            raise RequestRejected(f"{error}; expected one JSON object a line") from None
         what, argument = next(iter(request.items()), ("", None))
+
+        def answer(document: Json) -> None:
+            client.send(open_line(document))
+
         if what == "register":
-            self._register(stream, argument, answer)
-        elif what == "schedule" and self._streams[stream] is not None:
+            if client in self._registered:
+                raise RegistrationRefused("this connection stands for a process already; open one for each")
+            try:
+                process = self._handler.register(argument, client)
+            except RegistrationRefused as error:
+                self._server.log_refused(f"user {client.uid}", f"refused: {error}")
+                raise
+            self._registered[client] = process
+            answer({"registered": {"job": process.job, "rank": process.rank}})
+        elif what == "schedule" and client in self._registered:
             # Not answered: it goes on meanwhile.
             self._handler.requested()
         elif what == "hold":
-            self.holding.add(stream)
+            self.holding.add(client)
             answer({"held": {}})
         elif not self._handler.ask(what, argument, answer):
-            answer({"refused": f"{what!r} is no request; legal are register, status, view, job, beats, hold"})
+            raise RequestRejected(
+                f"{what!r} is no request; legal are register, status, view, job, beats, hold"
+            )
 
-    def _register(self, stream: Stream, argument: object, answer: Answer) -> None:
-        try:
-            if self._streams[stream] is not None:
-                raise RegistrationRefused("this connection stands for a process already; open one for each")
-            process = self._handler.register(argument, stream.socket)
-        except RegistrationRefused as error:
-            self._log_refused(f"user {peer(stream.socket)[1]}", f"refused: {error}")
-            answer({"refused": str(error)})
-            return
-        self._streams[stream] = process
-        answer({"registered": {"job": process.job, "rank": process.rank}})
-
-    def _ended(self, stream: Stream, uid: int) -> None:
-        self._of_user[uid] -= 1
-        if not self._of_user[uid]:
-            del self._of_user[uid]
-        self.holding.discard(stream)
-        process = self._streams.pop(stream, None)
+    def _ended(self, client: Client) -> None:
+        self.holding.discard(client)
+        process = self._registered.pop(client, None)
         if process is not None:
             self._handler.leave(process)

@@ -61,6 +61,18 @@ class MessageDrivenEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserLimits:
+    """`limits`: of each user of a node manager, but for the one that runs it.
+
+    connections : to the node manager.  processes, jobs : registered at the same time
+    """
+
+    connections: Count = 2048
+    processes: Count = 1024
+    jobs: Count = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SharingFile:
     """The file, key by key."""
 
@@ -73,6 +85,7 @@ class SharingFile:
     multicast: str | None = DEFAULT_GROUP
     freezer: Freezer = "signals"
     realtime: bool = True
+    limits: UserLimits = field(default_factory=UserLimits)
     fcs: FcsEntry = field(default_factory=FcsEntry)
     message_driven: MessageDrivenEntry = field(default_factory=MessageDrivenEntry)
 
@@ -97,6 +110,7 @@ class SharingSettings:
     multicast: str | None = DEFAULT_GROUP
     freezer: Freezer = "signals"
     realtime: bool = True
+    limits: UserLimits = field(default_factory=UserLimits)
 
     @property
     def rows(self) -> int | None:
@@ -234,6 +248,7 @@ def load_settings(path: Path | None) -> SharingSettings:
         multicast=file.multicast,
         freezer=file.freezer,
         realtime=file.realtime,
+        limits=file.limits,
     )
 
 

@@ -65,8 +65,10 @@ class Stream:
             self.socket.close()
             self._on_end(reason)
 
-    def _closed(self) -> bool:
-        return not self._open
+    @property
+    def open(self) -> bool:
+        """Whether it has not ended."""
+        return self._open
 
     def _flush(self) -> None:
         try:
@@ -102,7 +104,7 @@ class Stream:
         try:
             for line in self._lines.feed(data):
                 self.on_line(line)
-                if self._closed():
+                if not self.open:
                     return
         except Forged as error:
             self.close(str(error))

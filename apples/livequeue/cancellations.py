@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from apples.errors import RequestRejected
+from apples.ipc.server import Client
 from apples.livequeue.core import LiveQueue
-from apples.livequeue.listener import ClientConnection
 from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,
@@ -26,7 +26,7 @@ class Cancellations:
         self._live, self._supervisors = live, supervisors
         self.waiting: list[int] = []
 
-    def cancel(self, client: ClientConnection, record: JobRecord) -> str:
+    def cancel(self, client: Client, record: JobRecord) -> str:
         """Cancel a job for a client, and return "cancelled" (with the next instant), "ending" or "over".
 
         Raises:

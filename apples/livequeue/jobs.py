@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from apples.errors import ConfigError
-from apples.livequeue.client import ask, refusal
+from apples.ipc.client import refusal
+from apples.livequeue.client import ask
 from apples.livequeue.records import JobEnd
 
 #: Wall time of a job that requests none, seconds.

@@ -14,14 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from apples.daemons.paths import private_directory
 from apples.errors import HistoryError, SharingError
 from apples.ipc.loop import Alarm, Loop, run_until_signal
+from apples.ipc.server import Client, SocketLimits, UnixServer
 from apples.livequeue.cancellations import Cancellations
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import Machine, listed
-from apples.livequeue.listener import ClientConnection, QueueListener
 from apples.livequeue.locks import MANAGER, queue_locks
-from apples.livequeue.models import Cancelled, stored_job
+from apples.livequeue.models import Answer, Cancelled, read_request, stored_job
 from apples.livequeue.paths import SYSTEM_SOCKET, own_socket
 from apples.livequeue.records import ENDED, RUNNING, STARTING
 from apples.livequeue.status import StatusRequests
@@ -80,19 +81,27 @@ class QueueServer:
             self._loop, self._store, locks, grace_s=grace_s, on_end=self._job_ended, log=self._log
         )
         self._ended: list[int] = []
-        self._requests: list[tuple[ClientConnection, str, Any]] = []
+        self._requests: list[tuple[Client, str, Any]] = []
         self._submissions = Submissions(self._store, chosen.limits)
         self._cancellations = Cancellations(self.live, self._supervisors)
         self._status = StatusRequests(self.live)
         self._due: Alarm | None = None
         self._recover()
-        self._listener = QueueListener(
+        address = socket or (SYSTEM_SOCKET if all_users else own_socket(path))
+        private_directory(address.parent)
+        limits = SocketLimits(
+            connections=chosen.limits.connections,
+            line_bytes=chosen.limits.job_bytes,
+            line_setting="limits.job_bytes",
+        )
+        self._listener = UnixServer(
             self._loop,
-            socket or (SYSTEM_SOCKET if all_users else own_socket(path)),
+            address,
             all_users=all_users,
-            limits=chosen.limits,
+            limits=limits,
+            remedy="name another path with --socket",
             log=self._log,
-            on_request=self._receive,
+            on_line=self._receive,
             on_close=self._status.disconnected,
         )
 
@@ -199,7 +208,8 @@ class QueueServer:
 
     # requests
 
-    def _receive(self, client: ClientConnection, request: str, argument: Any) -> None:
+    def _receive(self, client: Client, line: bytes) -> None:
+        request, argument = read_request(line)
         if request == "submit":
             self._submissions.add(client, argument, self.live.processors)
             self._schedule_instant()
@@ -209,13 +219,13 @@ class QueueServer:
         else:
             self._answer(client, request, argument)
 
-    def _answer(self, client: ClientConnection, request: str, argument: Any) -> None:
+    def _answer(self, client: Client, request: str, argument: Any) -> None:
         if request == "cancel":
-            client.answer(cancel=self._cancel(client, argument))
+            client.send(Answer(cancel=self._cancel(client, argument)).line())
         else:
             self._status.answer(client, request, argument)
 
-    def _cancel(self, client: ClientConnection, job_ids: list[int]) -> list[Cancelled]:
+    def _cancel(self, client: Client, job_ids: list[int]) -> list[Cancelled]:
         """Return the state of each job: cancelled, ending or over, or why it was refused."""
         answers = []
         for job_id in job_ids:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from apples.errors import UnknownJob
+from apples.ipc.server import Client
 from apples.livequeue import views
 from apples.livequeue.core import LiveQueue
-from apples.livequeue.listener import ClientConnection
-from apples.livequeue.models import PageRequest
+from apples.livequeue.models import Answer, PageRequest
 from apples.livequeue.reasons import why
 from apples.livequeue.records import JobRecord
 
@@ -18,9 +18,9 @@ class StatusRequests:
 
     def __init__(self, live: LiveQueue) -> None:
         self._live = live
-        self._waiting: dict[int, list[ClientConnection]] = {}
+        self._waiting: dict[int, list[Client]] = {}
 
-    def answer(self, client: ClientConnection, request: str, argument: Any) -> None:
+    def answer(self, client: Client, request: str, argument: Any) -> None:
         """Answer one request, or keep the client until its job ends.
 
         Raises:
@@ -30,11 +30,12 @@ class StatusRequests:
         self._live.refresh()
         if request == "queue":
             page = argument or PageRequest()
-            client.answer(queue=views.document(self._live, client.uid, everything=page.all, after=page.after))
+            queue = views.document(self._live, client.uid, everything=page.all, after=page.after)
+            client.send(Answer(queue=queue).line())
         elif request == "why":
             record = self.record(argument)
             reason = why(self._live, record.id, private=client.may_control(record.uid))
-            client.answer(why=reason or "")
+            client.send(Answer(why=reason or "").line())
         else:
             self._wait(client, self.record(argument))
 
@@ -50,17 +51,17 @@ class StatusRequests:
         for client in self._waiting.pop(record.id, ()):
             self._send_end(client, record)
 
-    def disconnected(self, client: ClientConnection) -> None:
+    def disconnected(self, client: Client) -> None:
         """Remove a client that closed its connection."""
         for clients in self._waiting.values():
             if client in clients:
                 clients.remove(client)
 
-    def _wait(self, client: ClientConnection, record: JobRecord) -> None:
+    def _wait(self, client: Client, record: JobRecord) -> None:
         if record.freed_s is not None:
             self._send_end(client, record)
         else:
             self._waiting.setdefault(record.id, []).append(client)
 
-    def _send_end(self, client: ClientConnection, record: JobRecord) -> None:
-        client.answer(ended=views.row(self._live, record, client.uid))
+    def _send_end(self, client: Client, record: JobRecord) -> None:
+        client.send(Answer(ended=views.row(self._live, record, client.uid)).line())

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import pwd
-from typing import TYPE_CHECKING
 
 from apples.errors import ConfigError, RequestRejected, SharingError
+from apples.ipc.server import Client
 from apples.livequeue.clock import rounded_up
 from apples.livequeue.inherited import Inherited, of_process
-from apples.livequeue.models import JobRequest
+from apples.livequeue.models import Answer, JobRequest
 from apples.livequeue.records import Submission
 from apples.livequeue.store import Store
 from apples.queueing.configuration import LimitsSection
 from nws.base.errors import ReportedError
-
-if TYPE_CHECKING:
-    from apples.livequeue.listener import ClientConnection
 
 
 class Submissions:
@@ -24,9 +21,9 @@ class Submissions:
 
     def __init__(self, store: Store, limits: LimitsSection) -> None:
         self._store, self._limits = store, limits
-        self._arrived: list[tuple[ClientConnection, Submission]] = []
+        self._arrived: list[tuple[Client, Submission]] = []
 
-    def add(self, client: ClientConnection, request: JobRequest, processors: int) -> None:
+    def add(self, client: Client, request: JobRequest, processors: int) -> None:
         """Keep a submission until `answer` or `refuse`. `processors`: of the machine.
 
         Raises:
@@ -64,7 +61,7 @@ class Submissions:
             assert record is not None
             del self._arrived[0]
             if record.uid == submission.uid:
-                client.answer(job=record.id)
+                client.send(Answer(job=record.id).line())
             else:
                 client.refuse(RequestRejected("token: that of another user's job"))
 

@@ -114,6 +114,7 @@ def test_one_user_leaves_connections_to_the_others(loop, everybodys):
     logged = []
     reception = RegistrationServer(loop, path, Desk(), most_of_user=2, log=logged.append)
     path.chmod(0o666)
+    reception._server._all_users = True
 
     def connect(uid):
         made = socket.socket(socket.AF_UNIX)
@@ -134,7 +135,8 @@ def test_one_user_leaves_connections_to_the_others(loop, everybodys):
     others = [connect(65534) for _ in range(3)]
     assert b"said" in answers(others[1])
     assert json.loads(others[2].recv(1000)) == {
-        "refused": "user 65534 has 2 connections here already; end some of them"
+        "refused": "user 65534 has 2 connections already (limits.connections); close some",
+        "code": 6,
     }
     ours = [connect(0) for _ in range(4)]
     assert all(b"said" in answers(client) for client in ours)
@@ -142,7 +144,9 @@ def test_one_user_leaves_connections_to_the_others(loop, everybodys):
     run(loop, 0.02)
     others.append(connect(65534))
     assert b"said" in answers(others[3])
-    assert logged == ["user 65534: refused: user 65534 has 2 connections here already; end some of them"]
+    assert logged == [
+        "user 65534: refused: user 65534 has 2 connections already (limits.connections); close some"
+    ]
     for client in (*ours, *others):
         client.close()
     reception.close()
@@ -166,7 +170,7 @@ def test_who_asks_and_does_not_read_is_shown_out_and_a_long_answer_is_not_cut(lo
         assert len(json.loads(got)["said"]) == desk.size
         client.sendall(b'{"status": null}\n' * 3)
         run(loop, 0.05)
-        assert not reception._streams
+        assert not reception._server._clients
     reception.close()
 
 
