@@ -39,7 +39,7 @@ class MachineManagerOptions:
         help="Multicast group of the heartbeats, or none (default 239.192.71.71).",
     )
     key: Path | None = _nodes(
-        "--key", type=click.Path(path_type=Path), help="File of mode 0600 with the key that nodes share."
+        "--key", type=click.Path(path_type=Path), help="File of mode 0600 with the manager's key."
     )
     config: Path | None = _nodes(
         "--config", type=click.Path(path_type=Path), help="Settings (YAML), as in configs/sharing.yaml."
@@ -49,6 +49,9 @@ class MachineManagerOptions:
         type=click.Path(path_type=Path),
         metavar="FILE",
         help="Write a new key to FILE, and exit.",
+    )
+    enrol: str | None = _nodes(
+        "--enrol", metavar="NODE", help="Print the key of one node, for a key file of its own, and exit."
     )
     place_file: Path | None = _nodes(
         "--place-file",
@@ -86,13 +89,14 @@ def manager(options: MachineManagerOptions) -> int:
     if options.queue_only:
         return serve_queue(options.queue, list(given_words(options, skip=_QUEUE_FIELDS)), say)
     from apples.daemons.managerdaemon import ManagerDaemon
-    from apples.daemons.paths import new_key, read_key
+    from apples.daemons.paths import enrolled, new_key, read_manager_key
     from apples.daemons.settings import settings_of
 
     if options.new_key is not None:
         new_key(options.new_key)
         click.echo(
-            f"{options.new_key}: a new key; copy it to every node, readable by its node manager only",
+            f"{options.new_key}: a new key; make each node's own from it with --enrol NODE, or copy it to nodes that "
+            "trust each other",
             err=True,
         )
         return 0
@@ -105,7 +109,10 @@ def manager(options: MachineManagerOptions) -> int:
         multicast=options.multicast,
         key=options.key,
     )
-    secret = read_key(sharing.needed_key())
+    if options.enrol is not None:
+        click.echo(enrolled(sharing.needed_key(), options.enrol))
+        return 0
+    secret = read_manager_key(sharing.needed_key())
     sharing.check_manager()
     with ExitStack() as stack:
         follow = {}

@@ -27,7 +27,9 @@ from nws.base.detach import service
 @click.option(
     "--gmet", metavar="TIME", help="Guaranteed minimum execution time of message-driven (default 5s)."
 )
-@click.option("--key", type=click.Path(path_type=Path), help="File of mode 0600 with the manager's key.")
+@click.option(
+    "--key", type=click.Path(path_type=Path), help="File of mode 0600: this node's key or the manager's."
+)
 @click.option(
     "--freezer",
     type=click.Choice(["signals", "cgroup", "auto"]),
@@ -58,7 +60,7 @@ def node(
     """
     from apples.cli.manager import say
     from apples.daemons.nodedaemon import NodeDaemon
-    from apples.daemons.paths import checked_name, read_key, serving_socket
+    from apples.daemons.paths import checked_name, read_node_key, serving_socket
     from apples.daemons.settings import NodeSettings, parse_cpus, settings_of
     from nws.base.paths import local_host
 
@@ -67,7 +69,7 @@ def node(
     )
     sharing.check_node()
     called = checked_name(name or local_host(), what="--name")
-    secret = read_key(sharing.needed_key()) if sharing.policy.coordinated else None
+    secret = read_node_key(sharing.needed_key(), called) if sharing.policy.coordinated else None
     settings = NodeSettings(
         name=called,
         sharing=sharing,

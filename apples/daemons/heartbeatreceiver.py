@@ -32,7 +32,8 @@ _LATE_SLICES = 2.0
 class HeartbeatReceiver:
     """Sockets of one node. All are closed while there is no manager.
 
-    word : random word of this process.  seal : of the manager's session, None while there is none
+    word : random word of this process
+    seal, group_seal : of this node's datagrams and of those by multicast, None while there is no manager
     received : called with heartbeat, and its instant by the raw and by the monotonic clock
     shown : number of the last presence datagram.  last : instant of the last heartbeat
     """
@@ -42,6 +43,7 @@ class HeartbeatReceiver:
     ) -> None:
         self._loop, self._word, self._received = loop, word, received
         self.seal: DatagramSeal | None = None
+        self.group_seal: DatagramSeal | None = None
         self.shown = 0
         self.last = 0.0
         self._fresh = Freshness()
@@ -78,7 +80,7 @@ class HeartbeatReceiver:
             if one is not None:
                 self._loop.forget(one.fileno())
                 one.close()
-        self._direct = self._group = self._group_heartbeat = self.seal = None
+        self._direct = self._group = self._group_heartbeat = self.seal = self.group_seal = None
 
     def show(self, *, silent: bool) -> None:
         """Send a presence datagram, if there is a manager. `silent`: the node receives no heartbeats."""
@@ -89,13 +91,14 @@ class HeartbeatReceiver:
                 self._direct.sendto(self.seal.here(here), self._manager)
 
     def _receive(self, source: socket.socket, *, multicast: bool) -> None:
-        if self.seal is None:
+        seal = self.group_seal if multicast else self.seal
+        if seal is None:
             return
         try:
             # One byte more than a heartbeat, so that longer datagrams are recognized and dropped.
             datagram = source.recv(HEARTBEAT_BYTES + 1)
             received = raw()
-            heartbeat = self.seal.open_beat(datagram)
+            heartbeat = seal.open_beat(datagram)
         except (OSError, Forged):
             # Any host can send datagrams; only the manager's count.
             return

@@ -16,7 +16,7 @@ from apples.daemons.nodeconnection import NodeConnection
 from apples.ipc.listener import may_multicast
 from apples.ipc.loop import Loop
 from apples.ipc.timer import Timer, now, raw
-from apples.ipc.wire import PRESENCE_BYTES, DatagramSeal, Forged, HeartbeatMessage, Json
+from apples.ipc.wire import PRESENCE_BYTES, DatagramSeal, Forged, HeartbeatMessage, Json, presence_word
 
 #: Datagrams read at once, and four more for each node, so that a flood of them cannot delay the next heartbeat.
 _MOST_DATAGRAMS = 64
@@ -27,6 +27,7 @@ _REMEMBERED = 1000
 class HeartbeatSender:
     """Sends heartbeats and receives presence datagrams on one UDP socket.
 
+    seal : of heartbeats by multicast
     slice_s : seconds between two heartbeats.  started : instant of the first
     next_slot : returns version and number of the slot that begins, -1 for an empty one
     nodes : connections by name.  words : connections by the random word of the node's process
@@ -90,9 +91,11 @@ class HeartbeatSender:
             except OSError:
                 return
             with suppress(Forged):
-                here = self._seal.open_here(datagram)
-                node = self.words.get(here.node)
-                if node is not None and here.number > node.shown:
+                node = self.words.get(presence_word(datagram))
+                if node is None or node.datagrams is None:
+                    continue
+                here = node.datagrams.open_here(datagram)
+                if here.number > node.shown:
                     node.shown, node.address, node.heard_at = here.number, address[:2], now()
                     node.silent, node.multicast = here.silent, here.multicast
 
@@ -105,17 +108,17 @@ class HeartbeatSender:
         if late < 0.5 * self.slice_s:
             version, slot = self._next_slot()
             self._number += 1
-            self._send(self._seal.beat(HeartbeatMessage(self._number, version, raw(), slot, self.slice_s)))
+            self._send(HeartbeatMessage(self._number, version, raw(), slot, self.slice_s))
             self._late.append(late)
             due -= 1
         self._skipped += due
 
-    def _send(self, datagram: bytes) -> None:
+    def _send(self, heartbeat: HeartbeatMessage) -> None:
         # A full or broken network loses a datagram; the nodes continue without it.
         if self.multicast is not None:
             with suppress(OSError):
-                self._datagrams.sendto(datagram, (self.multicast, self._port))
+                self._datagrams.sendto(self._seal.beat(heartbeat), (self.multicast, self._port))
         for node in self._nodes.values():
-            if node.address is not None and not node.multicast:
+            if node.address is not None and node.datagrams is not None and not node.multicast:
                 with suppress(OSError):
-                    self._datagrams.sendto(datagram, node.address)
+                    self._datagrams.sendto(node.datagrams.beat(heartbeat), node.address)

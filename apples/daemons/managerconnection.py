@@ -30,6 +30,7 @@ from apples.ipc.wire import (
     Seal,
     checked_word,
     derive,
+    hidden,
     plain,
     random_word,
 )
@@ -57,7 +58,10 @@ class ConnectionCallbacks:
 
 
 class ManagerConnection:
-    """The connection. `word`: random word of this process. `welcomed`: both sides have proved the key."""
+    """The connection.
+
+    key : of this node.  word : random word of this process.  welcomed : both sides have proved the key
+    """
 
     def __init__(
         self, loop: Loop, manager: tuple[str, int], key: bytes, callbacks: ConnectionCallbacks
@@ -68,6 +72,8 @@ class ManagerConnection:
         self.receiver = HeartbeatReceiver(loop, self.word, lambda *heard: self._callbacks.beat(*heard))
         self._stream: Stream | None = None
         self._seal: Seal | None = None
+        #: Makes the seal of multicast heartbeats from the hidden key in the manager's welcome.
+        self._reveal: Callable[[str], DatagramSeal]
         self._last_line = 0.0
         self._attempt: Alarm | None = None
         self._lookup = Lookup(loop, manager, self._looked_up)
@@ -171,6 +177,9 @@ class ManagerConnection:
         assert stream is not None
         self._seal = Seal(derive(self._key, "stream", theirs, nonce), ours="node", theirs="manager")
         self.receiver.seal = DatagramSeal(self._key, session)
+        self._reveal = lambda text: DatagramSeal(
+            hidden(self._key, theirs, nonce, bytes.fromhex(text)), session
+        )
         stream.trust(LONGEST_LINE)
         stream.on_line = self._line
         hello = self._callbacks.hello() | {"nonce": nonce, "word": self.word, "shown": self.receiver.shown}
@@ -190,6 +199,7 @@ class ManagerConnection:
         self.welcomed = True
         self._reported = ""
         connection = self._stream.socket
+        self.receiver.group_seal = self._reveal(document["group_key"])
         try:
             host, port = connection.getpeername()[:2]
             self.receiver.open(connection, (str(host), int(port)), document.get("multicast"))

@@ -20,7 +20,7 @@ from apples.ipc.listener import Listener, bound, raise_descriptors
 from apples.ipc.loop import Loop, become_realtime, run_until_signal, settle_memory
 from apples.ipc.streams import Stream, keep_honest
 from apples.ipc.timer import between_heartbeats, now
-from apples.ipc.wire import PULSE_S, SILENCE_S, DatagramSeal, Forged, Json, random_word
+from apples.ipc.wire import PULSE_S, SILENCE_S, DatagramSeal, Forged, Json, derive, random_word
 from nws.base.detach import notify
 from nws.base.ratelimit import RefusalLog
 
@@ -53,6 +53,7 @@ class ManagerDaemon:
         self.place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.jobs = JobTable(sharing.rows, now())
         self._session = random_word()
+        self._group_key = derive(key, "group", self._session)
         self._connections: set[NodeConnection] = set()
         self._nodes: dict[str, NodeConnection] = {}
         self._sent_version = -1
@@ -60,7 +61,7 @@ class ManagerDaemon:
         self.heartbeats = HeartbeatSender(
             self._loop,
             datagrams,
-            DatagramSeal(key, self._session),
+            DatagramSeal(self._group_key, self._session),
             sharing.slice_s,
             multicast=sharing.multicast,
             next_slot=self._next_slot,
@@ -138,7 +139,7 @@ class ManagerDaemon:
         try:
             hello = node.open_hello(self._key, line)
         except Forged:
-            node.refuse("the keys differ; give the node the key file of this manager")
+            node.refuse("the keys differ; give the node a key of this manager, made for its name")
             return
         name = checked_hello(hello)["node"]
         old = self._nodes.get(name)
@@ -150,12 +151,13 @@ class ManagerDaemon:
             self._forget(old)
             old.name = None
             old.stream.close()
-        node.admit(self._key, hello, now())
+        node.admit(self._session, hello, now())
         self._nodes[name] = self.heartbeats.words[node.word] = node
         self._count()
         sharing = self._sharing
         welcome = {"place": self.place, "policy": sharing.policy.name, "slice_s": sharing.slice_s}
-        node.send(welcome | {"multicast": self.heartbeats.multicast})
+        group = {"multicast": self.heartbeats.multicast, "group_key": node.hidden(self._group_key)}
+        node.send(welcome | group)
         node.ask()
         if self._nodes.get(name) is not node:
             # The connection broke while it was welcomed; `_ended` has removed it already.

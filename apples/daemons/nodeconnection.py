@@ -6,7 +6,20 @@ from dataclasses import dataclass, field
 
 from apples.ipc.peers import peer_address
 from apples.ipc.streams import Stream
-from apples.ipc.wire import LONGEST_LINE, PULSE_S, SILENCE_S, VERSION, Json, Seal, derive, open_line
+from apples.ipc.wire import (
+    LONGEST_LINE,
+    PULSE_S,
+    SILENCE_S,
+    VERSION,
+    DatagramSeal,
+    Json,
+    Seal,
+    claimed_node,
+    derive,
+    hidden,
+    node_key,
+    open_line,
+)
 
 #: Time for a new connection to prove that it holds the key, seconds.
 _UNPROVED_S = 3.0
@@ -23,7 +36,8 @@ class NodeConnection:
     address : destination of heartbeats, None until the node has shown it.  shown : number of that datagram
     multicast : the node receives the multicast group.  silent : no heartbeat has reached it for a while
     heard_at, told_at : last sign of life, last report.  status : the last report.  peer : numeric address
-    proved : its first line was sealed under the key
+    proved : its first line was sealed under the key of the node that it names
+    key : that key.  datagrams : seal of its datagrams.  nonce : random word of the node for this connection
     """
 
     stream: Stream
@@ -31,6 +45,9 @@ class NodeConnection:
     since: float
     peer: str = ""
     proved: bool = False
+    key: bytes = field(default=b"", repr=False)
+    nonce: str = ""
+    datagrams: DatagramSeal | None = None
     seal: Seal | None = None
     name: str | None = None
     word: str = ""
@@ -54,17 +71,25 @@ class NodeConnection:
         self.stream.send(open_line({"apples": VERSION, "challenge": self.challenge, "session": session}))
 
     def open_hello(self, key: bytes, line: bytes) -> Json:
-        """Return the first line of a node; raises `Forged` unless it proves that the sender holds the key."""
-        hello = Seal(derive(key, "hello", self.challenge), ours="manager", theirs="node").open(line)
-        self.proved = True
+        """Return the first line of a node; raises `Forged` unless it proves that the sender holds that node's key."""
+        own = node_key(key, claimed_node(line))
+        hello = Seal(derive(own, "hello", self.challenge), ours="manager", theirs="node").open(line)
+        self.proved, self.key = True, own
         return hello
 
-    def admit(self, key: bytes, hello: Json, now: float) -> None:
+    def admit(self, session: str, hello: Json, now: float) -> None:
         """Take over the node's introduction. From here on lines are sealed under a key that only both sides have."""
-        self.seal = Seal(derive(key, "stream", self.challenge, hello["nonce"]), ours="manager", theirs="node")
+        self.datagrams, self.nonce = DatagramSeal(self.key, session), hello["nonce"]
+        self.seal = Seal(
+            derive(self.key, "stream", self.challenge, hello["nonce"]), ours="manager", theirs="node"
+        )
         self.name, self.word, self.heard_at = hello["node"], hello["word"], now
         self.processors, self.shown = hello["processors"], hello["shown"]
         self.stream.trust(LONGEST_LINE)
+
+    def hidden(self, secret: bytes) -> str:
+        """Return a secret that only the node can read, in hexadecimal digits."""
+        return hidden(self.key, self.challenge, self.nonce, secret).hex()
 
     def send(self, document: Json) -> None:
         """Send a sealed line."""

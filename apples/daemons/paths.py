@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from apples.errors import ConfigError, SharingError
+from apples.ipc.wire import node_key
 from apples.monitoring.names import check_job
 from nws.base.errors import UsageError
 from nws.base.paths import local_host
@@ -26,6 +27,8 @@ _LONGEST = 107
 
 #: Characters that a key has at least: 128 bits in hexadecimal digits.
 _SHORTEST = 32
+#: Begin of a key file for one node, before its name.
+_NODE_KEY = b"node:"
 
 
 def checked_name(name: str, *, what: str) -> str:
@@ -113,6 +116,41 @@ def read_key(path: Path) -> bytes:
             f"`apples manager --new-key FILE` makes one"
         )
     return key.encode()
+
+
+def read_node_key(path: Path, node: str) -> bytes:
+    """Return the key of a node from its own key file, or derived from the manager's; raises `ConfigError`."""
+    key = read_key(path)
+    if not key.startswith(_NODE_KEY):
+        return node_key(key, node)
+    try:
+        _, name, digits = key.decode().split(":")
+        found = bytes.fromhex(digits)
+    except ValueError:
+        raise ConfigError(
+            f"{path}: is no key of a node; `apples manager --key FILE --enrol {node}` prints one"
+        ) from None
+    if name != node:
+        raise ConfigError(
+            f"{path}: is the key of node {name}, not of {node}; give this node its own key, or its name with --name"
+        )
+    return found
+
+
+def enrolled(path: Path, node: str) -> str:
+    """Return the text of a key file of one node. `path`: of the manager's key. Raises `ConfigError`."""
+    name = checked_name(node, what="--enrol")
+    return f"{_NODE_KEY.decode()}{name}:{node_key(read_manager_key(path), name).hex()}"
+
+
+def read_manager_key(path: Path) -> bytes:
+    """Return the manager's key from a file; raises `ConfigError`, also for the key of a node."""
+    key = read_key(path)
+    if key.startswith(_NODE_KEY):
+        raise ConfigError(
+            f"{path}: is the key of one node; expected the manager's, from which all others follow"
+        )
+    return key
 
 
 def new_key(path: Path) -> None:

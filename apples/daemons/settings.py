@@ -147,7 +147,7 @@ class NodeSettings:
     """Settings of one node manager.
 
     cpus : CPUs of the node, to which processes are pinned; None for all CPUs of this process, without pinning
-    key : key shared with the manager, None without a manager.  while_needed : end when no process is registered
+    key : key of this node, None without a manager.  while_needed : end when no process is registered
     """
 
     name: str

@@ -1,11 +1,14 @@
 """The protocol between manager and node managers, and its authentication.
 
-Both sides hold one key. On the stream every line is ``MAC JSON``: HMAC-SHA256 over the direction, the line's number in
-the stream and its text, under a key made of both sides' random words of this connection. So a line of another
-connection or side, or out of order, is refused, and the hosts' clocks need not agree. A heartbeat is one datagram for
-all nodes, `HEARTBEAT_BYTES` long for any number of nodes: it names the slot, and the nodes know its rows already. It is
-sealed with keyed BLAKE2b, which costs a third of HMAC. It has a number that rises within the manager's session, and
-one that is much later than the others is refused. A node's sign of life is a datagram too.
+The manager holds a key, from which each node's key follows by the node's name. A node needs its own key only, and can
+make no line or sign of life of another node. A key of all nodes seals heartbeats by multicast; nodes receive it over
+their streams, hidden by a pad of their connection. On the stream every line is ``MAC JSON``: HMAC-SHA256 over the
+direction, the line's number in the stream and its text, under a key made of both sides' random words of this
+connection. So a line of another connection or side, or out of order, is refused, and the hosts' clocks need not agree.
+A heartbeat is one datagram for all nodes, `HEARTBEAT_BYTES` long for any number of nodes: it names the slot, and the
+nodes know its rows already. It is sealed with keyed BLAKE2b, which costs a third of HMAC. It has a number that rises
+within the manager's session, and one that is much later than the others is refused. A node's sign of life is a datagram
+too.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import Any, NamedTuple
 from apples.errors import SharingError
 
 #: Of the protocol; sides that differ refuse each other.
-VERSION = 3
+VERSION = 4
 
 #: A line of a stranger, and one of a side that is known: the longest that is read, bytes.
 UNTRUSTED_LINE, LONGEST_LINE = 4096, 8 << 20
@@ -65,6 +68,20 @@ def derive(key: bytes, *parts: str) -> bytes:
     return hmac.digest(key, "\0".join(parts).encode(), "sha256")
 
 
+def node_key(key: bytes, node: str) -> bytes:
+    """Return the key of one node. `key`: the manager's."""
+    return derive(key, "node", node)
+
+
+def hidden(key: bytes, challenge: str, nonce: str, secret: bytes) -> bytes:
+    """Return a secret of 32 bytes hidden by a pad of one connection, or the secret of a hidden one.
+
+    key : of the node.  challenge, nonce : random words of both sides, so that no pad is used twice
+    """
+    pad = derive(key, "pad", challenge, nonce)
+    return bytes(one ^ other for one, other in zip(secret, pad, strict=True))
+
+
 class Seal:
     """One side of one stream. `ours`, `theirs`: names of the directions."""
 
@@ -90,6 +107,14 @@ class Seal:
     def _mac(self, direction: bytes, place: int, body: bytes) -> bytes:
         text = b"%s\0%d\0%s" % (direction, place, body)
         return hmac.digest(self._key, text, "sha256").hex().encode()
+
+
+def claimed_node(line: bytes) -> str:
+    """Return the name by which the sender of a sealed first line calls itself; nothing is proved yet."""
+    name = plain(line.partition(b" ")[2]).get("node")
+    if not isinstance(name, str) or not 1 <= len(name) <= 255:
+        raise Forged("a first line without the name of a node")
+    return name
 
 
 def open_line(document: Json) -> bytes:
@@ -201,6 +226,11 @@ class DatagramSeal:
             raise Forged("a datagram that is not of this session")
         if not hmac.compare_digest(datagram, self._sealed(datagram[:size])):
             raise Forged("a datagram that is not sealed with our key")
+
+
+def presence_word(datagram: bytes) -> str:
+    """Return the random word of the node that a sign of life names; nothing is proved yet."""
+    return datagram[_BEGIN : _BEGIN + 16].hex()
 
 
 class Freshness:

@@ -8,11 +8,14 @@ import struct
 import time
 from types import SimpleNamespace
 
+import pytest
+
 from apples.coscheduling.policies import POLICIES
 from apples.daemons.managerdaemon import ManagerDaemon
-from apples.daemons.paths import read_key
+from apples.daemons.paths import enrolled, read_key, read_manager_key, read_node_key
 from apples.daemons.settings import SharingSettings
-from apples.ipc.wire import SILENCE_S, DatagramSeal, PresenceMessage, Seal, derive, random_word
+from apples.errors import ConfigError
+from apples.ipc.wire import SILENCE_S, DatagramSeal, PresenceMessage, Seal, derive, node_key, random_word
 from apples.testing.localcluster import kill
 
 KEY = b"k" * 32
@@ -40,7 +43,9 @@ def test_a_node_that_has_gone_before_it_is_welcomed_is_not_there(local_cluster):
     key = read_key(site.key)
     with socket.create_connection((host, int(port))) as stranger:
         greeting = json.loads(stranger.makefile("rb").readline())
-        seal = Seal(derive(key, "hello", greeting["challenge"]), ours="node", theirs="manager")
+        seal = Seal(
+            derive(node_key(key, "ghost"), "hello", greeting["challenge"]), ours="node", theirs="manager"
+        )
         hello = {"node": "ghost", "policy": "gang", "processors": 1, "nonce": random_word()}
         hello |= {"word": random_word(), "shown": 0, "placed": {}, "processes": []}
         site.manager.send_signal(signal.SIGSTOP)
@@ -96,7 +101,9 @@ def test_a_node_is_where_its_last_datagram_came_from():
     settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
     manager = ManagerDaemon(settings, KEY, log=lambda text: None)
     word, seal = random_word(), DatagramSeal(KEY, manager._session)
-    peer = manager.heartbeats.words[word] = SimpleNamespace(shown=3, address=None, heard_at=0.0)
+    peer = manager.heartbeats.words[word] = SimpleNamespace(
+        shown=3, address=None, heard_at=0.0, datagrams=seal
+    )
     senders = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
     here = PresenceMessage(word, 4, silent=False, multicast=True)
     for sender, datagram in (
@@ -150,7 +157,7 @@ def test_malformed_documents_of_a_key_holder_leave_the_manager():
     said: list[str] = []
     settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
     manager = ManagerDaemon(settings, KEY, log=said.append)
-    draw = random.Random(21)
+    draw, own = random.Random(21), node_key(KEY, "n")
     process = {"job": "x", "rank": 0, "ranks": 2, "uid": 1}
     placed = {"x": {"slot": 0, "nodes": ["n", "m"], "processors": {"0": 0}}}
     lines = ({"registered": process}, {"ended": {"job": "x", "rank": 0}}, {"ask": 1})
@@ -167,8 +174,8 @@ def test_malformed_documents_of_a_key_holder_leave_the_manager():
         first = _mutated(draw, hello) if number % 3 == 0 else hello
         with socket.create_connection(manager.address) as node:
             challenge = _greeting(manager, node)
-            node.sendall(Seal(derive(KEY, "hello", challenge), ours="node", theirs="manager").line(first))
-            seal = Seal(derive(KEY, "stream", challenge, hello["nonce"]), ours="node", theirs="manager")
+            node.sendall(Seal(derive(own, "hello", challenge), ours="node", theirs="manager").line(first))
+            seal = Seal(derive(own, "stream", challenge, hello["nonce"]), ours="node", theirs="manager")
             for _ in range(3):
                 node.sendall(seal.line(_mutated(draw, draw.choice(lines))))
             _turn(manager)
@@ -185,7 +192,7 @@ def test_refused_keys_are_few_log_lines_with_the_address():
     for _ in range(20):
         with socket.create_connection(manager.address) as stranger:
             challenge = _greeting(manager, stranger)
-            key = derive(b"another key", "hello", challenge)
+            key = derive(node_key(b"another key", "n"), "hello", challenge)
             stranger.sendall(Seal(key, ours="node", theirs="manager").line({"node": "n"}))
             _turn(manager)
     lines = [
@@ -211,3 +218,60 @@ def _greeting(manager, node):
         _turn(manager)
         data += node.recv(4096)
     return json.loads(data)["challenge"]
+
+
+def _introduced(manager, name, key, *, word=None):
+    """Reasons of the log after a node has introduced itself by a name with a key."""
+    hello = {"node": name, "policy": "gang", "processors": 1, "nonce": random_word()}
+    hello |= {"word": word or random_word(), "shown": 0, "placed": {}, "processes": []}
+    node = socket.create_connection(manager.address)
+    challenge = _greeting(manager, node)
+    node.sendall(Seal(derive(key, "hello", challenge), ours="node", theirs="manager").line(hello))
+    _turn(manager)
+    return node
+
+
+def test_key_of_a_node_opens_no_other_name():
+    said: list[str] = []
+    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
+    manager = ManagerDaemon(settings, KEY, log=said.append)
+    own = node_key(KEY, "mine")
+    with _introduced(manager, "other", own), _introduced(manager, "mine", KEY):
+        assert manager._nodes == {}
+        assert "the keys differ" in said[-1]
+        with _introduced(manager, "mine", own):
+            assert set(manager._nodes) == {"mine"}
+    manager.close()
+
+
+def test_presence_sealed_by_another_node_is_ignored():
+    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
+    manager = ManagerDaemon(settings, KEY, log=lambda text: None)
+    word = random_word()
+    with (
+        _introduced(manager, "victim", node_key(KEY, "victim"), word=word),
+        socket.socket(type=socket.SOCK_DGRAM) as sender,
+    ):
+        for name, number in (("rogue", 7), ("victim", 3)):
+            seal = DatagramSeal(node_key(KEY, name), manager._session)
+            here = PresenceMessage(word, number, silent=False, multicast=False)
+            sender.sendto(seal.here(here), manager.address)
+        manager.heartbeats.receive()
+        assert manager._nodes["victim"].shown == 3
+    manager.close()
+
+
+def test_enrolled_node_joins_with_its_own_key_only(local_cluster):
+    site = local_cluster({"a": "0"})
+    site.start_manager()
+    keys = site.directory / "a.key"
+    keys.touch(0o600)
+    keys.write_text(enrolled(site.key, "a"))
+    with pytest.raises(ConfigError, match="is the key of node a, not of b"):
+        read_node_key(keys, "b")
+    with pytest.raises(ConfigError, match="expected the manager's"):
+        read_manager_key(keys)
+    assert read_node_key(keys, "a") == read_node_key(site.key, "a") != read_node_key(site.key, "b")
+    site.key = keys
+    site.start_nodes()
+    site.wait(lambda: site.hears("a"))

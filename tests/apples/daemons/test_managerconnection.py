@@ -28,7 +28,7 @@ class Air:
             lost=lambda reason: None,
         )
         self.link = ManagerConnection(self.loop, ("127.0.0.1", 1), KEY, hooks)
-        self.link.receiver.seal = DatagramSeal(KEY, self.session)
+        self.link.receiver.seal = self.link.receiver.group_seal = DatagramSeal(KEY, self.session)
         self.near, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 
     def beat(self, *, multicast, slice_s=0.1):
