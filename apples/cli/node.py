@@ -39,6 +39,11 @@ from nws.base.detach import service
 @click.option(
     "--config", type=click.Path(path_type=Path), help="Settings (YAML), as in configs/sharing.yaml."
 )
+@click.option(
+    "--everybody",
+    is_flag=True,
+    help="Serve all users of this host (root only), as always at a socket in /run/apples.",
+)
 @click.option("--while-needed", is_flag=True, help="End when nothing is registered any more.")
 @service(lambda options: "apples-node")
 def node(
@@ -52,6 +57,7 @@ def node(
     freezer: str | None,
     socket: Path | None,
     config: Path | None,
+    everybody: bool,
     while_needed: bool,
 ) -> int:
     """Run and stop the registered processes of this host, so that their jobs are coscheduled.
@@ -76,6 +82,7 @@ def node(
         socket=serving_socket(called, socket),
         cpus=None if cpus is None else parse_cpus(cpus),
         key=secret,
+        everybody=everybody,
         while_needed=while_needed,
     )
     return 130 if NodeDaemon(settings, log=say).run() == signal.SIGINT else 0

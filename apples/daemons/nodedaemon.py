@@ -77,7 +77,12 @@ class NodeDaemon:
         self.timer = OwnTimer(self._loop, self.node, slice_s, self._enforce) if kind.own_timer else None
         limits = settings.sharing.limits
         self._server = RegistrationServer(
-            self._loop, settings.socket, self, most_of_user=limits.connections, log=log
+            self._loop,
+            settings.socket,
+            self,
+            most_of_user=limits.connections,
+            all_users=settings.everybody,
+            log=log,
         )
         self._registry = ProcessRegistry(
             self.node,

@@ -55,6 +55,7 @@ class RegistrationServer:
         handler: RequestHandler,
         *,
         most_of_user: int,
+        all_users: bool = False,
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._handler = handler
@@ -63,7 +64,7 @@ class RegistrationServer:
         self._server = UnixServer(
             loop,
             path,
-            all_users=path.parent == SYSTEM_DIRECTORY,
+            all_users=all_users or path.parent == SYSTEM_DIRECTORY,
             limits=SocketLimits(connections=most_of_user, line_bytes=UNTRUSTED_LINE, own=False),
             remedy="name another path with --socket",
             log=log,

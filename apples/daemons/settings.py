@@ -148,6 +148,7 @@ class NodeSettings:
 
     cpus : CPUs of the node, to which processes are pinned; None for all CPUs of this process, without pinning
     key : key of this node, None without a manager.  while_needed : end when no process is registered
+    everybody : root's node manager serves all users, also at a socket outside the system's directory
     """
 
     name: str
@@ -156,6 +157,11 @@ class NodeSettings:
     cpus: tuple[int, ...] | None = None
     key: bytes | None = None
     while_needed: bool = False
+    everybody: bool = False
+
+    def __post_init__(self) -> None:
+        if self.everybody and os.geteuid() != 0:
+            raise ConfigError("--everybody: only root's node manager may touch processes of all users")
 
     @property
     def processors(self) -> int:

@@ -112,9 +112,7 @@ def test_who_asks_for_the_processor_has_registered_and_gets_no_answer(loop, tmp_
 def test_one_user_leaves_connections_to_the_others(loop, everybodys):
     path = everybodys / "s"
     logged = []
-    reception = RegistrationServer(loop, path, Desk(), most_of_user=2, log=logged.append)
-    path.chmod(0o666)
-    reception._server._all_users = True
+    reception = RegistrationServer(loop, path, Desk(), most_of_user=2, all_users=True, log=logged.append)
 
     def connect(uid):
         made = socket.socket(socket.AF_UNIX)
