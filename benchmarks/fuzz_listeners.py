@@ -324,7 +324,7 @@ class Manager(Daemon):
 
     def conversation(self) -> Conversation:
         """See `fuzz_engine.Listener`."""
-        from apples.ipc.wire import DatagramSeal, PresenceMessage, Seal, derive
+        from apples.ipc.wire import DatagramSeal, PresenceMessage, Seal, derive, node_key
 
         connection = socket.create_connection(self._address, timeout=30)
         greeting = b""
@@ -335,23 +335,21 @@ class Manager(Daemon):
             greeting += data
         about = json.loads(greeting)
         hello = self._generator.made(self._hello_schema)
-        nonce = hello["nonce"]
+        nonce, own = hello["nonce"], node_key(self._key, str(hello["node"]))
         kind, chance = "lines", self._chance
         first = json.dumps(hello).encode()
         if chance.random() < 0.3:
             kind, first = self._document(self._generator, hello)
             kind = f"hello: {kind}"
-        raw = _sealed(
-            Seal(derive(self._key, "hello", about["challenge"]), ours="node", theirs="manager"), first
-        )
-        seal = Seal(derive(self._key, "stream", about["challenge"], nonce), ours="node", theirs="manager")
+        raw = _sealed(Seal(derive(own, "hello", about["challenge"]), ours="node", theirs="manager"), first)
+        seal = Seal(derive(own, "stream", about["challenge"], nonce), ours="node", theirs="manager")
         count = chance.randint(1, 6)
         for _ in range(count):
             raw += _sealed(seal, self._document(self._generator, self._generator.made(self._line_schema))[1])
         if chance.random() < 0.1:
             # Bytes that do not carry the seal any more.
             kind, raw = "damaged lines", damaged(chance, raw)
-        datagram = DatagramSeal(self._key, about["session"]).here(
+        datagram = DatagramSeal(own, about["session"]).here(
             PresenceMessage(
                 f"{chance.randrange(4):032x}", chance.getrandbits(64), silent=False, multicast=True
             )

@@ -9,8 +9,11 @@ import pytest
 from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
 from apples.daemons.journal import Journal
+from apples.daemons.node import check_limits
 from apples.daemons.processcontrol import Capabilities
+from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from apples.daemons.processregistry import ProcessRegistry
+from apples.daemons.settings import UserLimits
 from apples.ipc.loop import Loop
 
 
@@ -34,6 +37,7 @@ def keeping(bench, tmp_path):
         Capabilities(),
         journal,
         ClassMemory(tmp_path / "classes.json"),
+        UserLimits(),
         removed=lambda process: None,
     )
     yield made
@@ -59,3 +63,24 @@ def test_news_of_another_process_with_the_same_descriptor_ends_nobody(keeping):
         assert process not in keeping._node.processes
         assert [one["state"] for one in keeping.ended["j"].values()] == ["ended"]
     child.wait()
+
+
+def test_processes_and_jobs_of_another_user_are_limited(bench):
+    node = bench("uncoordinated")
+    for job, rank in (("one", 0), ("one", 1), ("two", 0)):
+        node.add(job, rank)
+
+    def check(job, rank=5, uid=7, **limits):
+        process = Process(job, rank)
+        new = ProcessRegistration(process=process, ranks=9, pid=1, uid=uid, started=1)
+        check_limits(node.node.processes, new, UserLimits(**limits))
+
+    check("three", jobs=3, processes=4)
+    check("two", jobs=2)
+    check("three", uid=8, jobs=1, processes=1)
+    with pytest.raises(RegistrationRefused, match=r"user 7 has 2 jobs here already \(limits.jobs\)"):
+        check("three", jobs=2)
+    with pytest.raises(
+        RegistrationRefused, match=r"user 7 has 3 processes here already \(limits.processes\)"
+    ):
+        check("two", processes=3)
