@@ -54,10 +54,15 @@ class Case:
 
 CASES = {
     "square": Case(
-        (0.4, 0.3, 0.2, 0.2, 0.3, 0.4), "20mbit", "20Mbit/s", ("width=1200", "iterations=60"), 1200
+        (0.4, 0.3, 0.2, 0.2, 0.3, 0.4),
+        "20mbit",
+        "20Mbit/s",
+        ("width=1200", "iterations=60"),
+        1200,
+        "rectilinear",
     ),
     "long": Case(
-        (0.5, 0.4, 0.3, 0.3, 0.2, 0.1), "100mbit", "100Mbit/s", ("width=300", "iterations=100"), 4800
+        (0.5, 0.4, 0.3, 0.3, 0.2, 0.1), "100mbit", "100Mbit/s", ("width=300", "iterations=100"), 4800, "slabs"
     ),
 }
 #: Variant → application file, and options of the run. The planner's own choice is not run twice.

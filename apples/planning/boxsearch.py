@@ -2,13 +2,14 @@
 
 Candidates are the fastest hosts of each desirability order and those of the best slabs, in every grid (rectilinear
 cuts) or in the columns with the shortest borders. The best few sets are then tried in the order of speed and in that of
-the chain, and with one column more or less. At last the latest rank of the winner changes places with others.
+the chain, and with one column more or less. At last ranks of the winner change places.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -112,14 +113,15 @@ class BoxSearch:
         return keeps_limits(self._problem, schedule)
 
     def _exchanged(self, boxes: Boxes) -> Boxes:
-        """Return the boxes after the latest rank has changed places with others while the run ends sooner."""
+        """Return the boxes after ranks have changed places while the run ends sooner, the latest rank first."""
         left, improved = _EXCHANGES, True
         while improved:
             improved, latest = False, int(boxes.seconds.argmax())
-            for other in range(min(len(boxes.chain), left)):
+            pairs = sorted(combinations(range(len(boxes.chain)), 2), key=lambda pair: latest not in pair)
+            for pair in pairs[: max(left, 0)]:
                 left -= 1
                 chain = boxes.chain.copy()
-                chain[[latest, other]] = chain[[other, latest]]
+                chain[list(pair)] = chain[list(pair[::-1])]
                 found = self._again(chain, boxes.layout.counts)
                 if found is None or not self._allowed(found):
                     continue

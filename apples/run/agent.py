@@ -19,6 +19,7 @@ from apples.model.grid import Snapshot
 from apples.model.plan import LeftOut, Plan, Record
 from apples.model.snapshots import unmeasured
 from apples.model.template import Checkpointing, Costs, Deployable, Workload
+from apples.planning.axes import check as check_cut
 from apples.planning.baselines import default_plan, even_plan, smart_user_plan
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import check_room, make_plan
@@ -142,6 +143,7 @@ class Agent:
         # If only the end of the program remains, choose hosts as for one more iteration.
         demands = remaining_workload(total, done - 1) if done and not workload.iterations else workload
         options = request.planning
+        check_cut(total, options)
         started = time.perf_counter()
         snapshot = self.platform.snapshot(self.notify)
         measured = time.perf_counter()

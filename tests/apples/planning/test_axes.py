@@ -68,7 +68,7 @@ def test_columns_have_a_shorter_border_and_fair_shares(pool, speeds, size):
     _, counts = min(column_groups(shares, size, size))
     boxes = in_columns(problem, np.argsort(speeds)[::-1], counts, AUTO)
     layout = boxes.layout
-    assert layout.border() <= (len(speeds) - 1) * size + len(speeds)
+    assert layout.border() <= (len(speeds) - 1) * size
     room = layout.widths[layout.column] + layout.heights
     assert (abs(layout.cells - shares * size**2) <= room).all()
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from apples.errors import ConfigError, HistoryError, LaunchError, NoFeasiblePlan
+from apples.learning.runs import expected_compute
+from apples.model.cut import Axes
 from apples.model.grid import Host, Snapshot
 from apples.model.plan import Outcome
 from apples.run.agent import SCHEDULERS, Agent
@@ -286,3 +288,35 @@ def test_more_ranks_than_slots_or_rows(bench, size, ranks):
 def test_a_size_smaller_than_the_slots_uses_fewer(bench):
     b = bench()
     assert b.agent.decide(request_for(b, 1)).plan.rows == (1,)
+
+
+def test_run_on_two_axes_is_kept_with_its_boxes(bench, observed):
+    b = bench(script=[finished(2.0, ["alpha"])])
+    plain = b.toy.workload
+    b.toy.workload = lambda size, options: replace(plain(size, options), axes=Axes(cut="columns", width=10))
+    request = request_for(b, overrides={"cut": "columns", "ranks": 2})
+    decision = b.agent.decide(request)
+    b.toy.recorded = observed(decision.plan, 0.25)
+    record = AttemptLoop(b.agent, request).run(decision)
+    assert b.agent.history.get(record.id).plan == decision.plan
+    assert decision.plan.rows == (64, 64)
+    # Half of every row costs half of it, in the plan and in what the run teaches.
+    expected = expected_compute(record, decision.costs)
+    assert expected == pytest.approx({a.rank: a.compute_s for a in decision.plan.assignments})
+    assert sum(a.work for a in decision.plan.assignments) == 64
+
+
+def test_cut_of_a_program_of_one_axis_is_refused(bench):
+    b = bench()
+    with pytest.raises(ConfigError, match="cut rectilinear: toy takes slabs only"):
+        b.agent.decide(request_for(b, overrides={"cut": "rectilinear"}))
+
+
+def test_simulated_run_of_two_axes_takes_slabs(bench):
+    b = bench()
+    b.platform.simulated = True
+    plain = b.toy.workload
+    b.toy.workload = lambda size, options: replace(plain(size, options), axes=Axes(cut="columns", width=10))
+    decision = b.agent.decide(request_for(b))
+    assert decision.plan.cut is None
+    assert "slabs, because the mock grid simulates no cut on two axes" in decision.notes
