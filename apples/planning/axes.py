@@ -43,7 +43,7 @@ def check(workload: Workload, options: PlanningOptions) -> None:
 def choose_cut(
     problem: Problem, axes: Axes, options: PlanningOptions, slab_plan: Callable[[], Slabs]
 ) -> Plan:
-    """Return the plan of slabs or that of the best cut on two axes, whichever ends sooner, with the reason.
+    """Return the plan of slabs, or of the best cut on two axes if that ends sooner, with the reason.
 
     Raises `NoFeasiblePlan` if there is neither, or not the one that the user asked for.
     """

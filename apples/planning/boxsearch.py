@@ -33,7 +33,7 @@ _SETS, _EXCHANGES = 3, 60
 class BoxSearch:
     """Candidates of one problem whose program takes two axes.
 
-    members : further sets of processors to try, such as those of the best slabs
+    members : further sets of processors to try
     """
 
     def __init__(

@@ -142,7 +142,7 @@ def whole_parts(
         total: their sum.
         least: smallest part.
         most: largest of each part.
-        finish: part, its size → seconds; what is left after rounding down goes to the earliest.
+        finish: part, its size → seconds; the remainder after rounding down goes to the earliest.
     """
     parts = np.clip(np.floor(real + 1e-9), least, np.floor(np.maximum(most, 0))).astype(np.int64)
     if (parts < least).any():

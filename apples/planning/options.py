@@ -31,7 +31,7 @@ class PlanningOptions:
     spill_factor : slowdown of a row outside memory ("two orders of magnitude", §3.3)
     max_ranks : use at most this many ranks; None for no limit
     ranks : use exactly this many ranks; None leaves the number to the planner
-    cut : "auto" takes slabs or, of a program that can, a cut on two axes, whichever ends sooner; else that one
+    cut : "auto" takes slabs or, of a program that can, a cut on two axes if that ends sooner; else that one
     limits : people's limits on the choice of hosts, beside those of the workload
     """
 
