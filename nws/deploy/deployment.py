@@ -16,6 +16,7 @@ from typing import Any
 from nws.base.errors import DeploymentFailed
 from nws.base.hostconnection import HostCheckError, HostConnection, together
 from nws.base.paths import local_host
+from nws.base.terminal import visible
 from nws.deploy.records import DaemonRole, HostLayout, HostPlan, HostReport, Package, host_plan
 
 #: Modules that are sent to hosts, the program last.
@@ -141,7 +142,7 @@ class HostDeployment:
 
     def _say(self, line: str) -> None:
         with self._lock:
-            self._log(line)
+            self._log(visible(line))
 
 
 def agent_program() -> bytes:

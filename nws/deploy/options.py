@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -183,11 +182,3 @@ def units_command(daemons: Sequence[Daemon], settings: str) -> click.Command:
             )
 
     return units
-
-
-def needs_openssl() -> None:
-    """Raise `UsageError` if the program that makes certificates is missing here."""
-    if shutil.which("openssl") is None:
-        raise UsageError(
-            "openssl is not installed here, and makes the server's certificate (Debian: openssl)"
-        )

@@ -16,10 +16,8 @@ from nws.deploy.units import Daemon, UnitPlace, unit
 class HostReport:
     """What the agent found on a host. systemd : scope that this user may use, None without systemd."""
 
-    user: str
     root: bool
     home: str
-    node: str
     python: tuple[int, int]
     systemd: str | None
 

@@ -51,7 +51,7 @@ def this_package() -> tuple[str, bytes]:
     about = json.loads(found.read_text("direct_url.json") or "{}")
     if about.get("dir_info", {}).get("editable"):
         return _built(Path(unquote(urlsplit(about["url"]).path)))
-    return f"{DISTRIBUTION.replace('-', '_')}-{found.version}-py3-none-any.whl", _packed(found)
+    return f"{DISTRIBUTION.replace('-', '_')}-{found.version}-py3-none-any.whl", packed(found)
 
 
 def _built(source: Path) -> tuple[str, bytes]:
@@ -68,7 +68,8 @@ def _built(source: Path) -> tuple[str, bytes]:
         return wheel.name, wheel.read_bytes()
 
 
-def _packed(found: metadata.Distribution) -> bytes:
+def packed(found: metadata.Distribution) -> bytes:
+    """Return a wheel with the files of an installed distribution."""
     buffer, record = io.BytesIO(), []
     entries = {str(file): Path(str(file.locate())) for file in found.files or ()}
     (folder,) = {name.partition("/")[0] for name in entries if name.endswith(".dist-info/METADATA")}

@@ -1,20 +1,23 @@
 """Deployments: of hosts that a fake ssh reaches, and the agent on this machine against plans."""
 
 import dataclasses
+import io
 import json
 import stat
+import zipfile
+from importlib import metadata
 
 import pytest
 
 from apples.cli.toolbox import main as apples_main
 from apples.daemons.units import node_role
 from nws.cli import main
-from nws.deploy import agent
+from nws.deploy import agent, deployment
 from nws.deploy.records import HostLayout, HostReport, Package, host_plan
 from nws.deploy.weather import not_measuring, sensor_role
-from nws.deploy.wheel import this_package
+from nws.deploy.wheel import packed, this_package
 
-REPORT = HostReport(user="u", root=False, home="/home/u", node="a", python=(3, 11), systemd=None)
+REPORT = HostReport(root=False, home="/home/u", python=(3, 11), systemd=None)
 
 
 def layout(prefix="/p", *, installed=None, report=REPORT, systemd=True):
@@ -114,6 +117,32 @@ def test_agent_installs_completely_or_not_at_all(tmp_path, monkeypatch):
     assert made[0][0] == "--no-index"
 
 
+def test_text_of_hosts_cannot_control_the_terminal(monkeypatch):
+    class Connection:
+        def __init__(self, *words, **named):
+            self.answers = [{"root": False, "home": "/h", "python": [3, 11], "systemd": None}]
+            self.answers.append({"differences": ["\x1b[2J is not there"], "installed": True})
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exception):
+            return None
+
+        def receive(self, within_s):
+            return self.answers.pop(0)
+
+        def ask(self, order, within_s):
+            return self.answers.pop(0)
+
+    monkeypatch.setattr(deployment, "HostConnection", Connection)
+    lines = []
+    means = deployment.Means(python="python3", prefix=None, package=None, installed="/env")
+    (result,) = deployment.HostDeployment(means, lines.append).compare({"a": ()})
+    assert result.differences == ("\x1b[2J is not there",)
+    assert lines[0].startswith("a: \\x1b[2J is not there")
+
+
 def test_agent_names_each_difference(tmp_path):
     plan = plan_of(tmp_path)
     assert agent.PlannedHost(plan).compare() == [
@@ -178,8 +207,28 @@ def test_plan_of_a_systemd_host_has_units():
     assert layout(report=system, systemd=False).scope is None
 
 
-def test_wheel_of_this_package_is_the_same_each_time():
-    assert this_package() == this_package()
+@pytest.fixture(scope="module")
+def built():
+    return this_package()
+
+
+def test_wheel_of_this_package_is_the_same_each_time(built):
+    assert this_package() == built
+
+
+def test_wheel_of_an_installation_has_the_same_files(built, tmp_path):
+    with zipfile.ZipFile(io.BytesIO(built[1])) as wheel:
+        wheel.extractall(tmp_path)
+        content = {name: wheel.read(name) for name in wheel.namelist() if not name.endswith("/RECORD")}
+    (tmp_path / "nws" / "stale.pyc").write_bytes(b"")
+    (info,) = tmp_path.glob("*.dist-info")
+    (info / "INSTALLER").write_text("pip")
+    with (info / "RECORD").open("a") as record:
+        record.write(f"{info.name}/INSTALLER,,\nnws/stale.pyc,,\n../../../bin/nws,,\n")
+    again = packed(metadata.PathDistribution(info))
+    with zipfile.ZipFile(io.BytesIO(again)) as wheel:
+        assert {n: wheel.read(n) for n in wheel.namelist() if not n.endswith("/RECORD")} == content
+    assert packed(metadata.PathDistribution(info)) == again
 
 
 def test_hosts_without_measurements_are_found():
