@@ -1,6 +1,6 @@
 """Accuracy of `apples advise` on left-out sizes and numbers of hosts, beside Extra-P's from the same runs.
 
-    sudo python benchmarks/advice_accuracy.py [--codes mhd,heat,lammps] [--shares 0.3,0.3,...] [--weight 65536]
+    sudo python benchmarks/advice_accuracy.py [--codes mhd,heat,lammps] [--shares 0.42,0.36,...] [--weight 65536]
                                               [--same 3] [--seed 1] [--launches 5] [--out DIRECTORY]
 
 Real runs over hosts of a testbed with these shares of a CPU. Each code runs once at six sizes on four hosts, and once
@@ -251,7 +251,8 @@ def main() -> None:
         )
         work.mkdir(exist_ok=True)
         shares = [float(share) for share in options.shares.split(",")]
-        testbed = stack.enter_context(Testbed(parse(described(shares) | {"name": "advice"})))
+        spec = {**described(shares), "name": "advice"}
+        testbed = stack.enter_context(Testbed(parse(spec)))
         weigh(testbed, options.weight)
         pool = Pool(testbed, work)
         for name in options.codes.split(","):
