@@ -40,8 +40,8 @@ def deploy(
 ) -> int:
     """Install, configure and start a node manager on each of HOSTS (alpha, node[01-08]) over your own ssh.
 
-    With --manager HOST also the machine manager there. A second call changes what differs. As root, node managers serve
-    all users of their hosts.
+    With --manager HOST also the machine manager there. A second call changes differences only. As root, node managers
+    serve all users of their hosts.
 
     Exit codes: 0 done, 1 with --check a host differs, 2 usage, 5 a host failed.
     """

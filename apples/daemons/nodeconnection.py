@@ -62,7 +62,7 @@ class NodeConnection:
 
     @property
     def client(self) -> str:
-        """Return whose refusals are counted together in the log: of an address, or of one connection with the key."""
+        """Return the client for the log's limit of refusals: an address, or one connection with the key."""
         return f"{self.peer} with the key, connection {self.challenge[:8]}" if self.proved else self.peer
 
     def greet(self, session: str) -> None:

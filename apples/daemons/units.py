@@ -59,7 +59,7 @@ def node_role(host: str, settings: Mapping[str, Any], *, manager: str | None, ke
 
 
 def queue_role(slots: Mapping[str, int | None], *, everybody: bool) -> DaemonRole:
-    """Return a queue whose jobs use these hosts. slots : processors of each, None for one"""
+    """Return a queue of jobs for these hosts. slots : processors of each, None for one"""
     hosts = ",".join(host if count is None else f"{host}:{count}" for host, count in slots.items())
     words = (*QUEUE.words, "-H", hosts, *(["--everybody"] if everybody else []))
     return DaemonRole(daemon=QUEUE, words=words)

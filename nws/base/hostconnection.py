@@ -43,7 +43,7 @@ class HostConnection:
     """A connection to a program on one host; a context manager that leaves no process.
 
     address : destination for ssh, None for this machine.  through : command prefix that replaces ssh
-    program : source of what runs there; its answers, lines of JSON, begin with `MARK`
+    program : source of the program there; its answers, lines of JSON, begin with `MARK`
     python : interpreter there
     """
 

@@ -52,7 +52,7 @@ def deploy(
 ) -> int:
     """Install, configure and start a sensor on each of HOSTS (alpha, node[01-08]) over your own ssh.
 
-    With --server HOST also the server there. A second call changes what differs. Returns when all hosts measure.
+    With --server HOST also the server there. A second call changes differences only. Returns when all hosts measure.
 
     Exit codes: 0 done, 1 with --check a host differs, 2 usage, 5 a host failed.
     """

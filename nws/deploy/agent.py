@@ -118,7 +118,7 @@ class PlannedHost:
         return f"env-{self.plan['package']['digest'][:16]}"
 
     def apply(self, wheel: str | None) -> list[str]:
-        """Apply the plan; return what was changed. wheel : content in base64"""
+        """Apply the plan; return the changed parts. wheel : content in base64"""
         changed = []
         if not self.installed():
             if self.plan["package"] is None:
@@ -208,7 +208,7 @@ class PlannedHost:
             must([*service["command"], "--stop"], START_S, APPLES_STATE=service["state"])
 
     def remove(self) -> list[str]:
-        """Stop services; remove settings, units and packages, not the daemons' state. Return what was removed."""
+        """Stop services; remove settings, units and packages, not the daemons' state. Return the removed parts."""
         removed = []
         for service in self.plan["services"]:
             if self.running(service):

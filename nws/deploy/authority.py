@@ -47,7 +47,7 @@ class Authority:
         return self._kept(name) or self._keep(name, f"{secrets.token_urlsafe(32)}\n")
 
     def secrets(self, suffix: str, *, besides: Sequence[str]) -> dict[str, str]:
-        """Return all secrets whose names end so, by the rest of the name, without some."""
+        """Return all secrets with this ending of the name, by its beginning, without some."""
         names = sorted(path.name.removesuffix(suffix) for path in self._directory.glob(f"*{suffix}"))
         return {name: self._kept(f"{name}{suffix}") for name in names if name not in besides}
 

@@ -49,7 +49,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployRequest:
-    """What the shared options say."""
+    """Values of the shared options."""
 
     hosts: tuple[str, ...]
     hostfile: Path | None

@@ -14,7 +14,7 @@ from nws.deploy.units import Daemon, UnitPlace, unit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """What the agent found on a host. systemd : scope that this user may use, None without systemd."""
+    """Facts of a host, from the agent. systemd : scope that this user may use, None without systemd."""
 
     root: bool
     home: str
