@@ -7,6 +7,7 @@ meaning of a heartbeat there. Paper: FCS, section 2.2.
 from __future__ import annotations
 
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from apples.daemons.heartbeatsender import HeartbeatSender
@@ -18,6 +19,7 @@ from apples.daemons.settings import SharingSettings
 from apples.daemons.statusqueries import FRESH_S, StatusQueries
 from apples.ipc.listener import Listener, bound, raise_descriptors
 from apples.ipc.loop import Loop, become_realtime, run_until_signal, settle_memory
+from apples.ipc.peers import peer_address
 from apples.ipc.streams import Stream, keep_honest
 from apples.ipc.timer import between_heartbeats, now
 from apples.ipc.wire import PULSE_S, SILENCE_S, DatagramSeal, Forged, Json, derive, random_word
@@ -25,6 +27,8 @@ from nws.base.detach import notify
 from nws.base.ratelimit import RefusalLog
 
 _PRIORITY = 11
+#: Connections of one address that have not proved a key: at most, and as a part of the descriptors.
+_MOST_UNPROVED, _UNPROVED_SHARE = 256, 8
 #: With `while_needed`: wait for the first node, and after the last one, seconds.
 _FIRST_S, _NEXT_S = 10.0, 2.0
 
@@ -45,7 +49,8 @@ class ManagerDaemon:
         self._sharing, self._key, self._log, self._counted = sharing, key, log, counted
         self._log_refused = RefusalLog(log)
         self._while_needed, self._needed_at = while_needed, now() + _FIRST_S
-        raise_descriptors()
+        self._most_unproved = min(_MOST_UNPROVED, max(raise_descriptors() // _UNPROVED_SHARE, 1))
+        self._unproved: Counter[str] = Counter()
         self._loop = Loop(precise=False, failed=lambda error: log(f"refused, because of {error!r}"))
         listener, datagrams = bound(sharing.listen)
         self.address: tuple[str, int] = listener.getsockname()[:2]
@@ -102,9 +107,14 @@ class ManagerDaemon:
             on_line=lambda line: self._line(connection, line),
             on_end=lambda reason: self._ended(connection, reason),
         )
-        connection = NodeConnection(stream=stream, challenge=random_word(), since=now())
+        peer = peer_address(accepted)
+        connection = NodeConnection(stream=stream, challenge=random_word(), since=now(), peer=peer)
         self._connections.add(connection)
-        connection.greet(self._session)
+        self._unproved[peer] += 1
+        if self._unproved[peer] > self._most_unproved:
+            connection.refuse(f"{self._most_unproved} connections of this address have not proved a key yet")
+        else:
+            connection.greet(self._session)
 
     def _line(self, node: NodeConnection, line: bytes) -> None:
         if node.seal is None:
@@ -152,6 +162,7 @@ class ManagerDaemon:
             old.name = None
             old.stream.close()
         node.admit(self._session, hello, now())
+        self._proved(node)
         self._nodes[name] = self.heartbeats.words[node.word] = node
         self._count()
         sharing = self._sharing
@@ -179,7 +190,14 @@ class ManagerDaemon:
             self._log(f"node {node.name} is lost: {reason}")
             self._send_changes()
         elif node.seal is None:
+            self._proved(node)
             self._log_refused(node.client, f"a connection ended before it proved its key: {reason}")
+
+    def _proved(self, node: NodeConnection) -> None:
+        """Count a connection no longer among those that have not proved a key."""
+        self._unproved[node.peer] -= 1
+        if not self._unproved[node.peer]:
+            del self._unproved[node.peer]
 
     def _forget(self, node: NodeConnection) -> None:
         assert node.name is not None

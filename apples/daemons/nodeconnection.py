@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from apples.ipc.peers import peer_address
 from apples.ipc.streams import Stream
 from apples.ipc.wire import (
     LONGEST_LINE,
@@ -67,7 +66,6 @@ class NodeConnection:
 
     def greet(self, session: str) -> None:
         """Send the challenge and the random word of the manager's session, not sealed."""
-        self.peer = peer_address(self.stream.socket)
         self.stream.send(open_line({"apples": VERSION, "challenge": self.challenge, "session": session}))
 
     def open_hello(self, key: bytes, line: bytes) -> Json:

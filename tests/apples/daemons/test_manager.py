@@ -6,11 +6,13 @@ import signal
 import socket
 import struct
 import time
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
 
 from apples.coscheduling.policies import POLICIES
+from apples.daemons import managerdaemon
 from apples.daemons.managerdaemon import ManagerDaemon
 from apples.daemons.paths import enrolled, read_key, read_manager_key, read_node_key
 from apples.daemons.settings import SharingSettings
@@ -240,6 +242,26 @@ def test_key_of_a_node_opens_no_other_name():
         assert manager._nodes == {}
         assert "the keys differ" in said[-1]
         with _introduced(manager, "mine", own):
+            assert set(manager._nodes) == {"mine"}
+    manager.close()
+
+
+def test_unproved_connections_of_one_address_are_bounded(monkeypatch):
+    monkeypatch.setattr(managerdaemon, "_MOST_UNPROVED", 3)
+    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
+    manager = ManagerDaemon(settings, KEY, log=lambda text: None)
+    with ExitStack() as stack:
+        held = [stack.enter_context(socket.create_connection(manager.address)) for _ in range(5)]
+        _turn(manager)
+        assert len(manager._connections) == 3
+        lines = [one.makefile("rb").readline() for one in held]
+        assert [b"have not proved a key" in line for line in lines] == [False] * 3 + [True] * 2
+        other = socket.create_connection(manager.address, source_address=("127.0.0.2", 0))
+        assert _greeting(manager, stack.enter_context(other))
+        for one in held:
+            one.close()
+        _turn(manager)
+        with _introduced(manager, "mine", node_key(KEY, "mine")):
             assert set(manager._nodes) == {"mine"}
     manager.close()
 
