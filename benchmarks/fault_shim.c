@@ -178,11 +178,14 @@ int renameat(int from_fd, const char *old, int to_fd, const char *new)
     return fails("rename", new, -1) ? -1 : real(from_fd, old, to_fd, new);
 }
 
-void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
-{
-    REAL(void *, "mmap", void *, size_t, int, int, int, off_t);
-    return fails("mmap", NULL, fd) ? MAP_FAILED : real(at, size, protection, flags, fd, offset);
-}
+#define MMAP(function, offset_type) \
+    void *function(void *at, size_t size, int protection, int flags, int fd, offset_type offset) \
+    { \
+        REAL(void *, #function, void *, size_t, int, int, int, offset_type); \
+        return fails("mmap", NULL, fd) ? MAP_FAILED : real(at, size, protection, flags, fd, offset); \
+    }
+MMAP(mmap, off_t)
+MMAP(mmap64, off64_t)
 
 int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
 {

@@ -218,6 +218,8 @@ class ManagerDaemon:
                 node.send({"matrix": self.jobs.view(name).as_json()})
 
     def _second(self) -> None:
+        # First: a step that fails must not be the last.
+        self._next_second()
         # After a stop of this process, all datagrams are read before any node counts as silent.
         self.heartbeats.receive()
         instant = now()
@@ -229,12 +231,10 @@ class ManagerDaemon:
             self._needed_at = instant + _NEXT_S
         if self._while_needed and instant > self._needed_at:
             self._loop.stop()
-        self._next_second()
 
     def _next_second(self) -> None:
-        heartbeats = self.heartbeats
-        at = between_heartbeats(heartbeats.started, heartbeats.slice_s, now() + PULSE_S)
-        self._loop.at(at, self._second)
+        started, slice_s = self.heartbeats.started, self.heartbeats.slice_s
+        self._loop.at(between_heartbeats(started, slice_s, now() + PULSE_S), self._second)
 
     def view(self) -> Json:
         """Return the state of the whole machine."""

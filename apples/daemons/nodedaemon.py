@@ -161,6 +161,8 @@ class NodeDaemon:
         return True
 
     def _second(self) -> None:
+        # First: a step that fails, for lack of memory for example, must not be the last.
+        self._next_second()
         instant = now()
         if self.node.kind.measured:
             self.node.measure(instant)
@@ -172,7 +174,6 @@ class NodeDaemon:
             self._needed_at = instant + _NEXT_S
         if self._settings.while_needed and instant > self._needed_at:
             self._loop.stop()
-        self._next_second()
 
     def _next_second(self) -> None:
         # Not at a heartbeat, which would save a wake-up: other nodes of this host act at the same one.

@@ -44,21 +44,22 @@ class OwnTimer:
         self._requests_from = now() + _REQUEST_S
 
     def _end_slice(self, due: float) -> None:
-        self._node.timer(now())
-        self._enforce()
+        # First: a step that fails must not be the last.
         following = due + self.slice_s
         self._loop.at(following, lambda: self._end_slice(following))
+        self._node.timer(now())
+        self._enforce()
 
     def _look(self, due: float) -> None:
         """Read messages, then begin a pulse of the processes that are limited and have no quota."""
+        following = max(due + LOOK_S, now())
+        self._loop.at(following, lambda: self._look(following))
         self._node.look_for_messages(now())
         share = min(self._node.pulsing, 1.0)
         self._node.pulse = share > 0
         self._enforce()
         if share > 0:
             self._loop.after(share * LOOK_S, self._end_pulse)
-        following = max(due + LOOK_S, now())
-        self._loop.at(following, lambda: self._look(following))
 
     def _end_pulse(self) -> None:
         self._node.pulse = False

@@ -98,6 +98,10 @@ class Stream:
         except OSError as error:
             self.close(_reason(error))
             return
+        except MemoryError:
+            # Data that stay unread would wake the loop without end.
+            self.close("no memory is left to read it")
+            return
         if not data:
             self.close("the other side has closed it")
             return

@@ -284,8 +284,12 @@ def serve(outputs: tuple[int, int] | None = None) -> None:
     except ValueError as error:
         _write(frame(b"W", f"the launcher's setup: {error}".encode(errors="replace")))
         return
-    agent.take(b"", early)
-    agent.run()
+    try:
+        agent.take(b"", early)
+        agent.run()
+    except MemoryError:
+        # The kernel closes the lifeline when this process ends, so the ranks end as well.
+        _write(frame(b"W", b"no memory is left on this host"))
 
 
 def _report(directory: str, shared: bool) -> dict[str, Any]:
