@@ -91,6 +91,10 @@ class SqliteFile:
         except sqlite3.Error as error:
             kind = self._format.error_if_full if _is_full(error) else self._format.error
             raise kind(f"{self.path}: {self._explanation(error)}") from error
+        except MemoryError as error:
+            raise self._format.error(
+                f"{self.path}: no memory is left; nothing of this step was kept; end other programs, or try again"
+            ) from error
         except UnicodeDecodeError as error:
             # text of the file, or of a message that quotes it
             raise self._format.error(f"{self.path}: damaged ({error}); {self._move_away()}") from error
