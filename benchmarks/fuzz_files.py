@@ -244,10 +244,15 @@ def _write_status(directory: Path) -> Path:
 
 
 def _read_status(path: Path) -> object:
-    from apples.launching.statuses import read_status
+    from apples.errors import LaunchError
+    from apples.launching.statuses import parse_status
 
-    record = read_status(path.parent, 0)
-    return record and (record.failed, record.shell_code, record.describe())
+    try:
+        record = parse_status(path.read_bytes())
+    except (ValueError, TypeError, RecursionError) as error:
+        # As the launcher does, which then gives up the host.
+        raise LaunchError(f"{path}: {error}") from None
+    return record.failed, record.shell_code, record.describe()
 
 
 def _settings(name: str, load: Callable[[Path], object]) -> StateFile:

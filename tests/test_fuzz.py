@@ -28,7 +28,7 @@ def test_no_input_ends_a_daemon(benchmark_module, name):
     with listeners.LISTENERS[name](chance) as listener:
         result = engine.attack(listener, INPUTS[name], chance)
     assert result.inputs >= INPUTS[name]
-    assert len(result.answers) > 1, "they reach far enough"
+    assert any(answer != "closed" for _, answer in result.answers), "they reach far enough"
 
 
 @pytest.mark.parametrize("name", FILES)

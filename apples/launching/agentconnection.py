@@ -240,7 +240,7 @@ class AgentConnection:
         try:
             found = json.loads(payload)
             self.found = {name: found[name] for name in ("shared", "directory", "launcher", "pid")}
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             self.lose(f"sent an illegal report ({error!r}); install the same version there")
 
     def silent_at(self, timeouts: LivenessTimeouts) -> float:

@@ -273,7 +273,7 @@ class RunProcesses:
                 elif kind == b"F":
                     name, content = read_file(payload)
                     write_whole(self._run_dir / name, content)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             # The host is another machine, and may have another version or a damaged disk.
             agent.lose(f"sent an illegal frame ({error!r}); install the same version there")
         if agent.over:
