@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nws.base.errors import ServiceError, ServiceUnreachable
+from nws.client.endpoint import checked_url
 
 if TYPE_CHECKING:
     import requests
@@ -20,21 +21,22 @@ if TYPE_CHECKING:
 class Connection:
     """A connection that is made at the first request and kept open.
 
-    url : without a slash at its end.  token, ca : bearer token, file of certificates to trust
-    host, key : identity of a host, sent with every request.  timeout_s : for connecting and each pause of an answer
+    url : ``http://HOST:PORT`` or ``https://HOST:PORT``.  token, ca : bearer token, file of certificates to trust
+    host, key : identity of a host, sent with every request
+    timeout_s : for making a connection, and for each pause in an answer; it may be set between requests
     """
 
     def __init__(
         self,
         url: str,
         *,
-        token: str | None,
-        ca: Path | None,
-        host: str | None,
-        key: str | None,
-        timeout_s: float,
+        token: str | None = None,
+        ca: Path | None = None,
+        host: str | None = None,
+        key: str | None = None,
+        timeout_s: float = 5.0,
     ) -> None:
-        self.url, self.host, self.key, self.timeout_s = url, host, key, timeout_s
+        self.url, self.host, self.key, self.timeout_s = checked_url(url), host, key, timeout_s
         self._token, self._ca = token, ca
         self._session: requests.Session | None = None
 

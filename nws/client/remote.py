@@ -10,13 +10,12 @@ records of the documents.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from nws.client.connection import Connection
 from nws.client.documents import Document
-from nws.client.endpoint import Endpoint, checked_url
+from nws.client.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from nws.series import Measurement
@@ -25,57 +24,18 @@ if TYPE_CHECKING:
 NAMES_PER_REQUEST = 200
 
 
-class ServiceClient:
+class ServiceClient(Connection):
     """One service; a context manager. Methods raise `ServiceUnreachable` and `ServiceError`.
 
-    url : ``http://HOST:PORT`` or ``https://HOST:PORT``.  token : bearer token of the role that is needed
+    token : bearer token of the role that is needed
     ca : file of certificates that an https server is checked against instead of the system's
     host, key : identity of a host that writes its own series; `register` learns the key
-    timeout_s : for making a connection, and for each pause in an answer
     """
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: str | None = None,
-        ca: Path | None = None,
-        host: str | None = None,
-        key: str | None = None,
-        timeout_s: float = 5.0,
-    ) -> None:
-        self._connection = Connection(
-            checked_url(url), token=token, ca=ca, host=host, key=key, timeout_s=timeout_s
-        )
 
     @classmethod
     def at(cls, endpoint: Endpoint, *, timeout_s: float = 5.0) -> ServiceClient:
         """Return client of a service that options or the environment name."""
         return cls(endpoint.url, token=endpoint.token, ca=endpoint.ca, timeout_s=timeout_s)
-
-    @property
-    def url(self) -> str:
-        """Return the address, without a slash at its end."""
-        return self._connection.url
-
-    @property
-    def host(self) -> str | None:
-        """Return the host that this client writes for."""
-        return self._connection.host
-
-    @property
-    def key(self) -> str | None:
-        """Return the key of that host, once it is known."""
-        return self._connection.key
-
-    @property
-    def timeout_s(self) -> float:
-        """Return the longest silence that is tolerated; it may be set between requests."""
-        return self._connection.timeout_s
-
-    @timeout_s.setter
-    def timeout_s(self, value: float) -> None:
-        self._connection.timeout_s = value
 
     # name server
 
@@ -84,26 +44,26 @@ class ServiceClient:
 
         When `host` is this client's host, a key in the answer is used from then on.
         """
-        answer = self._connection.ask("POST", f"/v1/hosts/{_quoted(host)}", body=registration)
+        answer = self.ask("POST", f"/v1/hosts/{_quoted(host)}", body=registration)
         if host == self.host and isinstance(answer.get("key"), str):
-            self._connection.key = answer["key"]
+            self.key = answer["key"]
         return answer
 
     def schedule(self) -> Document:
         """Return `now`, `schedule` and `peers` (host → address and port)."""
-        return self._connection.ask("GET", "/v1/schedule")
+        return self.ask("GET", "/v1/schedule")
 
     def hosts(self) -> Document:
         """Return `now` and `hosts`, alive and lost."""
-        return self._connection.ask("GET", "/v1/hosts")
+        return self.ask("GET", "/v1/hosts")
 
     def host_state(self, name: str) -> Document:
         """Return the service's record of one host; raises `NotFound`."""
-        return self._connection.ask("GET", f"/v1/hosts/{_quoted(name)}")
+        return self.ask("GET", f"/v1/hosts/{_quoted(name)}")
 
     def forget(self, name: str) -> None:
         """Make the service forget a host; needs the admin role. Raises `NotFound`."""
-        self._connection.call("DELETE", f"/v1/hosts/{_quoted(name)}")
+        self.call("DELETE", f"/v1/hosts/{_quoted(name)}")
 
     # memory
 
@@ -125,11 +85,11 @@ class ServiceClient:
 
     def put_batch(self, batch: Mapping[str, object]) -> Document:
         """Return the same for a document that is made already; see `batch_document`."""
-        return self._connection.ask("POST", "/v1/measurements", body=batch)
+        return self.ask("POST", "/v1/measurements", body=batch)
 
     def series(self, *, host: str | None = None, resource: str | None = None) -> Document:
         """Return `now` and `series`: samples, last value and age of each."""
-        return self._connection.ask("GET", "/v1/series", query={"host": host, "resource": resource})
+        return self.ask("GET", "/v1/series", query={"host": host, "resource": resource})
 
     def samples(
         self,
@@ -145,7 +105,7 @@ class ServiceClient:
         resolution : ``raw``, ``60``, ``600`` or ``auto``.  most : samples at most
         """
         query = {"since": since, "until": until, "resolution": resolution, "most": most}
-        return self._connection.ask("GET", f"/v1/series/{_quoted(name)}/samples", query=query)
+        return self.ask("GET", f"/v1/series/{_quoted(name)}/samples", query=query)
 
     def plot(
         self,
@@ -157,7 +117,7 @@ class ServiceClient:
     ) -> Document:
         """Return the data of a plot of one series: values, forecasts made before each, and their errors."""
         query = {"since": since, "until": until, "points": points}
-        return self._connection.ask("GET", f"/v1/series/{_quoted(name)}/plot", query=query)
+        return self.ask("GET", f"/v1/series/{_quoted(name)}/plot", query=query)
 
     # forecaster
 
@@ -168,9 +128,9 @@ class ServiceClient:
         """
         spans = list(over_s) or None
         if not names:
-            return self._connection.ask("GET", "/v1/forecasts", query={"over": spans})
+            return self.ask("GET", "/v1/forecasts", query={"over": spans})
         parts = [
-            self._connection.ask(
+            self.ask(
                 "GET",
                 "/v1/forecasts",
                 query={"series": list(names[at : at + NAMES_PER_REQUEST]), "over": spans},
@@ -195,7 +155,7 @@ class ServiceClient:
             "composed": "true" if composed else None,
             "over": list(over_s) or None,
         }
-        return self._connection.ask("GET", "/v1/snapshot", query=query)
+        return self.ask("GET", "/v1/snapshot", query=query)
 
     # events and health
 
@@ -203,19 +163,15 @@ class ServiceClient:
         self, *, since: float | None = None, until: float | None = None, most: int | None = None
     ) -> Document:
         """Return `events`: time, kind, host and text of each."""
-        return self._connection.ask("GET", "/v1/events", query={"since": since, "until": until, "most": most})
+        return self.ask("GET", "/v1/events", query={"since": since, "until": until, "most": most})
 
     def event(self, kind: str, text: str, *, t: float, host: str | None = None) -> None:
         """Report an event at `t` seconds since the epoch; kind : a-z and blanks, at most 40."""
-        self._connection.call("POST", "/v1/events", body={"t": t, "kind": kind, "host": host, "text": text})
+        self.call("POST", "/v1/events", body={"t": t, "kind": kind, "host": host, "text": text})
 
     def health(self) -> Document:
         """Return `status` and why it is not ``ok``, also from a server that cannot do its work."""
-        return self._connection.ask("GET", "/healthz", accept=(503,))
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._connection.close()
+        return self.ask("GET", "/healthz", accept=(503,))
 
     def __enter__(self) -> ServiceClient:
         return self
