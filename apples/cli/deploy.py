@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--manager", metavar="HOST", help="Put the machine manager on this host, with a new key for all nodes."
+    "--manager", metavar="HOST", help="Put the machine manager on this host, with a key for each node."
 )
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=7171, show_default=True, help="Port of the manager."
@@ -66,14 +66,21 @@ def _roles(
     queue: bool,
     everybody: bool,
 ) -> dict[str, tuple[DaemonRole, ...]]:
+    from apples.daemons.paths import enrolled
     from apples.daemons.units import manager_role, node_role, queue_role
     from nws.base.paths import state_dir
     from nws.deploy.authority import Authority
 
-    key = Authority(state_dir() / "deploy" / (manager or "nodes")).secret("sharing.key")
+    authority = Authority(state_dir() / "deploy" / (manager or "nodes"))
+    key = authority.secret("sharing.key")
     place = None if manager is None else f"{manager}:{port}"
     roles: dict[str, tuple[DaemonRole, ...]] = {
-        host: (node_role(host, settings, manager=place, key=key),) for host in hosts
+        host: (
+            node_role(
+                host, settings, manager=place, key=f"{enrolled(authority.path('sharing.key'), host)}\n"
+            ),
+        )
+        for host in hosts
     }
     if manager is not None:
         own = [manager_role(settings, port=port, key=key), *roles.get(manager, ())]

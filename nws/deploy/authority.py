@@ -46,6 +46,10 @@ class Authority:
         """Return a random secret as one line, made at the first call."""
         return self._kept(name) or self._keep(name, f"{secrets.token_urlsafe(32)}\n")
 
+    def path(self, name: str) -> Path:
+        """Return the file of a secret."""
+        return self._directory / name
+
     def secrets(self, suffix: str, *, besides: Sequence[str]) -> dict[str, str]:
         """Return all secrets with this ending of the name, by its beginning, without some."""
         names = sorted(path.name.removesuffix(suffix) for path in self._directory.glob(f"*{suffix}"))

@@ -87,6 +87,10 @@ def test_apples_deploy_starts_node_and_manager(over_ssh, free_port, capsys, tmp_
         assert over_ssh(main, *words) == 0, capsys.readouterr().err
         assert "apples-manager" in capsys.readouterr().err
         assert over_ssh(main, *words, "--check") == 0
+        keys = [
+            (tmp_path / h / "hosts" / h / "settings/sharing.key").read_text() for h in ("localhost", "host1")
+        ]
+        assert keys[0] != keys[1]
         log = (tmp_path / "localhost/hosts/localhost/state").glob("apples-manager.*.log")
         assert "node host1 has joined" in next(log).read_text()
     finally:
