@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import NormalDist
@@ -61,6 +62,9 @@ class Resource(StrEnum):
         """Return whether a series of this resource belongs to a pair of hosts."""
         return self in (Resource.LATENCY, Resource.BANDWIDTH, Resource.LOSS)
 
+
+CPU = frozenset({Resource.CPU_NEW, Resource.CPU_RUNNING, Resource.CPU_CAPACITY})
+"""Resources of a host's processors."""
 
 _UNITS = {
     Resource.CPU_NEW: "CPU",
@@ -184,7 +188,8 @@ SHORTEST_SPAN_S, LONGEST_SPAN_S = 1.0, 7 * 86_400.0
 MOST_SPANS = 16
 """Maximum number of spans in one query."""
 
-_SCORES = tuple(NormalDist().inv_cdf(share) for share in SHARES)
+SCORES = tuple(NormalDist().inv_cdf(share) for share in SHARES)
+"""Standard normal scores of `SHARES`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,8 +225,8 @@ class Outlook:
     def quantile(self, share: float) -> float:
         """Return the quantile of a share in (0, 1), interpolated in the normal score; the ends are extended."""
         score, q = NormalDist().inv_cdf(share), self.quantiles
-        at = min(max(bisect_left(_SCORES, score), 1), len(_SCORES) - 1)
-        part = (score - _SCORES[at - 1]) / (_SCORES[at] - _SCORES[at - 1])
+        at = min(max(bisect_left(SCORES, score), 1), len(SCORES) - 1)
+        part = (score - SCORES[at - 1]) / (SCORES[at] - SCORES[at - 1])
         if part < 0.0 < q[0]:
             return q[0] * math.exp(part * math.log(q[1] / q[0]))
         return q[at - 1] + part * (q[at] - q[at - 1])
@@ -255,25 +260,30 @@ class Forecast:
         It is interpolated between the outlooks; beyond the ends, the nearest is returned. Without outlooks it follows
         from the value and its expected error, and with an unknown error it is broad.
         """
-        if not self.outlooks:
-            return _outlook(self.value, self.rmse, over_s)
-        at = bisect_left([one.over_s for one in self.outlooks], over_s)
-        below, above = self.outlooks[max(at - 1, 0)], self.outlooks[min(at, len(self.outlooks) - 1)]
-        if below.over_s == above.over_s:
-            return above
-        part = math.log(over_s / below.over_s) / math.log(above.over_s / below.over_s)
-
-        def between(a: float, b: float) -> float:
-            return a + part * (b - a)
-
-        near = above if part > 0.5 else below
-        return Outlook(
-            over_s=over_s,
-            mean=between(below.mean, above.mean),
-            quantiles=tuple(map(between, below.quantiles, above.quantiles)),
-            held=near.held,
-            outcomes=near.outcomes,
+        return (
+            outlook_over(self.outlooks, over_s) if self.outlooks else _outlook(self.value, self.rmse, over_s)
         )
+
+
+def outlook_over(outlooks: Sequence[Outlook], over_s: float) -> Outlook:
+    """Return the outlook over `over_s` seconds, interpolated between one or more outlooks by rising length."""
+    at = bisect_left([one.over_s for one in outlooks], over_s)
+    below, above = outlooks[max(at - 1, 0)], outlooks[min(at, len(outlooks) - 1)]
+    if below.over_s == above.over_s:
+        return above
+    part = math.log(over_s / below.over_s) / math.log(above.over_s / below.over_s)
+
+    def between(a: float, b: float) -> float:
+        return a + part * (b - a)
+
+    near = above if part > 0.5 else below
+    return Outlook(
+        over_s=over_s,
+        mean=between(below.mean, above.mean),
+        quantiles=tuple(map(between, below.quantiles, above.quantiles)),
+        held=near.held,
+        outcomes=near.outcomes,
+    )
 
 
 def _outlook(value: float, rmse: float, over_s: float) -> Outlook:
@@ -281,6 +291,6 @@ def _outlook(value: float, rmse: float, over_s: float) -> Outlook:
     error = rmse if math.isfinite(rmse) else abs(value)
     quantiles = tuple(
         value * math.exp(score * error / value) if score < 0.0 < value else value + score * error
-        for score in _SCORES
+        for score in SCORES
     )
     return Outlook(over_s=over_s, mean=value, quantiles=quantiles)

@@ -179,6 +179,11 @@ class PlanOptions:
     improve: bool | None = _plan(
         "--improve/--no-improve", help="Search for better chains near the best candidates."
     )
+    horizon: str | None = _plan(
+        "--horizon",
+        type=click.Choice(["run", "next"]),
+        help="Forecast CPU shares over the length of the run, or for the next measurement.",
+    )
     quantile: float | None = _plan(
         "--quantile",
         type=click.FloatRange(0.01, 0.99),

@@ -87,6 +87,7 @@ def without_overhead(record: Record, costs: Costs | None) -> float:
         ),
         default=math.nan,
     )
+    slowest_s += record.plan.lateness_s
     return slowest_s if costs is None else slowest_s + costs.start_cpu_s * slowness(record)
 
 

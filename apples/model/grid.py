@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,9 +20,16 @@ from numpy.typing import NDArray
 
 from apples.model.pairs import FEW, HostClasses, PairValues, taken, together
 from apples.model.pairs import FloatArray as FloatArray
+from nws.series import SCORES, SHARES, Outlook, outlook_over
 
 if TYPE_CHECKING:
     import networkx
+
+#: Smallest usable CPU share of a new process.
+LEAST_SHARE = 0.01
+#: Probability that each of the quantiles at `SHARES` stands for: halfway to its neighbours, the ends to 0 and 1.
+_EDGES = (0.0, *((a + b) / 2 for a, b in pairwise(SHARES)), 1.0)
+_WEIGHTS = tuple(b - a for a, b in pairwise(_EDGES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,13 +145,34 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A forecast value with its expected error (standard deviation, same unit)."""
+    """A forecast value with its expected error (standard deviation, same unit).
+
+    quantiles : at `nws.series.SHARES`; empty where only the error is known
+    outlooks : distributions of the mean over spans from now, by rising length; empty if there are none
+    """
 
     value: float
     error: float = 0.0
     method: str = "nominal"
     samples: int = 0
     age_s: float = math.nan
+    quantiles: tuple[float, ...] = ()
+    outlooks: tuple[Outlook, ...] = ()
+
+    def over(self, seconds: float) -> Estimate:
+        """Return the estimate of the mean share of a CPU over so many seconds from now.
+
+        The value is the share with the expected slowness: work that takes one second on a whole CPU takes the mean of
+        1 / share. Quantiles below `LEAST_SHARE` count as that. Returns itself without outlooks, and for 0 seconds.
+        """
+        if not self.outlooks or seconds <= 0:
+            return self
+        outlook = outlook_over(self.outlooks, seconds)
+        quantiles = tuple(max(q, LEAST_SHARE) for q in outlook.quantiles)
+        slowness = sum(weight / q for weight, q in zip(_WEIGHTS, quantiles, strict=True))
+        spread = quantiles[SHARES.index(0.9)] - quantiles[SHARES.index(0.1)]
+        error = spread / (2.0 * SCORES[SHARES.index(0.9)])
+        return replace(self, value=1.0 / slowness, error=error, quantiles=quantiles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +192,17 @@ class Conditions:
         """Return the share of one CPU of each of `ranks` new processes on a host of `slots` slots."""
         total = slots * self.availability.value if self.capacity is None else self.capacity.value
         return min(self.availability.value, total / ranks)
+
+    def binding(self, ranks: int, slots: int) -> Estimate:
+        """Return the estimate that determines the share of each of `ranks` new processes."""
+        if self.capacity is None or self.availability.value <= self.capacity.value / ranks:
+            return self.availability
+        return self.capacity
+
+    def over(self, seconds: float) -> Conditions:
+        """Return the conditions with CPU shares forecast over so many seconds from now; see `Estimate.over`."""
+        capacity = None if self.capacity is None else self.capacity.over(seconds)
+        return replace(self, availability=self.availability.over(seconds), capacity=capacity)
 
 
 #: Pair quantities of a snapshot.
@@ -255,6 +295,15 @@ class Snapshot:
             through={pair: path for pair, path in self.through.items() if wanted.issuperset(pair)},
             **cast("Any", dict(zip(pairs, taken(list(pairs.values()), keep), strict=True))),
         )
+
+    @property
+    def has_outlooks(self) -> bool:
+        """Return whether the CPU share of a host is forecast by horizon."""
+        return any(one.availability.outlooks for one in self.conditions)
+
+    def over(self, seconds: float) -> Snapshot:
+        """Return the snapshot with CPU shares forecast over so many seconds from now; see `Estimate.over`."""
+        return replace(self, conditions=tuple(one.over(seconds) for one in self.conditions))
 
     def graph(self) -> networkx.DiGraph[str]:
         """Return hosts as nodes (`host`, `conditions`), ordered pairs as edges (`latency_s`, `bandwidth_Bps`)."""

@@ -54,7 +54,9 @@ class Plan:
     """A chain of hosts with slab heights.
 
     assignments : in rank order; neighbours in the chain exchange halos
-    predicted_s : max over ranks of T_i, seconds.  low_s, high_s : bounds from the forecasts' errors
+    predicted_s : expectation of the largest T_i, seconds.  low_s, high_s : its 10 and 90 % quantiles, by the forecasts
+    horizon_s : CPU shares are forecasts of means over so long; 0: of the next measurement
+    lateness_s : part of `predicted_s` beyond the largest T_i if all forecasts come true: some rank is later
     order : its desirability order.  relaxed : constraints that had to be widened, in order
     taken : host → reason to take it.  left_out : the other hosts, with reasons
     candidates : number of schedules compared.  communication : factor on all exchanges (`apples.model.template.Costs`)
@@ -82,6 +84,8 @@ class Plan:
     cost: float | None = None
     cut: Cut | None = None
     links: tuple[str, ...] = ()
+    lateness_s: float = 0.0
+    horizon_s: float = 0.0
 
     @property
     def rows(self) -> tuple[int, ...]:

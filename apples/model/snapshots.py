@@ -193,7 +193,7 @@ def _shared(known: Conditions, host: Host, share: float, *, alone: bool) -> Cond
     def capped(estimate: Estimate, most: float) -> Estimate:
         if not alone and estimate.value <= most:
             return estimate
-        return replace(estimate, value=most, method="turns")
+        return replace(estimate, value=most, method="turns", quantiles=(), outlooks=())
 
     capacity = None if known.capacity is None else capped(known.capacity, share * host.slots)
     return replace(known, availability=capped(known.availability, share), capacity=capacity)
@@ -216,6 +216,7 @@ def _conditions(host: Host, idle: Conditions, forecasts: Mapping[Series, Forecas
             method=forecast.method,
             samples=forecast.samples,
             age_s=max(now - forecast.measured_at, 0.0),
+            outlooks=forecast.outlooks,
         )
 
     return Conditions(

@@ -59,6 +59,8 @@ def advice(
             options, limits=replace(options.limits, prices={h.name: 1.0 for h in snapshot.hosts})
         )
     problem = build(snapshot, workload, costs, options)
+    if options.horizon == "run" and snapshot.has_outlooks:
+        problem = build(snapshot.over(problem.shortest_s), workload, costs, options)
     choose(problem, options)
     found = [*_by_ranks(problem, options, priced), *_by_budget(problem, options, priced)]
     front: list[Offer] = []
@@ -110,7 +112,7 @@ def _offer(problem: Problem, options: PlanningOptions, priced: bool) -> Offer | 
         return None
     schedule = found.schedule
     ranks = bounds.uncertain_ranks(problem, schedule, options)
-    low, expected, high = bounds.low_expected_high(ranks, problem.overhead_error_s)
+    low, expected, high = bounds.low_expected_high(ranks, problem.overhead_error_s, options.horizon)
     hosts = problem.host_of[schedule.chain]
     return Offer(
         hosts=tuple(dict.fromkeys(problem.hosts[h].name for h in hosts.tolist())),

@@ -121,7 +121,7 @@ def _uncertain(problem: Problem, boxes: Boxes) -> UncertainRanks:
     return UncertainRanks(
         work=(boxes.seconds - boxes.lines.fixed) * problem.priced_share[hosts, sharing],
         share=problem.share[hosts, sharing],
-        share_error=problem.share_error[hosts, sharing],
+        quantiles=problem.share_quantiles[:, hosts, sharing],
         fixed=boxes.lines.fixed,
         fixed_error=boxes.error_s,
         host=hosts,
@@ -138,7 +138,7 @@ def _seconds(problem: Problem, boxes: Boxes, options: PlanningOptions) -> float:
 def _plan(problem: Problem, axes: Axes, boxes: Boxes, options: PlanningOptions, slabs: Plan | None) -> Plan:
     """Return the plan of the boxes."""
     uncertain = _uncertain(problem, boxes)
-    low, expected, high = bounds.low_expected_high(uncertain, problem.overhead_error_s)
+    low, expected, high = bounds.low_expected_high(uncertain, problem.overhead_error_s, options.horizon)
     used = {problem.hosts[h].name for h in problem.host_of[boxes.chain]}
     left = [LeftOut(host=name, reason=reason) for name, reason in problem.excluded]
     left += [
@@ -155,6 +155,7 @@ def _plan(problem: Problem, axes: Axes, boxes: Boxes, options: PlanningOptions, 
         model=options.model,
         assignments=_assignments(problem, axes, boxes, uncertain, options),
         predicted_s=expected,
+        lateness_s=expected - uncertain.makespan(),
         low_s=low,
         high_s=high,
         order=f"{axes.cut} cut",

@@ -1,48 +1,72 @@
-"""Bounds of the makespan: the forecasts' errors carried through the model into quantiles.
+"""Distribution of the makespan: the forecasts' quantiles carried through the model.
 
 A rank's finish falls when its host's CPU share rises, so P(T_i ≤ t) is the probability that the share is at least
-the share needed to finish by t. Errors of different hosts are taken as independent and normal. The makespan is the
-largest T_i, so its distribution is the product of these. The overhead's error is common to all ranks and is joined as
-a root of squares. Goes beyond the paper, which predicts a single number.
+the share needed to finish by t. Between the quantiles of a share, and beyond them, its logarithm is linear in the
+normal score. Different hosts are taken as independent. The makespan is the largest T_i, so its distribution is the
+product of these, and its expectation is later than the latest expected rank. The overhead's error is common to all
+ranks and is joined as a root of squares. Goes beyond the paper, which predicts a single number.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
-from apples.model.grid import FloatArray
+from apples.model.grid import LEAST_SHARE, FloatArray
 from apples.planning.candidates import CandidateSchedule
 from apples.planning.chains import Chains
-from apples.planning.host_table import LEAST_SHARE
 from apples.planning.model import rank_lines
-from apples.planning.options import PlanningOptions
+from apples.planning.options import Horizon, PlanningOptions
 from apples.planning.problem import IntArray, Problem
+from nws.series import SCORES
 
 #: Quantiles a plan reports: one run in ten ends before `LOW`, one in ten after `HIGH`.
 LOW, HIGH = 0.1, 0.9
-_BISECTIONS = 50
-#: Smaller errors of a CPU share count as zero; dividing by them would overflow.
-_SURE = 1e-12
-#: Standard deviations beyond which a normal variable's probability is 1 in double precision.
+#: Instants at which the distribution is computed: first all over its range, then at these levels of the last result.
+_POINTS, _REFINEMENTS = 64, 2
+_LEVELS = np.array([NormalDist().cdf(z) for z in np.linspace(-3.5, 3.5, _POINTS).tolist()])
+#: Least standard deviation of a share's logarithm, so that every distribution is invertible.
+_LEAST_SPREAD = 1e-9
+#: Standard deviations beyond which a normal variable's probability is 0 or 1 in double precision.
 _CERTAIN = 9.0
+_SCORE = np.array(SCORES)
+_Z = np.linspace(-_CERTAIN, _CERTAIN, 1801)
+#: Logarithm of the normal distribution at `_Z`; erfc keeps the digits of its lower tail.
+_LOG_NORMAL = np.log(np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in _Z.tolist()]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Distribution:
+    """Distribution of a time. t : float64[k] seconds, rising.  probability : float64[k], that it is at most t"""
+
+    t: FloatArray
+    probability: FloatArray
+
+    def quantile(self, q: float) -> float:
+        """Return the time that is not exceeded with probability `q`."""
+        return float(np.interp(q, self.probability, self.t))
+
+    def mean(self) -> float:
+        """Return the expectation."""
+        late = 1.0 - self.probability
+        return float(self.t[0] + ((late[1:] + late[:-1]) / 2 * np.diff(self.t)).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UncertainRanks:
     """Ranks of a schedule with uncertain costs, float64[n] each.
 
-    Seconds at a whole CPU, CPU share and its error, fixed seconds and their error.
-    host : int64[n], host of each rank; ranks of one host share its error
+    Seconds at a whole CPU, CPU share, fixed seconds and their error.
+    quantiles : float64[shares, n], of the CPU share at `nws.series.SHARES`
+    host : int64[n], host of each rank; ranks of one host are late together
     """
 
     work: FloatArray
     share: FloatArray
-    share_error: FloatArray
+    quantiles: FloatArray
     fixed: FloatArray
     fixed_error: FloatArray
     host: IntArray
@@ -51,74 +75,78 @@ class UncertainRanks:
         """Return Comp_i if every forecast is exact, float64[n] seconds."""
         return self.work / self.share
 
-    def expected(self) -> float:
+    def makespan(self) -> float:
         """Return the makespan in seconds if every forecast is exact."""
         return float((self.fixed + self.compute()).max())
 
+    def distribution(self) -> Distribution:
+        """Return the distribution of the makespan."""
+        if not (np.ptp(self.quantiles, axis=0).any() or self.fixed_error.any()):
+            return Distribution(np.array([self.makespan()]), np.ones(1))
+        reach = 6 * float(self.fixed_error.max())
+        soonest = float((self.fixed + self.work).max()) - reach
+        latest = float((self.fixed + self.work / np.minimum(self.quantiles[0], LEAST_SHARE)).max()) + reach
+        first = max(float(self.fixed.min()) - reach, 0.0)
+        t = first + np.geomspace(max(soonest - first, 1e-6 * latest), latest - first, _POINTS)
+        probability = self._probability(t)
+        for _ in range(_REFINEMENTS):
+            t = np.interp(_LEVELS, probability, t)
+            probability = self._probability(t)
+        return Distribution(t, probability)
+
     def quantile(self, q: float) -> float:
         """Return the seconds within which the slowest rank ends with probability `q`, 0 < q < 1."""
-        if not (self.share_error.any() or self.fixed_error.any()):
-            return self.expected()
-        low, high = (
-            float(self.fixed.min()),
-            float((self.fixed + self.work / np.minimum(self.share, LEAST_SHARE)).max()),
-        )
-        low -= 6 * float(self.fixed_error.max())
-        high += 6 * float(self.fixed_error.max())
-        for _ in range(_BISECTIONS):
-            middle = (low + high) / 2
-            if self._probability(middle) < q:
-                low = middle
-            else:
-                high = middle
-        return high
+        return self.distribution().quantile(q)
 
-    def _probability(self, t: float) -> float:
-        """Return P(makespan ≤ t). Hosts are independent; the ranks of one host are as late as its latest."""
-        left = t - self.fixed
-        if (left <= 0).any():
-            return 0.0
-        # d T_i / d share = -work / share², so an error of the fixed part acts like one of the share.
-        needed = self.work / left
-        error = np.hypot(self.share_error, self.fixed_error * needed / left)
-        sure = error < _SURE
-        z = (self.share - needed) / np.where(sure, 1.0, error)
-        z[sure] = np.where(self.share[sure] >= needed[sure] * (1 - 1e-12), 40.0, -40.0)
-        latest = np.full(int(self.host.max()) + 1, np.inf)
-        np.minimum.at(latest, self.host, z)
-        doubtful = latest[latest < _CERTAIN].tolist()
-        return math.exp(sum(math.log(max(_normal(value), 1e-300)) for value in doubtful))
-
-
-_normal: Callable[[float], float] = NormalDist().cdf
+    def _probability(self, t: FloatArray) -> FloatArray:
+        """Return P(makespan ≤ t), float64[k] → float64[k]; the ranks of one host are as late as its latest."""
+        left = np.maximum(t[:, None] - self.fixed, 1e-12)
+        needed = np.log(np.maximum(self.work, 1e-12) / left)
+        knots = np.log(self.quantiles) + _LEAST_SPREAD * _SCORE[:, None]
+        at = np.clip((knots[:, None, :] <= needed).sum(axis=0) - 1, 0, len(knots) - 2)
+        rank = np.arange(len(self.work))
+        # standard deviation of the logarithm of the share, around the share that is needed
+        spread = (knots[at + 1, rank] - knots[at, rank]) / (_SCORE[at + 1] - _SCORE[at])
+        score = _SCORE[at] + (needed - knots[at, rank]) / spread
+        # an error of the fixed part acts like one of the share: d ln needed = d fixed / left
+        z = -score * spread / np.hypot(spread, self.fixed_error / left)
+        latest = np.full((int(self.host.max()) + 1, len(t)), _CERTAIN)
+        np.minimum.at(latest, self.host, z.T)
+        found: FloatArray = np.exp(np.interp(latest, _Z, _LOG_NORMAL).sum(axis=0))
+        return found
 
 
 def uncertain_ranks(
     problem: Problem, schedule: CandidateSchedule, options: PlanningOptions
 ) -> UncertainRanks:
-    """Return the ranks of a schedule with the errors of their forecasts."""
+    """Return the ranks of a schedule with the quantiles of their CPU shares."""
     chains = Chains.of([schedule.chain])
     lines = rank_lines(problem, chains, options)
     hosts = problem.host_of[schedule.chain]
     sharing = chains.ranks_on_host(problem)
-    share = problem.share[hosts, sharing]
     rows = schedule.rows.astype(np.float64)
     left = np.concatenate(([0.0], problem.link_errors.between(hosts[1:], hosts[:-1])))
     right = np.concatenate((problem.link_errors.between(hosts[:-1], hosts[1:]), [0.0]))
     return UncertainRanks(
         work=(lines.seconds(rows) - lines.fixed) * problem.priced_share[hosts, sharing],
-        share=share,
-        share_error=problem.share_error[hosts, sharing],
+        share=problem.share[hosts, sharing],
+        quantiles=problem.share_quantiles[:, hosts, sharing],
         fixed=lines.fixed,
         fixed_error=np.maximum(left, right),
         host=hosts,
     )
 
 
-def low_expected_high(ranks: UncertainRanks, overhead_error_s: float) -> tuple[float, float, float]:
-    """Return (low, expected, high) seconds of a schedule; low ≤ expected ≤ high."""
-    expected = ranks.expected()
+def low_expected_high(
+    ranks: UncertainRanks, overhead_error_s: float, horizon: Horizon = "run"
+) -> tuple[float, float, float]:
+    """Return (low, expected, high) seconds of a schedule; low ≤ expected ≤ high.
+
+    horizon : with "next", the expected time is that if every forecast is exact
+    """
+    found = ranks.distribution()
+    expected = found.mean() if horizon == "run" else ranks.makespan()
     spread = NormalDist().inv_cdf(HIGH) * overhead_error_s
-    low = expected - math.hypot(max(expected - ranks.quantile(LOW), 0.0), spread)
-    high = expected + math.hypot(max(ranks.quantile(HIGH) - expected, 0.0), spread)
+    low = expected - math.hypot(max(expected - found.quantile(LOW), 0.0), spread)
+    high = expected + math.hypot(max(found.quantile(HIGH) - expected, 0.0), spread)
     return max(low, 0.0), expected, high

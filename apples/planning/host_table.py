@@ -13,12 +13,14 @@ from statistics import NormalDist
 
 import numpy as np
 
-from apples.model.grid import Conditions, FloatArray, Host
+from apples.model.grid import LEAST_SHARE, Conditions, Estimate, FloatArray, Host
 from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.options import PlanningOptions
+from nws.series import SCORES, SHARES
 
-#: Smallest usable CPU share of a new process.
-LEAST_SHARE = 0.01
+#: Rows of a host's table before the quantiles of its CPU share, and all of them.
+QUANTILES = 5
+ROWS = QUANTILES + len(SHARES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,33 +43,46 @@ def is_known(error: float) -> bool:
 
 
 def host_table(host: Host, conditions: Conditions, demands: HostDemands) -> tuple[str | None, FloatArray]:
-    """Return (reason to leave the host out or None, float64[6, slots+1]), [:, m] for m ranks on the host.
+    """Return (reason to leave the host out or None, float64[ROWS, slots+1]), [:, m] for m ranks on the host.
 
     Rows of the table: seconds per row, capacity of one rank in rows, rows that fit in memory, CPU share forecast,
-    its standard deviation, CPU share used as the price.
+    CPU share used as the price; from `QUANTILES` on quantiles of the share at `SHARES`.
     """
-    table = np.full((6, max(host.slots, 0) + 1), np.nan)
+    table = np.full((ROWS, max(host.slots, 0) + 1), np.nan)
     reason = _unusable(host, conditions, demands)
     if reason is not None:
         return reason, table
     workload, options = demands.workload, demands.options
-    error = conditions.availability.error
-    error = error if is_known(error) else demands.unknown_error
     fear = NormalDist().inv_cdf(options.quantile)
     for m in range(1, host.slots + 1):
         share = min(conditions.share(m, host.slots), 1.0)
+        binding = conditions.binding(m, host.slots)
         # However large the error, a host that is up stays in the plan's reach, at a high price.
-        careful = min(max(share - fear * error, min(share, LEAST_SHARE)), 1.0)
+        error = binding.error if is_known(binding.error) else demands.unknown_error
+        relative = error / max(binding.value, LEAST_SHARE)
+        careful = min(max(share * (1.0 - fear * relative), min(share, LEAST_SHARE)), 1.0)
         memory = _memory_rows(conditions, workload, m)
         limit = min(_limits(host.name, workload, m).values(), default=math.inf)
         cap = limit if options.allow_spill else min(limit, memory)
         row_s = demands.costs.row_seconds(host.cpu_type, m, host.name) * workload.iterations
         seconds = (row_s + demands.costs.start_row_cpu_s) / careful
-        table[:, m] = seconds, cap, memory, share, error, careful
+        table[:QUANTILES, m] = seconds, cap, memory, share, careful
+        table[QUANTILES:, m] = np.clip(share * _spread(binding, relative), LEAST_SHARE, 1.0)
     table[:, 0] = table[:, 1]
     if table[1, 1] < demands.min_rows:
         return _too_small(host, conditions, demands), table
     return None, table
+
+
+def _spread(estimate: Estimate, relative: float) -> FloatArray:
+    """Return the quantiles of a CPU share divided by its value, at `SHARES`.
+
+    relative : standard deviation divided by the value; without quantiles, that of the logarithm, so that no share is 0
+    """
+    if estimate.quantiles:
+        return np.array(estimate.quantiles) / estimate.value
+    found: FloatArray = np.exp(np.array(SCORES) * relative)
+    return found
 
 
 def _unusable(host: Host, conditions: Conditions, demands: HostDemands) -> str | None:

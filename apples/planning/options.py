@@ -13,6 +13,7 @@ Counts = Literal["every", "even"]
 Allocation = Literal["minimax", "lp"]
 RankOrder = Literal["tree", "desirability"]
 CutName = Literal["auto", "slabs", "rectilinear", "columns"]
+Horizon = Literal["run", "next"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class PlanningOptions:
     allocation : "minimax" is exact in whole rows; "lp" is §3.3's linear program, then rounding
     rank_order : "tree" keeps well-connected hosts together; "desirability" leaves the list's order
     improve : also try groups of near hosts, then add, drop, swap and move hosts of the best candidates
+    horizon : "run" takes forecasts of CPU shares over the predicted length of the run, and predicts its expected time;
+        "next" takes those of the next measurement, and predicts the time if all forecasts come true
     quantile : probability of the makespan: 0.5 takes forecasts as they are, 0.9 plans for their errors
     tolerance : LP only, largest distance of a host from the common finish, as a fraction of it
     allow_spill : let slabs exceed memory if the run still ends soonest
@@ -40,6 +43,7 @@ class PlanningOptions:
     allocation: Allocation = "minimax"
     rank_order: RankOrder = "tree"
     improve: bool = True
+    horizon: Horizon = "run"
     quantile: float = 0.5
     tolerance: float = 0.01
     allow_spill: bool = False
@@ -73,5 +77,5 @@ class PlanningOptions:
 
 #: The scheduler of the paper, line for line (Figure 2).
 PAPER = PlanningOptions(
-    model="paper", counts="even", allocation="lp", rank_order="desirability", improve=False
+    model="paper", counts="even", allocation="lp", rank_order="desirability", improve=False, horizon="next"
 )

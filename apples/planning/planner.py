@@ -47,6 +47,8 @@ MANY, STARTS = 16, 2
 VAST = 64
 #: Moves after which only the best of several starts is improved further.
 TRIAL = 2
+#: Forecasts are over the length of the run within this factor, or of so many plans the last is taken.
+_NEAR, _ROUNDS = 2.0, 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,9 +66,23 @@ def make_plan(
     options = options or PlanningOptions()
     axes.check(workload, options)
     problem = build(snapshot, workload, costs, options)
-    if workload.axes is None or options.model == "paper":
+    if options.horizon == "next" or not snapshot.has_outlooks:
+        return _cheapest(problem, options)
+    span_s = problem.shortest_s
+    for last in range(_ROUNDS, 0, -1):
+        plan = _cheapest(build(snapshot.over(span_s), workload, costs, options), options)
+        makespan_s = plan.predicted_s - plan.lateness_s
+        if last == 1 or span_s / _NEAR <= makespan_s <= span_s * _NEAR:
+            break
+        span_s = makespan_s
+    return replace(plan, horizon_s=span_s)
+
+
+def _cheapest(problem: Problem, options: PlanningOptions) -> Plan:
+    """Return the cheapest plan of a problem."""
+    if problem.workload.axes is None or options.model == "paper":
         return _slab_plan(problem, options)[0]
-    return axes.choose_cut(problem, workload.axes, options, lambda: _slab_plan(problem, options))
+    return axes.choose_cut(problem, problem.workload.axes, options, lambda: _slab_plan(problem, options))
 
 
 def _slab_plan(problem: Problem, options: PlanningOptions) -> tuple[Plan, float]:
@@ -74,7 +90,7 @@ def _slab_plan(problem: Problem, options: PlanningOptions) -> tuple[Plan, float]
     choice = choose(problem, options)
     schedule = choice.schedule
     ranks = bounds.uncertain_ranks(problem, schedule, options)
-    low, expected, high = bounds.low_expected_high(ranks, problem.overhead_error_s)
+    low, expected, high = bounds.low_expected_high(ranks, problem.overhead_error_s, options.horizon)
     plan = Plan(
         scheduler="apples",
         application=problem.workload.application,
@@ -82,6 +98,7 @@ def _slab_plan(problem: Problem, options: PlanningOptions) -> tuple[Plan, float]
         model=options.model,
         assignments=reasons.assignments(problem, schedule, ranks, options),
         predicted_s=expected,
+        lateness_s=expected - ranks.makespan(),
         low_s=low,
         high_s=high,
         order=schedule.order,

@@ -16,7 +16,7 @@ from apples.errors import ConfigError, NoFeasiblePlan
 from apples.model.grid import FloatArray, Host, Snapshot
 from apples.model.pairs import PairValues, combined, taken
 from apples.model.template import Costs, LinearConstraint, Workload
-from apples.planning.host_table import HostDemands, host_table, is_known, own_host
+from apples.planning.host_table import QUANTILES, HostDemands, host_table, is_known, own_host
 from apples.planning.hostlimits import HostLimits, host_limits
 from apples.planning.options import PlanningOptions
 from apples.planning.tcp import retransmission_wait_s, throughput_Bps
@@ -81,7 +81,8 @@ class Problem:
     slope : float64[H, M+1], [h, m] seconds for one row, all iterations, when m ranks share host h
     cap : float64[H, M+1], most whole rows of one of m ranks on host h, all limits together
     memory_rows : float64[H, M+1], whole rows that fit in memory (= part of `cap` unless spilling is allowed)
-    share, share_error : float64[H, M+1], CPU share forecast for each of m ranks, and its standard deviation
+    share : float64[H, M+1], CPU share forecast for each of m ranks
+    share_quantiles : float64[shares, H, M+1], its quantiles at `nws.series.SHARES`
     priced_share : float64[H, M+1], share behind `slope`: `share`, less the error that the quantile requires
     side : seconds to exchange with a neighbour on host j, all iterations; `UNUSABLE_S` for broken links
     communication : factor that is part of `side` and `transfer` (`apples.model.template.Costs`)
@@ -104,7 +105,7 @@ class Problem:
     cap: FloatArray
     memory_rows: FloatArray
     share: FloatArray
-    share_error: FloatArray
+    share_quantiles: FloatArray
     priced_share: FloatArray
     side: PairValues
     transfer: PairValues
@@ -130,6 +131,13 @@ class Problem:
     def single_slots(self) -> bool:
         """Return whether every host has one slot, so that no ranks share a host."""
         return bool(self.slope.shape[1] == 2)
+
+    @property
+    def shortest_s(self) -> float:
+        """Return the seconds of a run on all processors that never wait for each other."""
+        ranks = np.arange(1, self.slope.shape[1])
+        together = float((ranks / self.slope[:, 1:]).max(axis=1).sum())
+        return self.size / together + float(self.overhead.min())
 
     @property
     def processors(self) -> int:
@@ -180,8 +188,8 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         cap=tables[1],
         memory_rows=tables[2],
         share=tables[3],
-        share_error=tables[4],
-        priced_share=tables[5],
+        share_quantiles=tables[QUANTILES:],
+        priced_share=tables[4],
         side=network.side,
         transfer=network.transfer,
         link_errors=network.errors,
@@ -243,7 +251,7 @@ def _nobody(workload: Workload, excluded: list[tuple[str, str]]) -> str:
 
 
 def _side_by_side(rows: list[FloatArray]) -> FloatArray:
-    """Return tables of hosts with different slot counts as one, float64[6, H, M+1].
+    """Return tables of hosts with different slot counts as one, float64[ROWS, H, M+1].
 
     Short ones repeat their last column.
     """

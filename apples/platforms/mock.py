@@ -26,6 +26,7 @@ from apples.simulation.mock_grid import MockGrid
 from apples.simulation.mock_launcher import check_hosts, run_on_grid
 from apples.simulation.mock_sensors import MockSensors
 from apples.simulation.scenario import Scenario, load_scenario
+from nws.series import CPU
 from nws.testing import InMemoryWeather
 
 #: Scenario of grids without one of their name.
@@ -111,7 +112,8 @@ class MockPlatform(Platform):
         notify(f"mock grid {self.pool.name}: reading the sensors of {len(self.pool.hosts)} hosts")
         self.observe()
         source = f"forecasts of the sensors of mock grid {self.pool.name}"
-        found = from_forecasts(self.pool, self.weather.forecasts(), now=self.now(), source=source)
+        forecasts = self.weather.forecasts(now=self.now(), of=CPU)
+        found = from_forecasts(self.pool, forecasts, now=self.now(), source=source)
         absent = self._dropped | dict.fromkeys(self.truth.dead(), "it does not answer")
         return without(found, absent)
 

@@ -167,7 +167,7 @@ class Agent:
         )
         return Decision(
             plan=plan,
-            snapshot=snapshot,
+            snapshot=snapshot.over(plan.horizon_s),
             workload=workload,
             costs=costs,
             key=key,

@@ -33,6 +33,7 @@ VARIANTS: dict[str, Scheduler] = {
     "no improvement": Scheduler(options=replace(OURS, improve=PAPER.improve)),
     "even counts": Scheduler(options=replace(OURS, counts=PAPER.counts)),
     "allocation lp": Scheduler(options=replace(OURS, allocation=PAPER.allocation)),
+    "forecasts of the next measurement": Scheduler(options=replace(OURS, horizon=PAPER.horizon)),
     "quantile 0.9": Scheduler(options=replace(OURS, quantile=0.9)),
 }
 

@@ -81,7 +81,7 @@ class Session:
             key=f"{workload.application} {self._settings.scenario}",
             plan=plan,
             outcome=outcome,
-            snapshot=snapshot_document(snapshot),
+            snapshot=snapshot_document(snapshot.over(plan.horizon_s)),
             workload=asdict(workload),
         )
 

@@ -7,14 +7,14 @@ al. 2000, §2.4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError
 from nws.forecasting.batteries import Ahead, BatteryBank, Pick, first_illegal, refusal
-from nws.series import HORIZONS_S, Forecast, Measurement, Series
+from nws.series import HORIZONS_S, Forecast, Measurement, Resource, Series
 
 
 class InMemoryWeather:
@@ -62,18 +62,28 @@ class InMemoryWeather:
         self._bank.update_many(indices.ravel(), value.ravel(), times.ravel())
 
     def forecasts(
-        self, pick: Pick = Pick.MAE, *, now: float | None = None, over_s: Sequence[float] = HORIZONS_S
+        self,
+        pick: Pick = Pick.MAE,
+        *,
+        now: float | None = None,
+        over_s: Sequence[float] = HORIZONS_S,
+        of: Collection[Resource] | None = None,
     ) -> dict[Series, Forecast]:
         """Return the forecast of every series recorded so far.
 
         Args:
             now: seconds since the epoch; with it, forecasts have outlooks over the spans `over_s`, rising
             over_s: seconds
+            of: resources whose forecasts have outlooks, None for all
         """
-        most = [series.resource.most for series in self._index]
-        ahead = None if now is None else Ahead(over_s=over_s, now=now, most=most)
         # indices are assigned in order, so both orders agree
-        return dict(zip(self._index, self._bank.forecasts(pick=pick, ahead=ahead), strict=True))
+        found = dict(zip(self._index, self._bank.forecasts(pick=pick), strict=True))
+        if now is not None:
+            some = [series for series in self._index if of is None or series.resource in of]
+            ahead = Ahead(over_s=over_s, now=now, most=[series.resource.most for series in some])
+            indices = [self._index[series] for series in some]
+            found |= dict(zip(some, self._bank.forecasts(indices, pick, ahead=ahead), strict=True))
+        return found
 
     @staticmethod
     def _refuse(series: Sequence[Series], values: NDArray[np.float64]) -> None:

@@ -9,14 +9,17 @@ from hypothesis import strategies as st
 
 from apples.planning.bounds import UncertainRanks, low_expected_high
 from apples.planning.planner import make_plan
+from nws.series import SCORES
 
 
 def ranks(work, share, share_error, fixed=None, fixed_error=None, host=None):
+    """Ranks with shares whose logarithm is normal. share_error : relative to the share"""
     n = len(work)
+    share, error = np.array(share, float), np.array(share_error, float)
     return UncertainRanks(
         work=np.array(work, float),
-        share=np.array(share, float),
-        share_error=np.array(share_error, float),
+        share=share,
+        quantiles=share * np.exp(np.outer(SCORES, error)),
         fixed=np.zeros(n) if fixed is None else np.array(fixed, float),
         fixed_error=np.zeros(n) if fixed_error is None else np.array(fixed_error, float),
         host=np.arange(n) if host is None else np.array(host),
@@ -27,7 +30,8 @@ def sampled(uncertain, draws=40_000):
     """Makespans when shares and exchanges are drawn as the bounds suppose."""
     rng = np.random.default_rng(1)
     hosts, n = uncertain.host.max() + 1, len(uncertain.work)
-    share = uncertain.share + uncertain.share_error * rng.standard_normal((draws, hosts))[:, uncertain.host]
+    error = np.log(uncertain.quantiles[-1] / uncertain.share) / SCORES[-1]
+    share = uncertain.share * np.exp(error * rng.standard_normal((draws, hosts))[:, uncertain.host])
     fixed = uncertain.fixed + uncertain.fixed_error * rng.standard_normal((draws, n))
     return (fixed + uncertain.work / share).max(axis=1)
 
@@ -42,11 +46,28 @@ def sampled(uncertain, draws=40_000):
         ranks([60, 60], [0.8, 0.8], [0.03, 0.03], fixed=[10, 12], fixed_error=[2, 1]),
         ranks([60] * 4, [0.7] * 4, [0.05] * 4, host=[0, 0, 0, 1]),
         ranks([60], [0.6], [0.0], fixed=[10], fixed_error=[3]),
+        ranks([60, 60, 40], [0.3, 0.5, 0.2], [0.6, 0.3, 1.0]),
     ],
-    ids=["one", "three", "one sure", "links too", "slots of one host", "links only"],
+    ids=["one", "three", "one sure", "links too", "slots of one host", "links only", "heavy load"],
 )
 def test_quantiles_agree_with_sampling(uncertain, q):
     assert uncertain.quantile(q) == pytest.approx(np.quantile(sampled(uncertain), q), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "uncertain",
+    [
+        ranks([60] * 4, [0.7] * 4, [0.3] * 4),
+        ranks([60, 60], [0.8, 0.8], [0.03, 0.03], fixed=[10, 12], fixed_error=[2, 1]),
+        ranks([60, 60, 40], [0.3, 0.5, 0.2], [0.6, 0.3, 1.0]),
+    ],
+    ids=["four alike", "links too", "heavy load"],
+)
+def test_expectation_agrees_with_sampling(uncertain):
+    mean = low_expected_high(uncertain, 0.0)[1]
+    assert mean == pytest.approx(sampled(uncertain).mean(), rel=0.02)
+    assert mean > uncertain.makespan()
+    assert low_expected_high(uncertain, 0.0, "next")[1] == uncertain.makespan()
 
 
 floats = st.floats(0.1, 1.0)
