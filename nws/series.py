@@ -63,8 +63,8 @@ class Resource(StrEnum):
         return self in (Resource.LATENCY, Resource.BANDWIDTH, Resource.LOSS)
 
 
-CPU = frozenset({Resource.CPU_NEW, Resource.CPU_RUNNING, Resource.CPU_CAPACITY})
-"""Resources of a host's processors."""
+CPU = frozenset({Resource.CPU_NEW, Resource.CPU_CAPACITY})
+"""Resources that tell the CPU shares of new processes."""
 
 _UNITS = {
     Resource.CPU_NEW: "CPU",

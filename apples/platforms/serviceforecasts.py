@@ -26,7 +26,7 @@ from nws.client import (
     ServiceClient,
     local_host,
 )
-from nws.series import Forecast, Resource, Series
+from nws.series import CPU, Forecast, Resource, Series
 
 if TYPE_CHECKING:
     from nws.client import LinkMatrix
@@ -123,7 +123,7 @@ class ServiceWeather:
         with RemoteWeather.at(
             self._endpoint, hosts=asked, composed=not many, timeout_s=_ASK_MANY_S if many else _ASK_S
         ) as weather:
-            snapshot = weather.snapshot()
+            snapshot = weather.with_outlooks(weather.snapshot(), CPU)
         self._ahead_s = snapshot.now - time.time()
         known = {host.name for host in snapshot.hosts}
         ours: dict[str, str] = {}

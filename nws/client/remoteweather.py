@@ -10,17 +10,24 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
 from nws.base.errors import NotFound, TooMany
-from nws.client.documents import RemoteHost, RemoteSnapshot, composed_forecasts, read_hosts, read_snapshot
+from nws.client.documents import (
+    RemoteHost,
+    RemoteSnapshot,
+    composed_forecasts,
+    read_forecasts,
+    read_hosts,
+    read_snapshot,
+)
 from nws.client.endpoint import Endpoint
 from nws.client.remote import ServiceClient
 from nws.links.composition import Pair, compose
-from nws.series import Forecast, Series
+from nws.series import HORIZONS_S, Forecast, Resource, Series
 
 #: Hosts up to which pairs are composed: a thousand hosts have a million pairs.
 COMPOSED_MOST = 64
@@ -94,6 +101,16 @@ class RemoteWeather:
     def snapshot(self, over_s: Sequence[float] = ()) -> RemoteSnapshot:
         """Return everything at one instant, with outlooks over some spans (seconds)."""
         return take_snapshot(self._client, self._wanted, composed=self._composed, over_s=over_s)
+
+    def with_outlooks(
+        self, snapshot: RemoteSnapshot, resources: Collection[Resource], over_s: Sequence[float] = HORIZONS_S
+    ) -> RemoteSnapshot:
+        """Return the snapshot with new forecasts of some resources, which have outlooks over some spans (seconds)."""
+        names = [str(series) for series in snapshot.forecasts if series.resource in resources]
+        if not names:
+            return snapshot
+        _, found = read_forecasts(self._client.forecasts(names, over_s=over_s), self._client.url)
+        return replace(snapshot, forecasts={**snapshot.forecasts, **found})
 
     def close(self) -> None:
         """Let go of the connection."""
