@@ -89,16 +89,11 @@ class QueueServer:
         self._recover()
         address = socket or (SYSTEM_SOCKET if all_users else own_socket(path))
         private_directory(address.parent)
-        limits = SocketLimits(
-            connections=chosen.limits.connections,
-            line_bytes=chosen.limits.job_bytes,
-            line_setting="limits.job_bytes",
-        )
         self._listener = UnixServer(
             self._loop,
             address,
             all_users=all_users,
-            limits=limits,
+            limits=_socket_limits(chosen),
             remedy="name another path with --socket",
             log=self._log,
             on_line=self._receive,
@@ -242,3 +237,10 @@ class QueueServer:
         if self._cancellations.waiting:
             raise SharingError("the queue's store cannot be written now; try again")
         return answers
+
+
+def _socket_limits(chosen: QueueFile) -> SocketLimits:
+    limits = chosen.limits
+    return SocketLimits(
+        connections=limits.connections, line_bytes=limits.job_bytes, line_setting="limits.job_bytes"
+    )
