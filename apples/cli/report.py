@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nws.base.hostlist import fold
+
 #: Ranks listed one by one; of longer chains the table shows the first and the last.
 _LISTED = 40
 
@@ -118,7 +120,10 @@ def explanation_lines(document: dict[str, Any]) -> list[str]:
     """Return the reasons to take or leave each host (`--explain`)."""
     lines = [f"why ({document['planning']['candidates']} schedules compared, model {document['model']}):"]
     lines += [f"  + {entry['host']}: {entry['reason']}" for entry in document["taken"]]
-    lines += [f"  - {entry['host']}: {entry['reason']}" for entry in document["left_out"]]
+    left_out: dict[str, list[str]] = {}
+    for entry in document["left_out"]:
+        left_out.setdefault(entry["reason"], []).append(entry["host"])
+    lines += [f"  - {fold(hosts)}: {reason}" for reason, hosts in left_out.items()]
     lines += [f"  ~ {text}" for text in document["relaxed"]]
     lines += [f"  $ {text}" for text in document.get("prices", ())]
     if document.get("cut") is not None:

@@ -7,7 +7,7 @@ Linux's: a round trip and at least 200 ms (`TCP_RTO_MIN`).
 *A transfer* is limited by its congestion window: Mathis, Semke, Mahdavi and Ott (1997) bound its throughput by
 MSS/RTT · sqrt(3/2)/sqrt(p). That is a bound for Reno; CUBIC does no worse at the round trips of a site.
 
-Not modelled: losses by the run's own congestion, other transports, and what a wait delays beyond the two ranks.
+Not modelled: losses by the run's own congestion, other transports, and delays of further ranks by a wait.
 """
 
 from __future__ import annotations
