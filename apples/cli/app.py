@@ -54,7 +54,6 @@ benchmark: {{iterations: 20}}       # of the short runs that measure the program
 # min_rows: 2                     # of one rank
 # max_rows: 5000
 # memory_per_row: 1.5MB           # instead of the measured value
-# axes: {{cut: rectilinear, width: 2000}}   # it can be cut along the cells of a row, too: variables lx and ly
 # moves_rows: true                # it uses apples.h, apples.f90 or apples.client, for --adapt slabs
 """
 
