@@ -32,7 +32,9 @@ from nws.base.errors import ReportedError
 _CODES = 7
 
 
-def submit_all(documents: list[dict[str, object]], took_s: list[float], stopped: threading.Event) -> None:
+def submit_all(
+    documents: list[dict[str, object]], took_s: list[float], refused: list[str], stopped: threading.Event
+) -> None:
     """Submit the jobs one after the other, each until it is acknowledged, as a user's script does."""
     for one in documents:
         begun = time.monotonic()
@@ -40,7 +42,8 @@ def submit_all(documents: list[dict[str, object]], took_s: list[float], stopped:
             try:
                 ask("submit", one, retry=True)
                 break
-            except ReportedError:
+            except ReportedError as error:
+                refused.append(str(error))
                 # Refused while nothing can be written or read. The token makes it one job.
                 time.sleep(0.1)
         took_s.append(time.monotonic() - begun)
@@ -95,9 +98,10 @@ def run(directory: Path, options: argparse.Namespace) -> list[str]:
         one["command"][-1] += f"; exit {number % _CODES}"
         one["name"] = str(number)
     took_s: list[float] = []
+    refused: list[str] = []
     stopped, begun = threading.Event(), time.monotonic()
     users = [
-        threading.Thread(target=submit_all, args=(documents[i::4], took_s, stopped), daemon=True)
+        threading.Thread(target=submit_all, args=(documents[i::4], took_s, refused, stopped), daemon=True)
         for i in range(4)
     ]
     failures: list[Callable[[Manager, Plan, float], None]]
@@ -105,6 +109,7 @@ def run(directory: Path, options: argparse.Namespace) -> list[str]:
     chance.shuffle(failures)
     problems: list[str] = []
     try:
+        wait_until_ready(options.limit)
         for user in users:
             user.start()
         for failure in failures:
@@ -141,7 +146,7 @@ def run(directory: Path, options: argparse.Namespace) -> list[str]:
         f"  ran: {sum(ran.values())} times, {sum(count == 1 for count in ran.values())} jobs once; "
         f"{dict(Counter(job['outcome'] for job in jobs))}; {plan.failed} calls failed\n"
         f"  all over after {time.monotonic() - begun:.0f} s; a submission took {share(took_s, 0.5) * 1e3:.0f} ms "
-        f"(half), {max(took_s):.1f} s at most"
+        f"(half), {max(took_s):.1f} s at most, {len(refused)} attempts were refused"
     )
     return problems
 
