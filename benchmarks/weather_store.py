@@ -142,10 +142,10 @@ def sizes(memory: Memory, path: Path) -> None:
             count, total = connection.execute(query).fetchone()
             return (count or 0), (total or 0)
 
-        count, chunks = sums("SELECT sum(samples), sum(length(data)) FROM chunk")
+        count, chunks = sums("SELECT sum(samples), sum(length(data)) FROM block WHERE bucket_s = 0")
         print(f"chunks: {chunks / count:.2f} bytes a sample")
         for bucket_s in (60, 600):
-            rows, data = sums(f"SELECT count(*), sum(length(data)) FROM rollup WHERE bucket_s = {bucket_s}")
+            rows, data = sums(f"SELECT count(*), sum(length(data)) FROM block WHERE bucket_s = {bucket_s}")
             print(f"roll-ups of {bucket_s} s: {rows:.0f} rows, {data / count:.2f} bytes a sample")
         free = connection.execute("PRAGMA freelist_count").fetchone()[0]
         page = connection.execute("PRAGMA page_size").fetchone()[0]

@@ -51,6 +51,7 @@ _FORMAT = SqliteFormat(
     pragmas={"synchronous": "FULL"},
     error=HistoryError,
     error_if_full=StoreFull,
+    error_if_damaged=HistoryError,
     elsewhere="name another file",
     loss="begin a new queue; the jobs in it are lost",
 )

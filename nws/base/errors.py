@@ -11,6 +11,7 @@ ReportedError                    exit 1
     │   ├── ConfigError          exit 2   a settings file or option is not legal; lists all problems
     │   └── UnknownName          exit 8   no series or host has the name
     ├── StoreError               exit 4   a file of the weather service cannot be read or written
+    │   └── StoreDamaged         exit 4   its content is damaged
     ├── SshNotFound              exit 127 this machine has no `ssh`
     ├── DeploymentFailed         exit 5   hosts could not be set up
     ├── ProbeError               exit 5   a measurement failed
@@ -80,6 +81,10 @@ class StoreError(WeatherError):
     """A file of the weather service cannot be read or written. The message names the file and a remedy."""
 
     exit_code = 4
+
+
+class StoreDamaged(StoreError):
+    """The content of a file differs from what was written. The message names the damage and a remedy."""
 
 
 class SshNotFound(WeatherError):

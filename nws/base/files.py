@@ -77,6 +77,30 @@ def put_in_place(temporary: str | os.PathLike[str], path: str | os.PathLike[str]
         flush_to_disk(os.path.dirname(os.fspath(path)) or ".")
 
 
+def set_aside(path: str | os.PathLike[str], *, most: int = 3, keep: bool = False) -> str:
+    """Rename a damaged file to ``NAME.damaged-N`` and return that name; raises `OSError`.
+
+    most : the newest such files that are kept.  keep : keep the old name as well, to be replaced
+    """
+    directory, name = os.path.split(os.fspath(path))
+    prefix = f"{name}.damaged-"
+    numbers = [
+        int(entry[len(prefix) :])
+        for entry in os.listdir(directory or ".")
+        if entry.startswith(prefix) and entry[len(prefix) :].isdigit()
+    ]
+    new = max(numbers, default=0) + 1
+    aside = os.path.join(directory, f"{prefix}{new}")
+    if keep:
+        os.link(path, aside)
+    else:
+        os.replace(path, aside)
+    for number in numbers:
+        if number <= new - most:
+            _remove(os.path.join(directory, f"{prefix}{number}"))
+    return aside
+
+
 def open_log(path: str | os.PathLike[str], longest_bytes: int) -> BinaryIO:
     """Return a log file, open for appending at its end; raises `OSError`.
 

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,8 +25,9 @@ class SqliteFormat:
     application_id, version : values in the file's header
     schema : statements that create the tables, separated by a semicolon and a line break
     pragmas : settings of each connection.  page_bytes : page size of a new file
-    error, error_if_full : classes of errors; the second if there is no space to write
+    error, error_if_full, error_if_damaged : classes of errors; the second if there is no space to write
     elsewhere : how to use another file.  loss : the next step after moving the file away, and the lost data
+    repair : the command that repairs a file, without its name; empty if there is none
     in_use : description of a file that another process has locked
     """
 
@@ -37,8 +38,10 @@ class SqliteFormat:
     page_bytes: int = 4096
     error: type[ReportedError]
     error_if_full: type[ReportedError]
+    error_if_damaged: type[ReportedError]
     elsewhere: str
     loss: str
+    repair: str = ""
     in_use: str = "held by another process all the time; find it (fuser) or try again later"
 
 
@@ -89,7 +92,11 @@ class SqliteFile:
         try:
             yield
         except sqlite3.Error as error:
-            kind = self._format.error_if_full if _is_full(error) else self._format.error
+            kind = self._format.error
+            if _is_full(error):
+                kind = self._format.error_if_full
+            elif _is_damage(error):
+                kind = self._format.error_if_damaged
             raise kind(f"{self.path}: {self._explanation(error)}") from error
         except MemoryError as error:
             raise self._format.error(
@@ -98,6 +105,13 @@ class SqliteFile:
         except UnicodeDecodeError as error:
             # text of the file, or of a message that quotes it
             raise self._format.error(f"{self.path}: damaged ({error}); {self._move_away()}") from error
+
+    def copy_to(self, path: str) -> None:
+        """Copy the content of one instant to an empty file, while other processes write on; raises as `explained`."""
+        with self.explained(), closing(sqlite3.connect(path)) as copy:
+            self.connection.backup(copy)
+            # one file, without a write-ahead log beside it
+            copy.execute("PRAGMA journal_mode=DELETE")
 
     def close(self) -> None:
         """Close the connection."""
@@ -190,14 +204,15 @@ class SqliteFile:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
     def _move_away(self) -> str:
-        return f"move it away (mv '{self.path}' '{self.path}.broken') and {self._format.loss}"
+        repair = f"; or run `{self._format.repair} '{self.path}'`" if self._format.repair else ""
+        return f"move it away (mv '{self.path}' '{self.path}.broken') and {self._format.loss}{repair}"
 
     def _explanation(self, error: sqlite3.Error) -> str:
         name = str(getattr(error, "sqlite_errorname", ""))
         elsewhere = self._format.elsewhere
         if name.startswith("SQLITE_NOTADB"):
             return f"not an SQLite database; {self._move_away()}, or {elsewhere}"
-        if name.startswith("SQLITE_CORRUPT"):
+        if _is_damage(error):
             return f"damaged ({error}); {self._move_away()}"
         if _is_full(error):
             limit = "" if name == "SQLITE_FULL" else " or within a quota or limit"
@@ -222,3 +237,11 @@ def _is_full(error: sqlite3.Error) -> bool:
     # a quota and a limit of the file's length are write errors to SQLite, and so is the shared index of the log
     name = str(getattr(error, "sqlite_errorname", ""))
     return name in ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE")
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    # a damaged schema has no such table; a text that is no UTF-8 has no error code
+    name = str(getattr(error, "sqlite_errorname", ""))
+    return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")) or "decode to UTF-8" in str(
+        error
+    )

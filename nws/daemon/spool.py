@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nws.base.errors import StoreError
+from nws.base.errors import StoreDamaged, StoreError
 from nws.base.sqlite import SqliteFile, SqliteFormat
 from nws.series import Measurement, Series
 
@@ -44,6 +44,7 @@ CREATE TABLE fact (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID
     page_bytes=_PAGE_BYTES,
     error=StoreError,
     error_if_full=StoreError,
+    error_if_damaged=StoreDamaged,
     elsewhere="name another spool (--spool)",
     loss="begin a new one; the samples in it are lost",
     in_use="another sensor uses this spool; name another (--spool), or end it",

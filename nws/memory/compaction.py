@@ -20,10 +20,12 @@ import numpy as np
 from nws.memory import chunks
 from nws.memory.database import Database
 from nws.memory.headblock import HOUR_S, HeadBlock
-from nws.memory.log import FIRST_HOUR, CompactionProgress, LogBatch, joined, last_row, progress
+from nws.memory.integrity import Loss, crc, put_losses
+from nws.memory.log import FIRST_HOUR, CompactionProgress, LogBatch, joined, progress, save
 from nws.memory.reading import in_order
 from nws.memory.rollups import SPANS_S, pack_buckets, summed_up, unpack_buckets
 from nws.memory.rollups import joined as joined_buckets
+from nws.memory.totals import read_total, write_block, write_total
 
 #: Delay before an hour is closed, for late samples, seconds.
 GRACE_S = 120.0
@@ -94,10 +96,9 @@ class Compaction:
         return over or len(self._tail.open) > LARGEST_LOG
 
     def _begin(self, connection: sqlite3.Connection, _deadline: float) -> CompactionProgress:
-        at = replace(
-            self._tail.follow(connection), closing_to=last_row(connection), series=0, hour=FIRST_HOUR
-        )
-        _save(connection, at)
+        at = self._tail.follow(connection)
+        at = replace(at, closing_to=at.written_to, series=0, hour=FIRST_HOUR)
+        save(connection, at)
         return at
 
     def _close(self, connection: sqlite3.Connection, deadline: float) -> CompactionProgress:
@@ -108,58 +109,80 @@ class Compaction:
             for hour, batch in _by_hour(left):
                 if time.monotonic() >= deadline and (series, hour) > (at.series, at.hour):
                     at = replace(at, series=series, hour=hour)
-                    _save(connection, at)
+                    save(connection, at)
                     return at
                 self._move(connection, series, hour, batch)
+        put_losses(connection, [loss for row, loss in self._tail.losses if row <= at.closing_to])
         at = replace(at, closed_to=at.closing_to, series=0, hour=FIRST_HOUR)
-        _save(connection, at)
+        save(connection, at)
         return at
 
     def _move(self, connection: sqlite3.Connection, series: int, hour: int, batch: LogBatch) -> None:
         """Move samples of one hour, oldest first, into the chunk and the roll-ups."""
         now = self._clock()
-        last = len(batch) - 1
-        connection.execute(
-            "UPDATE series SET last_t = :t, last_value = :value WHERE id = :id AND (last_t IS NULL OR last_t <= :t)",
-            {"id": series, "t": float(batch.times[last]), "value": float(batch.values[last])},
-        )
-        if hour >= _hour(now - self._horizon.samples_s):
-            self._to_chunk(connection, series, hour, batch)
+        kept = hour >= _hour(now - self._horizon.samples_s)
+        self._count(connection, series, batch, len(batch) if kept else 0)
+        if kept:
+            self._to_block(connection, series, 0, hour, batch)
         for bucket_s, kept_s in self._horizon.rollups_s.items():
             if (hour + 1) * HOUR_S > now - kept_s:
-                self._to_rollup(connection, series, bucket_s, batch)
+                # an hour lies within one span of either kind
+                span = math.floor(float(batch.times[0]) / SPANS_S[bucket_s])
+                self._to_block(connection, series, bucket_s, span, batch)
 
-    @staticmethod
-    def _to_chunk(connection: sqlite3.Connection, series: int, hour: int, batch: LogBatch) -> None:
-        there = connection.execute(
-            "SELECT data FROM chunk WHERE series = ? AND hour = ?", (series, hour)
-        ).fetchone()
-        fresh = len(batch)
-        if there is not None:
-            times, values = chunks.unpack(there[0])
-            batch = in_order(
-                joined([LogBatch(ids=np.empty(len(times), np.int32), times=times, values=values), batch])
-            )
-        connection.execute(
-            "INSERT OR REPLACE INTO chunk (series, hour, samples, data) VALUES (?, ?, ?, ?)",
-            (series, hour, len(batch), chunks.pack(batch.times, batch.values)),
-        )
-        connection.execute("UPDATE series SET samples = samples + ? WHERE id = ?", (fresh, series))
+    def _count(self, connection: sqlite3.Connection, series: int, batch: LogBatch, more: int) -> None:
+        """Add `more` samples to the totals, and the last one of a batch. Damaged totals stay as they are."""
+        try:
+            total = read_total(connection, series)
+        except ValueError as error:
+            self._note(error)
+            return
+        total = replace(total, samples=total.samples + more)
+        last = len(batch) - 1
+        if last >= 0 and (total.last_t is None or total.last_t <= batch.times[last]):
+            total = replace(total, last_t=float(batch.times[last]), last=float(batch.values[last]))
+        write_total(connection, series, total)
 
-    @staticmethod
-    def _to_rollup(connection: sqlite3.Connection, series: int, bucket_s: int, batch: LogBatch) -> None:
-        buckets = summed_up(batch.times, batch.values, bucket_s)
-        # an hour lies within one span of either kind
-        span = math.floor(float(batch.times[0]) / SPANS_S[bucket_s])
+    def _to_block(
+        self, connection: sqlite3.Connection, series: int, bucket_s: int, span: int, batch: LogBatch
+    ) -> None:
+        """Add samples to a block. A damaged one is replaced, and its samples are a loss."""
         there = connection.execute(
-            "SELECT data FROM rollup WHERE bucket_s = ? AND series = ? AND span = ?", (bucket_s, series, span)
+            "SELECT samples, data, crc FROM block WHERE bucket_s = ? AND series = ? AND span = ?",
+            (bucket_s, series, span),
         ).fetchone()
+        samples, before = len(batch), None
         if there is not None:
-            buckets = joined_buckets([unpack_buckets(there[0], bucket_s), buckets])
-        connection.execute(
-            "INSERT OR REPLACE INTO rollup (bucket_s, series, span, data) VALUES (?, ?, ?, ?)",
-            (bucket_s, series, span, pack_buckets(buckets, bucket_s)),
+            if crc("block", bucket_s, series, span, there[0], data=there[1]) == there[2]:
+                samples, before = samples + there[0], there[1]
+            else:
+                self._lose(connection, series, bucket_s, span, there[0])
+        if bucket_s:
+            buckets = summed_up(batch.times, batch.values, bucket_s)
+            if before is not None:
+                buckets = joined_buckets([unpack_buckets(before, bucket_s), buckets])
+            data = pack_buckets(buckets, bucket_s)
+        else:
+            if before is not None:
+                times, values = chunks.unpack(before)
+                old = LogBatch(ids=np.empty(len(times), np.int32), times=times, values=values)
+                batch = in_order(joined([old, batch]))
+            data = chunks.pack(batch.times, batch.values)
+        write_block(connection, bucket_s, series, span, samples, data)
+
+    def _lose(
+        self, connection: sqlite3.Connection, series: int, bucket_s: int, span: int, samples: object
+    ) -> None:
+        length_s = SPANS_S.get(bucket_s, HOUR_S)
+        count = samples if isinstance(samples, int) else 0
+        loss = Loss(
+            kind=bucket_s, series=series, since=span * length_s, until=(span + 1) * length_s, samples=count
         )
+        put_losses(connection, [loss])
+        self._note(loss)
+
+    def _note(self, reason: object) -> None:
+        self._database.damage.note(f"{self._database.path}: damaged: {reason}")
 
     @staticmethod
     def _outlived(connection: sqlite3.Connection, at: CompactionProgress, now: float) -> list[int]:
@@ -182,7 +205,7 @@ class Compaction:
         # the clock may have been set since they were seen to be old
         if rows := self._outlived(connection, at, self._clock()):
             connection.execute("DELETE FROM log WHERE id <= ?", (rows[-1],))
-            _save(connection, replace(at, deleted_to=rows[-1]))
+            save(connection, replace(at, deleted_to=rows[-1]))
 
     def _sweep(self, connection: sqlite3.Connection, deadline: float) -> None:
         """Delete outdated samples, series by series."""
@@ -193,30 +216,18 @@ class Compaction:
         while self._sweep_from < count:
             series, self._sweep_from = self._sweep_from, self._sweep_from + 1
             old = (series, _hour(now - keep.samples_s))
-            gone = connection.execute(
-                "SELECT total(samples) FROM chunk WHERE series = ? AND hour < ?", old
-            ).fetchone()[0]
+            outdated = "FROM block WHERE bucket_s = ? AND series = ? AND span < ?"
+            gone = connection.execute(f"SELECT total(samples) {outdated}", (0, *old)).fetchone()[0]
             if gone:
-                connection.execute("DELETE FROM chunk WHERE series = ? AND hour < ?", old)
-                connection.execute(
-                    "UPDATE series SET samples = samples - ? WHERE id = ?", (int(gone), series)
-                )
+                connection.execute(f"DELETE {outdated}", (0, *old))
+                self._count(connection, series, joined([]), -int(gone))
             for bucket_s, kept_s in keep.rollups_s.items():
-                connection.execute(
-                    "DELETE FROM rollup WHERE bucket_s = ? AND series = ? AND span < ?",
-                    (bucket_s, series, math.floor((now - kept_s) / SPANS_S[bucket_s])),
-                )
+                before = math.floor((now - kept_s) / SPANS_S[bucket_s])
+                connection.execute(f"DELETE {outdated}", (bucket_s, series, before))
             if time.monotonic() >= deadline:
                 return
         self._sweep_from = 0
-        _save(connection, replace(progress(connection), swept=_hour(now)))
-
-
-def _save(connection: sqlite3.Connection, at: CompactionProgress) -> None:
-    connection.execute(
-        "UPDATE progress SET deleted_to = ?, closed_to = ?, closing_to = ?, series = ?, hour = ?, swept = ?",
-        (at.deleted_to, at.closed_to, at.closing_to, at.series, at.hour, at.swept),
-    )
+        save(connection, replace(progress(connection), swept=_hour(now)))
 
 
 def _by_hour(batch: LogBatch) -> list[tuple[int, LogBatch]]:

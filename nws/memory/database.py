@@ -1,45 +1,107 @@
 """The SQLite file of the memory: its schema, and the settings of its connections.
 
 One transaction for each step: a crash loses at most the step in progress. Several processes may use one file.
+Every row has a checksum (`integrity.crc`); triggers keep the count and the sum of keys of each table, so that a missing
+row is noticed as well.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from sqlite3 import Connection
 
-from nws.base.errors import StoreError
+from nws.base.errors import StoreDamaged, StoreError
+from nws.base.files import set_aside
 from nws.base.sqlite import SqliteFile, SqliteFormat
+from nws.memory.integrity import EVERYTHING, DamageLog, crc, get_losses, put_losses
+from nws.memory.stepmark import StepMark
 
-# times in seconds since the epoch, hours counted from it; `series` and `progress` tell of samples in chunks only
-_SCHEMA = """
-CREATE TABLE series (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
-    samples INTEGER NOT NULL DEFAULT 0, last_t REAL, last_value REAL
+#: Lengths of the buckets of a table's blocks: 0 for samples as measured.
+KINDS = (0, 60, 600)
+#: Tables with a count and a sum of ids.
+TALLIED = ("series", "source", "host", "event", "forecaster", "loss")
+
+# times in seconds since the epoch, spans counted from it; `total` and `progress` tell of samples in blocks only.
+# Names of series and the progress exist twice, as everything depends on them.
+_TABLES = """
+CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, crc INTEGER NOT NULL);
+CREATE TABLE series_copy (id INTEGER PRIMARY KEY, name TEXT NOT NULL, crc INTEGER NOT NULL);
+CREATE TRIGGER series_copied AFTER INSERT ON series BEGIN
+    INSERT INTO series_copy VALUES (NEW.id, NEW.name, NEW.crc); END;
+CREATE TABLE log (
+    id INTEGER PRIMARY KEY, received REAL NOT NULL, data BLOB NOT NULL,
+    times_crc INTEGER NOT NULL, values_crc INTEGER NOT NULL, ids_crc INTEGER NOT NULL
 );
-CREATE TABLE log (id INTEGER PRIMARY KEY AUTOINCREMENT, received REAL NOT NULL, data BLOB NOT NULL);
-CREATE TABLE chunk (
-    series INTEGER NOT NULL, hour INTEGER NOT NULL, samples INTEGER NOT NULL, data BLOB NOT NULL,
-    UNIQUE (series, hour)
+CREATE TABLE block (
+    bucket_s INTEGER NOT NULL, series INTEGER NOT NULL, span INTEGER NOT NULL, samples INTEGER NOT NULL,
+    crc INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (bucket_s, series, span)
 );
-CREATE TABLE rollup (
-    bucket_s INTEGER NOT NULL, series INTEGER NOT NULL, span INTEGER NOT NULL, data BLOB NOT NULL,
-    UNIQUE (bucket_s, series, span)
+CREATE TABLE source (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, next INTEGER NOT NULL, heard REAL NOT NULL,
+    crc INTEGER NOT NULL
 );
-CREATE TABLE source (name TEXT PRIMARY KEY, next INTEGER NOT NULL, heard REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE progress (
-    deleted_to INTEGER NOT NULL DEFAULT 0, closed_to INTEGER NOT NULL DEFAULT 0,
-    closing_to INTEGER NOT NULL DEFAULT 0, series INTEGER NOT NULL DEFAULT 0,
-    hour INTEGER NOT NULL DEFAULT 0, swept INTEGER
-);
-INSERT INTO progress DEFAULT VALUES;
-CREATE TABLE host (name TEXT PRIMARY KEY, document TEXT NOT NULL);
+CREATE TABLE host (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, document TEXT NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE event (
     id INTEGER PRIMARY KEY AUTOINCREMENT, t REAL NOT NULL, kind TEXT NOT NULL, host TEXT,
-    text TEXT NOT NULL, document TEXT
+    text TEXT NOT NULL, crc INTEGER NOT NULL
 );
 CREATE INDEX event_by_time ON event (t);
-CREATE TABLE forecaster (name TEXT PRIMARY KEY, data BLOB NOT NULL)
+CREATE TABLE forecaster (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, data BLOB NOT NULL, crc INTEGER NOT NULL
+);
+CREATE TABLE loss (
+    id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, series INTEGER NOT NULL, since REAL NOT NULL,
+    until REAL NOT NULL, samples INTEGER NOT NULL, crc INTEGER NOT NULL
+)
 """
+
+
+def _schema() -> str:
+    """Return the tables, and the triggers that count their rows."""
+    sums = "".join(
+        f", {t}_rows INTEGER NOT NULL DEFAULT 0, {t}_sum INTEGER NOT NULL DEFAULT 0" for t in TALLIED
+    )
+    spans = "".join(
+        f", rows_{k} INTEGER NOT NULL DEFAULT 0, sum_{k} INTEGER NOT NULL DEFAULT 0" for k in KINDS
+    )
+    start = (0, 0, 0, 0, 0, 0, None)
+    statements = [
+        _TABLES.strip(),
+        "CREATE TABLE total (id INTEGER PRIMARY KEY, samples INTEGER NOT NULL DEFAULT 0, last_t REAL, "
+        f"last_value REAL, crc INTEGER NOT NULL{spans})",
+        "CREATE TABLE progress (step INTEGER NOT NULL, written_to INTEGER NOT NULL, deleted_to INTEGER NOT NULL, "
+        "closed_to INTEGER NOT NULL, closing_to INTEGER NOT NULL, series INTEGER NOT NULL, hour INTEGER NOT NULL, "
+        f"swept INTEGER, crc INTEGER NOT NULL{sums})",
+        *2
+        * [
+            "INSERT INTO progress (step, written_to, deleted_to, closed_to, closing_to, series, hour, crc) "
+            f"VALUES (0, 0, 0, 0, 0, 0, 0, {crc('progress', *start)})"
+        ],
+    ]
+    for sign, event, row in (("+", "INSERT", "NEW"), ("-", "DELETE", "OLD")):
+        for table in TALLIED:
+            key = event_key(row) if table == "event" else f"{row}.id"
+            statements.append(
+                f"CREATE TRIGGER {table}_{event} AFTER {event} ON {table} BEGIN UPDATE progress SET "
+                f"{table}_rows = {table}_rows {sign} 1, {table}_sum = {table}_sum {sign} ({key}); END"
+            )
+        for kind in KINDS:
+            statements.append(
+                f"CREATE TRIGGER block_{kind}_{event} AFTER {event} ON block WHEN {row}.bucket_s = {kind} BEGIN "
+                f"UPDATE total SET rows_{kind} = rows_{kind} {sign} 1, sum_{kind} = sum_{kind} {sign} {row}.span "
+                f"WHERE id = {row}.series; END"
+            )
+    return ";\n".join(statements)
+
+
+def event_key(row: str) -> str:
+    """Return the expression of an event in the sum: events are found by their times."""
+    return f"{row}.id + CAST({row}.t * 1000 AS INTEGER)"
+
 
 _LOSS = "measure again; the history in it is lost"
 
@@ -48,11 +110,11 @@ class StoreFull(StoreError):
     """The store has no space to write: a full disk, a quota, or the maximum length of a file. Reading works."""
 
 
-_FORMAT = SqliteFormat(
+FORMAT = SqliteFormat(
     # "AppW"
     application_id=0x41707057,
-    version=2,
-    schema=_SCHEMA,
+    version=3,
+    schema=_schema(),
     pragmas={
         "synchronous": "NORMAL",
         "cache_size": -8192,
@@ -65,23 +127,115 @@ _FORMAT = SqliteFormat(
     page_bytes=8192,
     error=StoreError,
     error_if_full=StoreFull,
+    error_if_damaged=StoreDamaged,
     elsewhere="name another file or set APPLES_STATE to a directory you may write to",
     loss=_LOSS,
+    repair="nws repair --store",
 )
 
 
 class Database(SqliteFile):
-    """The memory's file. `full_sync`: wait for the disk at each step, so that a power failure loses nothing."""
+    """The memory's file. `full_sync`: wait for the disk at each step, so that a power failure loses nothing.
+
+    damage : the damage found in it since it was opened
+    """
 
     def __init__(
-        self, path: Path, *, busy_s: float = 10.0, in_memory: bool = False, full_sync: bool = False
+        self,
+        path: Path,
+        *,
+        busy_s: float = 10.0,
+        in_memory: bool = False,
+        full_sync: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(path, _FORMAT, busy_s=busy_s, in_memory=in_memory)
-        if full_sync:
-            with self.explained():
-                self.connection.execute("PRAGMA synchronous=FULL")
+        self.damage = DamageLog()
+        self._mark: StepMark | None = None
+        if not in_memory:
+            removed = not path.exists()
+            _keep_orphan(path, self.damage)
+            super().__init__(path, FORMAT, busy_s=busy_s)
+            self._mark = StepMark(path, removed=removed)
+        else:
+            super().__init__(path, FORMAT, busy_s=busy_s, in_memory=True)
+        try:
+            if full_sync:
+                with self.explained():
+                    self.connection.execute("PRAGMA synchronous=FULL")
+            self._look_for_losses(clock)
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Yield the connection in a transaction that writes all of the block, or nothing if it raises."""
+        with self.lock:
+            with super().writing() as connection:
+                yield connection
+                steps = connection.execute("UPDATE progress SET step = step + 1 RETURNING step").fetchall()
+                if not steps:
+                    raise ValueError("the progress of its log is missing")
+            if self._mark is not None:
+                self._mark.write(steps[0][0])
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn errors of SQLite, and each `ValueError` about a row, into errors of the store; note damage."""
+        try:
+            with super().explained():
+                yield
+        except ValueError as error:
+            found = damaged(self.path, error)
+            self.damage.note(str(found))
+            raise found from error
+        except StoreDamaged as error:
+            self.damage.note(str(error))
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        super().close()
+        if self._mark is not None:
+            self._mark.close()
+
+    def _look_for_losses(self, clock: Callable[[], float]) -> None:
+        """Note losses found earlier, and steps that are missing at the end."""
+        marked = None
+        try:
+            # before the step: other processes write on
+            marked = None if self._mark is None else self._mark.read()
+        except ValueError as error:
+            self.damage.note(str(error))
+        with self.reading() as connection:
+            (step, losses) = connection.execute("SELECT max(step), max(loss_rows) FROM progress").fetchone()
+            for loss in get_losses(connection) if losses else ():
+                self.damage.note(f"{self.path}: {loss}; `nws repair` forgets this")
+        if marked is None or (step or 0) >= marked.step:
+            return
+        text = f"{self.path}: ends at step {step} of {marked.step}: the later ones are lost"
+        if marked.this_boot:
+            # no power failure: the write-ahead log was damaged or cut, the file emptied, or an older one put there
+            with self.writing() as connection:
+                put_losses(connection, [replace(EVERYTHING, kind=-2, until=clock())])
+            text += "; samples up to now are not served until `nws repair` has run"
+        self.damage.note(text)
 
 
-def damaged(path: Path, reason: object) -> StoreError:
+def damaged(path: Path, reason: object) -> StoreDamaged:
     """Return the error for a store whose content is not possible."""
-    return StoreError(f"{path}: damaged: {reason}; move it away (mv '{path}' '{path}.broken') and {_LOSS}")
+    return StoreDamaged(
+        f"{path}: damaged: {reason}; run `nws repair --store '{path}'`, which keeps everything else"
+    )
+
+
+def _keep_orphan(path: Path, damage: DamageLog) -> None:
+    """Keep the write-ahead log of an emptied file aside: SQLite would delete it."""
+    log = path.with_name(f"{path.name}-wal")
+    try:
+        if path.stat().st_size or not log.stat().st_size:
+            return
+        damage.note(f"{path}: was emptied; its write-ahead log is kept as {set_aside(log)}")
+    except OSError:
+        # no such file; SQLite reports others
+        return

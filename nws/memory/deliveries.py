@@ -7,13 +7,14 @@ number, and ignores samples with a lower one. That number moves in the same tran
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nws.base.errors import UsageError
+from nws.memory.integrity import crc, sound_rows
 from nws.memory.log import LogBatch, joined
 from nws.memory.names import Names
 
@@ -77,11 +78,11 @@ def check(delivery: Delivery, names: Names) -> None:
 def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tuple[list[Receipt], LogBatch]:
     """Return receipts, and all samples that are new; the sources' numbers move in this transaction."""
     sources = {d.source: d.received for d in deliveries if d.source is not None}
-    expected = {name: _expected(connection, name) for name in sources}
+    expected = _expected(connection, sources)
     receipts, batches = [], []
     for d in deliveries:
         end = d.first + len(d.ids)
-        due = expected.get(d.source, 0) if d.source is not None else d.first
+        due = expected[d.source] if d.source is not None else d.first
         batch = LogBatch(ids=d.ids, times=d.times, values=d.values)
         if d.wanted is not None or due > d.first:
             new = np.arange(len(batch)) >= due - d.first
@@ -91,12 +92,24 @@ def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tu
         batches.append(batch)
         receipts.append(Receipt(kept=len(batch), next=end))
     connection.executemany(
-        "INSERT OR REPLACE INTO source (name, next, heard) VALUES (?, ?, ?)",
-        [(name, expected[name], heard) for name, heard in sources.items()],
+        "INSERT INTO source (name, next, heard, crc) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+        "next = excluded.next, heard = excluded.heard, crc = excluded.crc",
+        [(n, expected[n], heard, crc("source", n, expected[n], heard)) for n, heard in sources.items()],
     )
     return receipts, joined(batches)
 
 
-def _expected(connection: sqlite3.Connection, source: str) -> int:
-    row = connection.execute("SELECT next FROM source WHERE name = ?", (source,)).fetchone()
-    return int(row[0]) if row else 0
+def _expected(connection: sqlite3.Connection, sources: Iterable[str]) -> dict[str, int]:
+    """Return the number expected of each source; `ValueError` for a damaged row, or if one may be missing."""
+    found = {}
+    for source in sources:
+        row = connection.execute("SELECT next, heard, crc FROM source WHERE name = ?", (source,)).fetchone()
+        if row is not None:
+            if crc("source", source, *row[:2]) != row[2]:
+                raise ValueError(f"the numbered stream {source}")
+            found[source] = int(row[0])
+    fresh = set(sources) - found.keys()
+    # new, or its row is missing and its samples would be stored twice
+    if fresh and any(name in fresh for name, *_ in sound_rows(connection, "source", "name, next, heard")):
+        raise ValueError("the index of the numbered streams")
+    return found | dict.fromkeys(fresh, 0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nws.memory.integrity import Loss
 from nws.memory.log import FIRST_HOUR, CompactionProgress, LogBatch, joined, progress, rows_after
 
 HOUR_S = 3600.0
@@ -150,16 +151,20 @@ class HeadBlock:
     def __init__(self) -> None:
         self.closing, self.open = SortedBuffer(), SortedBuffer()
         self.progress: CompactionProgress | None = None
+        #: Losses of damaged rows, each with the number of its row.
+        self.losses: list[tuple[int, Loss]] = []
         self._seen = 0
 
     def follow(self, connection: sqlite3.Connection) -> CompactionProgress:
-        """Update to this transaction's view of the log; raises `ValueError` for an inconsistent row."""
+        """Update to this transaction's view of the log."""
         now, before = progress(connection), self.progress
         if before is None or (before.closed_to, before.closing_to) != (now.closed_to, now.closing_to):
             self.closing, self.open = SortedBuffer(), SortedBuffer()
+            self.losses = []
             self._seen = now.closed_to
-        for row, batch in rows_after(connection, self._seen):
+        for row, batch, losses in rows_after(connection, self._seen, now.written_to):
             (self.closing if row <= now.closing_to else self.open).add(batch)
+            self.losses += [(row, loss) for loss in losses]
             self._seen = row
         self.progress = now
         return now
@@ -178,6 +183,7 @@ class HeadBlock:
             self.closing, self.open = self.open, SortedBuffer()
         elif now.closed_to == now.closing_to > before.closed_to:
             self.closing = SortedBuffer()
+            self.losses = [(row, loss) for row, loss in self.losses if row > now.closed_to]
 
     def of(self, series: int) -> LogBatch:
         """Return samples of one series that are in no chunk, in the order they were kept."""

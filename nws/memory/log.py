@@ -1,23 +1,27 @@
 """The log of the store: batches of samples in the order they were kept, one row for each step.
 
 Defines a batch as a blob, and the progress of compaction through the log (`CompactionProgress`). The samples of a
-row leave the
-log for the chunks series by series, and within a series hour by hour; `CompactionProgress` moves in the same
-transaction as the
-chunks, so that readers see every sample once.
+row leave the log for the chunks series by series, and within a series hour by hour; `CompactionProgress` moves in the
+same transaction as the chunks, so that readers see every sample once. Rows are numbered without gaps. Times, values and
+series of a batch have checksums of their own, so that a damaged row still tells which samples are lost.
 """
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nws.memory.integrity import EVERYTHING, Loss, crc
+
 #: Every hour is later than this one.
 FIRST_HOUR = -(1 << 40)
+#: A damaged row with more series than these counts as one of any series.
+_MOST_SERIES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,63 +58,144 @@ def joined(batches: Sequence[LogBatch]) -> LogBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionProgress:
-    """The progress of compaction.
+    """The progress of the log and of compaction.
 
-    Of rows up to `closed_to` all samples are in chunks; those up to `deleted_to` are deleted. Of rows after them up to
-    `closing_to`, the samples of series before `series` are in chunks, and of `series` itself those of hours
-    before `hour`. `swept` : hour of the last deletion of outdated samples, by the deleting process' clock
+    Rows up to `written_to` have been written. Of rows up to `closed_to` all samples are in chunks; those up to
+    `deleted_to` are deleted. Of rows after them up to `closing_to`, the samples of series before `series` are in
+    chunks, and of `series` itself those of hours before `hour`. `swept` : hour of the last deletion of outdated
+    samples, by the deleting process' clock.  losses : there are stored losses
     """
 
+    written_to: int
     deleted_to: int
     closed_to: int
     closing_to: int
     series: int
     hour: int
     swept: int | None
+    losses: bool = field(default=False, compare=False)
+
+    def columns(self) -> tuple[int | None, ...]:
+        """Return the values as they are stored, without the checksum."""
+        return (
+            self.written_to, self.deleted_to, self.closed_to, self.closing_to, self.series, self.hour, self.swept
+        )  # fmt: skip
 
 
 def progress(connection: sqlite3.Connection) -> CompactionProgress:
-    """Return as of this transaction."""
-    row = connection.execute(
-        "SELECT deleted_to, closed_to, closing_to, series, hour, swept FROM progress"
-    ).fetchone()
-    return CompactionProgress(
-        deleted_to=row[0], closed_to=row[1], closing_to=row[2], series=row[3], hour=row[4], swept=row[5]
+    """Return as of this transaction; `ValueError` if neither of the two rows is sound."""
+    rows = connection.execute(
+        "SELECT written_to, deleted_to, closed_to, closing_to, series, hour, swept, crc, loss_rows FROM progress"
+    ).fetchall()
+    for *values, check, _ in rows:
+        if crc("progress", *values) == check:
+            return CompactionProgress(
+                written_to=values[0],
+                deleted_to=values[1],
+                closed_to=values[2],
+                closing_to=values[3],
+                series=values[4],
+                hour=values[5],
+                swept=values[6],
+                # damage of the count must not hide a loss
+                losses=any(row[-1] != 0 for row in rows),
+            )
+    raise ValueError("the progress of its log")
+
+
+def save(connection: sqlite3.Connection, at: CompactionProgress) -> None:
+    """Store the progress."""
+    values = at.columns()
+    connection.execute(
+        "UPDATE progress SET written_to = ?, deleted_to = ?, closed_to = ?, closing_to = ?, series = ?, hour = ?, "
+        "swept = ?, crc = ?",
+        (*values, crc("progress", *values)),
     )
 
 
 def write(connection: sqlite3.Connection, batch: LogBatch, received: float) -> int:
     """Return number of the new row; `received`: seconds since the epoch."""
-    blob = b"".join(
-        (
-            batch.times.astype("<f8").tobytes(),
-            batch.values.astype("<f8").tobytes(),
-            batch.ids.astype("<i4").tobytes(),
-        )
-    )
-    row = connection.execute("INSERT INTO log (received, data) VALUES (?, ?)", (received, blob)).lastrowid
-    assert row is not None  # an INSERT has one
+    at = progress(connection)
+    row = at.written_to + 1
+    put(connection, row, batch, received)
+    save(connection, replace(at, written_to=row))
     return row
 
 
-def rows_after(connection: sqlite3.Connection, row: int) -> Iterator[tuple[int, LogBatch]]:
-    """Yield number and batch of every row after that one, in order; `ValueError` for one that makes no sense."""
-    for number, data in connection.execute("SELECT id, data FROM log WHERE id > ? ORDER BY id", (row,)):
-        n, rest = divmod(len(data), 20)
-        if rest:
-            raise ValueError(f"batch of {len(data)} bytes, expected a multiple of 20")
-        yield (
-            number,
-            LogBatch(
-                times=np.frombuffer(data, "<f8", n).astype(np.float64, copy=False),
-                values=np.frombuffer(data, "<f8", n, 8 * n).astype(np.float64, copy=False),
-                ids=np.frombuffer(data, "<i4", n, 16 * n).astype(np.int32, copy=False),
-            ),
+def put(connection: sqlite3.Connection, row: int, batch: LogBatch, received: float) -> None:
+    """Insert a row under its number."""
+    parts = (
+        batch.times.astype("<f8").tobytes(),
+        batch.values.astype("<f8").tobytes(),
+        batch.ids.astype("<i4").tobytes(),
+    )
+    connection.execute(
+        "INSERT INTO log (id, received, data, times_crc, values_crc, ids_crc) VALUES (?, ?, ?, ?, ?, ?)",
+        (row, received, b"".join(parts), *_checks(row, received, parts)),
+    )
+
+
+def rows_after(
+    connection: sqlite3.Connection, row: int, to: int
+) -> Iterator[tuple[int, LogBatch, tuple[Loss, ...]]]:
+    """Yield number and batch of every row after that one up to `to`, in order.
+
+    The batch of a damaged or missing row is empty; its losses follow it.
+    """
+    found = connection.execute(
+        "SELECT id, received, data, times_crc, values_crc, ids_crc FROM log WHERE id > ? AND id <= ? ORDER BY id",
+        (row, to),
+    )
+    for number, received, data, *checks in found:
+        if number != row + 1:
+            yield number - 1, joined([]), (EVERYTHING,)
+        yield number, *unpack(number, received, data, checks)
+        row = number
+    if row < to:
+        yield to, joined([]), (EVERYTHING,)
+
+
+def unpack(
+    row: int, received: object, data: bytes, checks: Sequence[int]
+) -> tuple[LogBatch, tuple[Loss, ...]]:
+    """Return the batch of a row; if it is damaged, an empty one and its losses."""
+    if not isinstance(data, bytes) or len(data) % 20:
+        return joined([]), (EVERYTHING,)
+    n = len(data) // 20
+    view = memoryview(data)
+    batch = LogBatch(
+        times=np.frombuffer(data, "<f8", n).astype(np.float64, copy=False),
+        values=np.frombuffer(data, "<f8", n, 8 * n).astype(np.float64, copy=False),
+        ids=np.frombuffer(data, "<i4", n, 16 * n).astype(np.int32, copy=False),
+    )
+    found = _checks(row, received, (view[: 8 * n], view[8 * n : 16 * n], view[16 * n :]))
+    times, values, ids = (a == b for a, b in zip(found, checks, strict=True))
+    return (batch, ()) if times and values and ids else (joined([]), _lost(batch, times=times, ids=ids))
+
+
+def _checks(row: int, received: object, parts: Sequence[bytes | memoryview]) -> tuple[int, int, int]:
+    times, values, ids = parts
+    return (
+        crc("times", row, data=times),
+        crc("values", row, received, data=values),
+        crc("ids", row, data=ids),
+    )
+
+
+def _lost(batch: LogBatch, *, times: bool, ids: bool) -> tuple[Loss, ...]:
+    """Return the losses of a damaged row; times, ids : these parts of it are sound."""
+    groups: list[tuple[int, LogBatch]] = [(-1, batch)]
+    if ids:
+        series = np.unique(batch.ids).tolist()
+        if len(series) <= _MOST_SERIES:
+            groups = [(one, batch.picked(batch.ids == one)) for one in series]
+    return tuple(
+        Loss(
+            kind=-1,
+            series=one,
+            since=float(group.times.min()) if times and len(group) else -math.inf,
+            until=float(group.times.max()) if times and len(group) else math.inf,
+            samples=len(group),
         )
-
-
-def last_row(connection: sqlite3.Connection) -> int:
-    """Return number of the last row ever written, 0 before the first one."""
-    # the sequence keeps the number even after the row is deleted
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'log'").fetchone()
-    return int(row[0]) if row else 0
+        for one, group in groups
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nws.base.errors import UsageError
 from nws.memory.database import damaged
+from nws.memory.integrity import crc
 from nws.series import Series
 
 
@@ -18,6 +19,7 @@ class Names:
         self._path = path
         self._names: list[str] = []
         self._series: list[Series | None] = []
+        self._followed = False
         #: Id of each name.
         self.ids: dict[str, int] = {}
 
@@ -26,16 +28,29 @@ class Names:
         return len(self._names)
 
     def follow(self, connection: sqlite3.Connection) -> None:
-        """Read the names that other processes added; names never change and are never deleted."""
-        rows = connection.execute(
-            "SELECT id, name FROM series WHERE id >= ? ORDER BY id", (len(self._names),)
-        )
-        for number, name in rows.fetchall():
-            if number != len(self._names):
-                raise damaged(self._path, f"series {number} where {len(self._names)} was expected")
-            self.ids[name] = number
-            self._names.append(name)
+        """Read the names that other processes added; names never change and are never deleted.
+
+        `ValueError` for a name that is damaged, and its copy too.
+        """
+        known = len(self._names)
+        rows = connection.execute("SELECT id, name, crc FROM series WHERE id >= ?", (known,)).fetchall()
+        if not rows and self._followed:
+            return
+        counts = [count for (count,) in connection.execute("SELECT series_rows FROM progress")]
+        names = _sound(rows)
+        if len(names) != len(rows) or known + len(rows) not in counts:
+            copies = connection.execute("SELECT id, name, crc FROM series_copy WHERE id >= ?", (known,))
+            names = _sound(copies.fetchall()) | names
+        for number in range(known, known + len(names)):
+            if number not in names:
+                raise ValueError(f"the name of series {number} is missing")
+        if known + len(names) not in counts:
+            raise ValueError(f"{known + len(names)} names of series, expected {counts}")
+        for number in range(known, known + len(names)):
+            self.ids[names[number]] = number
+            self._names.append(names[number])
             self._series.append(None)
+        self._followed = True
 
     def all(self) -> list[str]:
         """Return in the order of their ids."""
@@ -58,3 +73,7 @@ class Names:
             except UsageError as error:
                 raise damaged(self._path, error) from error
         return found
+
+
+def _sound(rows: Iterable[tuple[int, str, int]]) -> dict[int, str]:
+    return {number: name for number, name, check in rows if crc("series", number, name) == check}

@@ -1,14 +1,19 @@
-"""Reads one series: from chunks and roll-ups on disk, and from the head block in memory."""
+"""Reads one series: from blocks on disk, and from the head block in memory.
+
+An answer is complete and as it was written, or a `ValueError` names what is damaged.
+"""
 
 from __future__ import annotations
 
 import math
 import sqlite3
+from collections.abc import Iterator
 
 import numpy as np
 
 from nws.memory import chunks
 from nws.memory.headblock import HOUR_S, HeadBlock
+from nws.memory.integrity import crc, get_losses, span_text
 from nws.memory.log import LogBatch
 from nws.memory.rollups import SPANS_S, Buckets, between, summed_up, unpack_buckets
 from nws.memory.rollups import joined as joined_buckets
@@ -23,19 +28,17 @@ def samples_of(
     span: tuple[float, float] = (-math.inf, math.inf),
     *,
     most: int | None = None,
+    damaged: list[str] | None = None,
 ) -> LogBatch:
     """Return samples measured between two times, both included, the newest `most` of them, oldest first.
 
-    Those of one time are in the order they came.
+    Those of one time are in the order they came. damaged : leave damaged hours out, and add their reasons here
     """
-    rows = connection.execute(
-        "SELECT data FROM chunk WHERE series = ? AND hour BETWEEN ? AND ? ORDER BY hour DESC",
-        (series, *(_number(t, HOUR_S) for t in span)),
-    )
+    refuse_lost(connection, tail, 0, series, span, damaged)
     fresh = tail.of(series)
     times_of, values_of = [fresh.times], [fresh.values]
     enough = 0
-    for (data,) in rows:
+    for data in blocks_of(connection, 0, series, span, damaged):
         times, values = chunks.unpack(data)
         times_of.append(times)
         values_of.append(values)
@@ -54,14 +57,71 @@ def buckets_of(
     connection: sqlite3.Connection, tail: HeadBlock, series: int, bucket_s: int, span: tuple[float, float]
 ) -> Buckets:
     """Return buckets that begin between two times, both included, oldest first."""
-    rows = connection.execute(
-        "SELECT data FROM rollup WHERE bucket_s = ? AND series = ? AND span BETWEEN ? AND ? ORDER BY span",
-        (bucket_s, series, *(_number(t, SPANS_S[bucket_s]) for t in span)),
-    )
-    parts = [unpack_buckets(data, bucket_s) for (data,) in rows]
+    refuse_lost(connection, tail, bucket_s, series, span, None)
+    parts = [unpack_buckets(data, bucket_s) for data in blocks_of(connection, bucket_s, series, span)]
     fresh = tail.of(series)
-    parts.append(summed_up(fresh.times, fresh.values, bucket_s))
+    parts = [*parts[::-1], summed_up(fresh.times, fresh.values, bucket_s)]
     return between(joined_buckets(parts), *span)
+
+
+def blocks_of(
+    connection: sqlite3.Connection,
+    bucket_s: int,
+    series: int,
+    span: tuple[float, float] = (-math.inf, math.inf),
+    damaged: list[str] | None = None,
+) -> Iterator[bytes]:
+    """Yield the data of the blocks that overlap a span, newest first; `damaged` as in `samples_of`."""
+    length_s = SPANS_S.get(bucket_s, HOUR_S)
+    first, last = (_number(t, length_s) for t in span)
+    known = connection.execute(
+        f"SELECT rows_{bucket_s}, sum_{bucket_s} FROM total WHERE id = ?", (series,)
+    ).fetchone()
+    spans = [
+        row[0]
+        for row in connection.execute(
+            "SELECT span FROM block WHERE bucket_s = ? AND series = ? ORDER BY span DESC", (bucket_s, series)
+        )
+    ]
+    if known != (len(spans), sum(spans)):
+        _refuse("the list of its blocks", damaged)
+    wanted = [number for number in spans if first <= number <= last]
+    rows = connection.execute(
+        "SELECT span, samples, data, crc FROM block WHERE bucket_s = ? AND series = ? AND span BETWEEN ? AND ? "
+        "ORDER BY span DESC",
+        (bucket_s, series, first, last),
+    )
+    for number in wanted:
+        row = rows.fetchone()
+        if row is None or row[0] != number:
+            _refuse("the order of its blocks", damaged)
+            return
+        if crc("block", bucket_s, series, number, row[1], data=row[2]) == row[3]:
+            yield row[2]
+        else:
+            what = f"roll-ups of {bucket_s} s" if bucket_s else "samples"
+            _refuse(f"{what} of {span_text(number * length_s, (number + 1) * length_s)}", damaged)
+
+
+def refuse_lost(
+    connection: sqlite3.Connection,
+    tail: HeadBlock,
+    kind: int = 0,
+    series: int = -1,
+    span: tuple[float, float] = (-math.inf, math.inf),
+    damaged: list[str] | None = None,
+) -> None:
+    """Refuse an answer that lacks lost samples, of one series or of any."""
+    stored = get_losses(connection) if tail.progress is None or tail.progress.losses else []
+    for loss in (*stored, *(loss for _, loss in tail.losses)):
+        if loss.touches(kind, series, span):
+            _refuse(str(loss), damaged)
+
+
+def _refuse(reason: str, damaged: list[str] | None) -> None:
+    if damaged is None:
+        raise ValueError(reason)
+    damaged.append(reason)
 
 
 def in_order(batch: LogBatch) -> LogBatch:

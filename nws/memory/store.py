@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from nws.base.errors import StoreError, UsageError
-from nws.memory.database import Database, damaged
+from nws.memory.database import Database
 from nws.series import Measurement, Series
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Memory:
 
         keep = keep or Keep()
         self._clock = clock
-        self._database = Database(path, in_memory=in_memory, full_sync=full_sync)
+        self._database = Database(path, in_memory=in_memory, full_sync=full_sync, clock=clock)
         self._names = Names(path)
         self._tail = HeadBlock()
         horizon = Horizon(
@@ -159,7 +159,7 @@ class Memory:
         from nws.memory import log
         from nws.memory.deliveries import accept, check
 
-        with self._database.lock, self._sense():
+        with self._database.lock:
             if any(len(d.ids) and int(d.ids.max()) >= len(self._names) for d in deliveries):
                 self.names()
             for delivery in deliveries:
@@ -176,15 +176,15 @@ class Memory:
         """Return id of each name, int32[n]; makes those that are missing. Ids count from 0 and never change."""
         import numpy as np
 
+        from nws.memory.totals import write_name
+
         with self._database.lock:
             missing = self._names.missing(names)
             if missing:
                 with self._database.writing() as connection:
                     self._names.follow(connection)
-                    connection.executemany(
-                        "INSERT INTO series (id, name) VALUES (?, ?)",
-                        enumerate(self._names.missing(names), len(self._names)),
-                    )
+                    for number, name in enumerate(self._names.missing(names), len(self._names)):
+                        write_name(connection, number, name)
                 self.names()
             return np.fromiter((self._names.ids[n] for n in names), np.int32, len(names))
 
@@ -195,43 +195,59 @@ class Memory:
 
     def summaries(self) -> list[Summary]:
         """Return one for each series that has samples, by name."""
+        from nws.memory.reading import refuse_lost
+        from nws.memory.totals import total_of
+
         with self._reading() as connection:
             self._tail.follow(connection)
-            rows = connection.execute("SELECT samples, last_t, last_value FROM series ORDER BY id").fetchall()
-            series = [self._names.series(i) for i in range(len(rows))]
-            totals = self._tail.totals(len(rows))
+            series = [self._names.series(i) for i in range(len(self._names))]
+            refuse_lost(connection, self._tail)
+            found_rows = connection.execute("SELECT id, samples, last_t, last_value, crc FROM total")
+            rows = {number: row for number, *row in found_rows}
+            kept = [total_of(i, rows.get(i)) for i in range(len(series))]
+            totals = self._tail.totals(len(series))
         columns = (totals.samples.tolist(), totals.last_t.tolist(), totals.last.tolist())
         found = []
-        for one, (samples, last_t, last), more, t, value in zip(series, rows, *columns, strict=True):
-            if samples + more:
-                late = last_t is None or t >= last_t
+        for one, total, more, t, value in zip(series, kept, *columns, strict=True):
+            if total.samples + more:
+                late = total.last_t is None or t >= total.last_t
                 found.append(
                     Summary(
                         series=one,
-                        samples=samples + more,
-                        last_t=t if late else last_t,
-                        last=value if late else last,
+                        samples=total.samples + more,
+                        last_t=t if late or total.last_t is None else total.last_t,
+                        last=value if late or total.last is None else total.last,
                     )
                 )
         return sorted(found, key=lambda s: str(s.series))
 
     def history(
-        self, *, since: float = -math.inf, most: int | None = None, series: Iterable[Series] | None = None
+        self,
+        *,
+        since: float = -math.inf,
+        most: int | None = None,
+        series: Iterable[Series] | None = None,
+        sound: bool = False,
     ) -> SeriesHistory:
         """Return samples measured at `since` (seconds since the epoch) or later, the newest `most` of each series.
 
         series : only these; a long history of many series is better read one by one, with `samples`
+        sound : leave damaged samples out, and note them, instead of raising an error
         """
-        from nws.memory import log
         from nws.memory.reading import samples_of
 
         with self._reading() as connection:
-            self._tail.follow(connection)
-            cursor = log.last_row(connection)
+            cursor = self._tail.follow(connection).written_to
             wanted = range(len(self._names)) if series is None else self._names.known(series)
             found = {}
             for i in wanted:
-                batch = samples_of(connection, self._tail, i, (since, math.inf), most=most)
+                damage: list[str] | None = [] if sound else None
+                with self._about(i):
+                    batch = samples_of(
+                        connection, self._tail, i, (since, math.inf), most=most, damaged=damage
+                    )
+                for reason in damage or ():
+                    self._database.damage.note(f"{self.path}: damaged: {self._names.series(i)}: {reason}")
                 if len(batch):
                     found[self._names.series(i)] = _samples(batch.times, batch.values)
         return SeriesHistory(samples=found, cursor=cursor)
@@ -244,13 +260,16 @@ class Memory:
         from nws.memory import log
 
         with self._reading() as connection:
-            if cursor < log.progress(connection).deleted_to:
+            at = log.progress(connection)
+            if cursor < at.deleted_to:
                 return None
             found = []
-            for _, batch in log.rows_after(connection, cursor):
+            for row, batch, losses in log.rows_after(connection, cursor, at.written_to):
+                if losses:
+                    raise ValueError(f"row {row} of its log: {losses[0]}")
                 columns = (batch.ids.tolist(), batch.times.tolist(), batch.values.tolist())
                 found += [Measurement(self._names.series(i), t, v) for i, t, v in zip(*columns, strict=True)]
-            return found, log.last_row(connection)
+            return found, at.written_to
 
     def samples(self, series: Series, *, since: float = -math.inf, until: float = math.inf) -> Samples:
         """Return samples of one series measured between two times, both included; none for an unknown series."""
@@ -259,7 +278,8 @@ class Memory:
         with self._reading() as connection:
             self._tail.follow(connection)
             for i in self._names.known([series]):
-                batch = samples_of(connection, self._tail, i, (since, until))
+                with self._about(i):
+                    batch = samples_of(connection, self._tail, i, (since, until))
                 return _samples(batch.times, batch.values)
         return Samples(times=array("d"), values=array("d"))
 
@@ -285,12 +305,13 @@ class Memory:
         with self._reading() as connection:
             self._tail.follow(connection)
             for i in self._names.known([series]):
-                return buckets_of(connection, self._tail, i, bucket_s, (since, until))
+                with self._about(i):
+                    return buckets_of(connection, self._tail, i, bucket_s, (since, until))
         return joined([])
 
     def tend(self, *, budget_s: float = 0.02) -> bool:
         """Close hours and delete outdated samples, for about `budget_s`; return whether more is waiting."""
-        with self._database.lock, self._sense():
+        with self._database.lock:
             return self._housekeeping.tend(budget_s)
 
     def close(self) -> None:
@@ -305,17 +326,17 @@ class Memory:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._sense(), self._database.reading() as connection:
+        with self._database.reading() as connection:
             self._names.follow(connection)
             yield connection
 
     @contextmanager
-    def _sense(self) -> Iterator[None]:
-        """Raise `StoreError` if the content of the file is inconsistent."""
+    def _about(self, series: int) -> Iterator[None]:
+        """Name the series in errors about its content."""
         try:
             yield
         except ValueError as error:
-            raise damaged(self.path, error) from error
+            raise ValueError(f"{self._names.series(series)}: {error}") from error
 
 
 def _samples(times: NDArray[np.float64], values: NDArray[np.float64]) -> Samples:

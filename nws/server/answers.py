@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from nws.base.errors import ServiceError, StoreError, UsageError, WeatherError
+from nws.base.errors import ServiceError, StoreDamaged, StoreError, UsageError, WeatherError
 from nws.service.records import Error, ErrorDetail
 
 #: Maximum number of problems in a response; a last entry counts the others.
@@ -62,6 +62,9 @@ def refusal_of(error: WeatherError) -> Response:
         if error.status == 401:
             headers["WWW-Authenticate"] = 'Bearer realm="nws"'
         return refused(error.status, str(error), error.problems, headers=headers)
+    if isinstance(error, StoreDamaged):
+        # waiting does not help
+        return refused(507, str(error))
     if isinstance(error, StoreError):
         return refused(507, str(error), headers={"Retry-After": str(_RETRY_AFTER_S)})
     if isinstance(error, UsageError):

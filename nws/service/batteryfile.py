@@ -2,8 +2,8 @@
 
 The file is one line of JSON, then the records of all series as in memory. The header names the store, the positions
 in the store's log up to which samples are included, and the record layout. Samples may arrive while it is written, so
-each block of series has a position of its own. A file that does not fit is ignored: its content can be recomputed from
-the store. It is written under another name, synchronised to disk and renamed.
+each block of series has a position of its own. The content can be recomputed from the store. The file is written under
+another name, synchronised to disk and renamed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.base.errors import StoreError
+from nws.base.errors import StoreDamaged, StoreError
 from nws.base.files import Replacement
 from nws.forecasting.batteries import BatteryBank
 from nws.forecasting.layout import METHODS, SELECTORS, STATE
@@ -74,6 +74,11 @@ class _Header(Seen):
         return replace(self, check=zlib.crc32(json.dumps(asdict(self)).encode()))
 
 
+def battery_file(store: Path) -> Path:
+    """Return the file of the states beside a store."""
+    return store.with_name(f"{store.name}.battery")
+
+
 def digest(names: list[str]) -> str:
     """Return a digest that identifies a list of series."""
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
@@ -112,21 +117,33 @@ def write(path: Path, blocks: Iterable[tuple[NDArray[np.void], int]], series: in
 
 
 def read(path: Path) -> tuple[BatteryBank, Seen] | None:
-    """Return the batteries, and the samples they include; None if there is no valid file."""
+    """Return the batteries, and the samples they include; None if there is no file, or one of another release.
+
+    Raises `StoreDamaged`.
+    """
     try:
         with path.open("rb") as file:
-            header: _Header = adapter(_Header).validate_json(file.readline(_MOST_HEADER_BYTES), strict=True)
-            if (header.format, header.layout) != (_FORMAT, LAYOUT):
+            line = file.readline(_MOST_HEADER_BYTES)
+            if b'"nws-batteries ' in line and _FORMAT.encode() not in line:
                 return None
-            if os.fstat(file.fileno()).st_size - file.tell() != header.series * STATE.itemsize:
-                return None
-            bank = BatteryBank.restored(file, header.series)
-    except (OSError, ValueError):
+            header: _Header = adapter(_Header).validate_json(line, strict=True)
+            found = os.fstat(file.fileno()).st_size - file.tell()
+            if header.layout == LAYOUT and found != header.series * STATE.itemsize:
+                raise ValueError(f"{found} bytes of states, expected {header.series * STATE.itemsize}")
+            bank = BatteryBank.restored(file, header.series) if header.layout == LAYOUT else None
+        if bank is None:
+            return None
+        check = 0
+        for first in range(0, header.series, BLOCK):
+            check = zlib.crc32(_bytes(bank.states(first, BLOCK)), check)
+        if replace(header, check=check).sealed() != header:
+            raise ValueError("its checksum is wrong")
+    except FileNotFoundError:
         return None
-    check = 0
-    for first in range(0, header.series, BLOCK):
-        check = zlib.crc32(_bytes(bank.states(first, BLOCK)), check)
-    return (bank, header) if replace(header, check=check).sealed() == header else None
+    except (OSError, ValueError) as error:
+        text = " ".join(str(error).split("\n")[:2])
+        raise StoreDamaged(f"{path}: damaged: {text}") from error
+    return bank, header
 
 
 def _bytes(records: NDArray[np.void]) -> memoryview:

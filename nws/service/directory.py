@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -20,11 +19,10 @@ from typing import Any
 from nws.base.durations import format_seconds
 from nws.base.errors import KeyRefused, NameTaken, Refused, TooMany, UnknownHost
 from nws.memory.database import Database
+from nws.memory.integrity import crc, is_complete
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.config import ServiceConfig
 from nws.service.records import Event, Registration
-
-_LOG = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 
@@ -82,7 +80,7 @@ class Directory:
         if entry is not None:
             self._must_hold(name, entry, key)
             if registration != entry.registration:
-                self._keep(name, self._document(entry, registration))
+                self._keep({name: self._document(entry, registration)})
                 entry.registration = registration
             return None, self.renew_lease(name, None)
         if len(self.entries) >= self._config.limits.hosts:
@@ -101,7 +99,7 @@ class Directory:
             since=self._steady(),
             renewed_at=self._steady(),
         )
-        self._keep(name, self._document(entry, registration))
+        self._keep({name: self._document(entry, registration)})
         self.entries[name] = entry
         self.forgotten.discard(name)
         return key, Event(t=now, kind="host registered", host=name)
@@ -165,11 +163,7 @@ class Directory:
 
     def forget(self, name: str) -> None:
         """Free a name and hide its series; raises `StoreError`."""
-        with self._database.writing() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO host (name, document) VALUES (?, ?)",
-                (name, json.dumps({"forgotten": True})),
-            )
+        self._keep({name: {"forgotten": True}})
         self.entries.pop(name, None)
         self.forgotten.add(name)
 
@@ -186,11 +180,7 @@ class Directory:
         rows = {name: entry for name, entry in self.entries.items() if entry.changed}
         if not rows:
             return
-        with self._database.writing() as connection:
-            connection.executemany(
-                "UPDATE host SET document = ? WHERE name = ?",
-                [(json.dumps(self._document(e, e.registration)), name) for name, e in rows.items()],
-            )
+        self._keep({name: self._document(entry, entry.registration) for name, entry in rows.items()})
         for entry in rows.values():
             entry.changed = False
 
@@ -207,10 +197,13 @@ class Directory:
                 f"forget the other one (DELETE /v1/hosts/{name})"
             )
 
-    def _keep(self, name: str, document: Mapping[str, Any]) -> None:
+    def _keep(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        texts = {name: json.dumps(document) for name, document in documents.items()}
         with self._database.writing() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO host (name, document) VALUES (?, ?)", (name, json.dumps(document))
+            connection.executemany(
+                "INSERT INTO host (name, document, crc) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+                "document = excluded.document, crc = excluded.crc",
+                [(name, text, crc("host", name, text)) for name, text in texts.items()],
             )
 
     def _document(self, entry: HostRegistration, registration: Registration) -> dict[str, Any]:
@@ -224,9 +217,16 @@ class Directory:
 
     def _load(self) -> None:
         with self._database.reading() as connection:
-            rows = connection.execute("SELECT name, document FROM host ORDER BY name").fetchall()
-        for name, text in rows:
+            rows = connection.execute("SELECT id, name, document, crc FROM host ORDER BY name").fetchall()
+            if not is_complete(connection, "host", [row[0] for row in rows]):
+                self._database.damage.note(
+                    f"{self._database.path}: damaged: registrations of hosts are missing; these hosts have to "
+                    "register again"
+                )
+        for _, name, text, check in rows:
             try:
+                if crc("host", name, text) != check:
+                    raise ValueError("its checksum is wrong")
                 document = json.loads(text)
                 if document.get("forgotten"):
                     self.forgotten.add(name)
@@ -242,8 +242,8 @@ class Directory:
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 # skip an invalid entry: the host can register again, while a service that does not start
                 # helps no host
-                _LOG.warning(
-                    "host %s: its stored entry is invalid (%s); the host has to register again", name, error
+                self._database.damage.note(
+                    f"{self._database.path}: damaged: registration of host {name}: {error}; it has to register again"
                 )
 
 

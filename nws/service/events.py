@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Iterable
 
 from nws.base.errors import Refused
-from nws.memory.database import Database
+from nws.memory.database import Database, event_key
+from nws.memory.integrity import crc, get_losses
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.records import KIND, Event
 
@@ -67,11 +68,22 @@ class Events:
     def between(self, since: float, until: float, most: int) -> list[Event]:
         """Return the newest `most` events from `since` to `until`, both included, oldest first."""
         with self._database.reading() as connection:
+            count, keys = connection.execute(
+                f"SELECT count(*), coalesce(sum({event_key('event')}), 0) FROM event"
+            ).fetchone()
+            known = connection.execute("SELECT event_rows, event_sum FROM progress").fetchall()
+            if (count, keys) not in known:
+                raise ValueError("events are missing")
+            for loss in get_losses(connection):
+                if loss.kind == -2 and since <= loss.until:
+                    raise ValueError(str(loss))
             rows = connection.execute(
-                "SELECT t, kind, host, text FROM event WHERE t BETWEEN ? AND ? ORDER BY t DESC, id DESC LIMIT ?",
+                "SELECT t, kind, host, text, crc FROM event WHERE t BETWEEN ? AND ? ORDER BY t DESC, id DESC LIMIT ?",
                 (since, until, most),
             ).fetchall()
-        kept = [Event(t=t, kind=kind, host=host, text=text) for t, kind, host, text in reversed(rows)]
+            if any(crc("event", *row[:-1]) != row[-1] for row in rows):
+                raise ValueError("an event")
+        kept = [Event(t=t, kind=kind, host=host, text=text) for t, kind, host, text, _ in reversed(rows)]
         with self._lock:
             waiting = [e for e in self._waiting if since <= e.t <= until]
         return sorted([*kept, *waiting], key=lambda e: e.t)[-most:] if most > 0 else []
@@ -83,9 +95,10 @@ class Events:
             connection.execute("DELETE FROM event WHERE id <= (SELECT max(id) FROM event) - ?", (_MOST_KEPT,))
 
     def _write(self, events: list[Event]) -> None:
+        rows = [(float(e.t), e.kind, e.host, e.text) for e in events]
         with self._database.writing() as connection:
             connection.executemany(
-                "INSERT INTO event (t, kind, host, text) VALUES (?, ?, ?, ?)",
-                [(e.t, e.kind, e.host, e.text) for e in events],
+                "INSERT INTO event (t, kind, host, text, crc) VALUES (?, ?, ?, ?, ?)",
+                [(*row, crc("event", *row)) for row in rows],
             )
         self.taken += len(events)

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.base.errors import StoreError
+from nws.base.errors import StoreDamaged, StoreError
+from nws.base.files import set_aside
 from nws.forecasting.batteries import LARGEST, Ahead, BatteryBank, Columns, Pick
 from nws.memory import DAY_S, Memory
 from nws.memory.log import LogBatch
@@ -167,7 +168,11 @@ class Forecaster:
     def _restore(self, now: float) -> str:
         """Return the origin of the batteries' state: ``saved``, ``replayed`` or ``empty``."""
         self.learn_names()
-        saved = None if self._file is None else batteryfile.read(self._file)
+        saved = None
+        try:
+            saved = None if self._file is None else batteryfile.read(self._file)
+        except StoreDamaged as error:
+            self._set_aside(str(error))
         if saved is not None:
             bank, seen = saved
             names = self.catalogue.names
@@ -183,16 +188,28 @@ class Forecaster:
                 self._saved_cursor = seen.cursor
                 self._take(*fresh)
                 return "saved"
-            _LOG.info("%s: not a state of this store; replaying the last day", self._file)
+            if fits and fresh is None:
+                _LOG.info("%s: older than the store's log; replaying the last day", self._file)
+            else:
+                self._set_aside(f"{self._file}: of another store, or later than this one")
         self._replay(now)
         return "replayed" if self._cursor else "empty"
+
+    def _set_aside(self, reason: str) -> None:
+        """Keep a file that is not used, and note it."""
+        assert self._file is not None
+        try:
+            aside = f"kept as {set_aside(self._file)}"
+        except OSError as error:
+            aside = f"it cannot be kept: {error.strerror or error}"
+        self._memory.database.damage.note(f"{reason}; {aside}; forecasters learn from the last day")
 
     def _replay(self, now: float) -> None:
         """Rebuild the batteries from the samples of the last day."""
         self.learn_names()
         series = max(len(self.catalogue), 1)
         most = min(REPLAY_SAMPLES, max(REPLAY_TOTAL // series, 100))
-        history = self._memory.history(since=now - REPLAY_S, most=most)
+        history = self._memory.history(since=now - REPLAY_S, most=most, sound=True)
         self._bank = BatteryBank()
         self.learn_names()
         for one, samples in history.samples.items():

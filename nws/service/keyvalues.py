@@ -9,7 +9,9 @@ import json
 import secrets
 from typing import Any
 
+from nws.base.errors import StoreDamaged
 from nws.memory.database import Database
+from nws.memory.integrity import crc, sound_rows
 
 _IDENTITY = "identity"
 
@@ -21,20 +23,22 @@ class KeyValueTable:
         self._database = database
 
     def get(self, name: str) -> Any:
-        """Return the document of a name, None if there is none or it is invalid JSON."""
-        with self._database.reading() as connection:
-            row = connection.execute("SELECT data FROM forecaster WHERE name = ?", (name,)).fetchone()
+        """Return the document of a name, None if there is none; a damaged one is noted, and there is none."""
         try:
-            return None if row is None else json.loads(row[0])
-        except ValueError:
+            with self._database.reading() as connection:
+                rows: dict[Any, Any] = dict(sound_rows(connection, "forecaster", "name, data"))
+                return json.loads(rows[name]) if name in rows else None
+        except StoreDamaged:
             return None
 
     def put(self, name: str, document: Any) -> None:
         """Store a document under a name."""
+        data = json.dumps(document).encode()
         with self._database.writing() as connection:
             connection.execute(
-                "INSERT OR REPLACE INTO forecaster (name, data) VALUES (?, ?)",
-                (name, json.dumps(document).encode()),
+                "INSERT INTO forecaster (name, data, crc) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+                "data = excluded.data, crc = excluded.crc",
+                (name, data, crc("forecaster", name, data)),
             )
 
     def identity(self) -> str:

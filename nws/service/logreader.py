@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nws.memory import Memory
-from nws.memory.database import damaged
-from nws.memory.log import LogBatch, joined, last_row, progress, rows_after
+from nws.memory.log import LogBatch, joined, progress, rows_after
 from nws.service.parsing import Ints
 
 
@@ -15,7 +14,8 @@ def samples_since(
 ) -> tuple[LogBatch, int] | None:
     """Return the samples stored since `cursor` by any process, in order, and the new cursor.
 
-    Returns None if the log does not reach back so far; then replay the history. Raises `StoreError`.
+    Returns None if the log does not reach back so far; then replay the history. Damaged rows are noted and left out.
+    Raises `StoreError`.
 
     Args:
         memory: the store
@@ -23,14 +23,13 @@ def samples_since(
         included: int64[series], a later row for each series up to which its samples are known as well
     """
     known = np.append(cursor if included is None else included, cursor)
+    batches = []
     with memory.database.reading() as connection:
-        if progress(connection).deleted_to > cursor:
+        at = progress(connection)
+        if at.deleted_to > cursor:
             return None
-        try:
-            batches = [
-                batch.picked(known[np.minimum(batch.ids, len(known) - 1)] < row)
-                for row, batch in rows_after(connection, cursor)
-            ]
-        except ValueError as error:
-            raise damaged(memory.path, error) from error
-        return joined(batches), last_row(connection)
+        for row, batch, losses in rows_after(connection, cursor, at.written_to):
+            batches.append(batch.picked(known[np.minimum(batch.ids, len(known) - 1)] < row))
+            for loss in losses:
+                memory.database.damage.note(f"{memory.path}: damaged: row {row} of its log: {loss}")
+    return joined(batches), at.written_to

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nws.memory import Memory
+from nws.service.batteryfile import battery_file
 from nws.service.config import ServiceConfig
 from nws.service.directory import Directory
 from nws.service.events import Events
@@ -56,7 +57,7 @@ class ServiceParts:
     ) -> ServiceParts:
         """Return the parts over an open memory; raises `StoreError` if its store cannot be read."""
         keyvalues = KeyValueTable(memory.database)
-        file = None if in_memory else path.with_name(f"{path.name}.battery")
+        file = None if in_memory else battery_file(path)
         forecaster = Forecaster(memory, file=file, identity=keyvalues.identity(), now=clock())
         directory = Directory(config, memory.database, clock, steady)
         return cls(
@@ -65,7 +66,7 @@ class ServiceParts:
             clock=clock,
             steady=steady,
             lock=threading.RLock(),
-            status=StoreStatus(),
+            status=StoreStatus(memory.database.damage),
             memory=memory,
             keyvalues=keyvalues,
             forecaster=forecaster,

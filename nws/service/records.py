@@ -222,7 +222,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The health of the service. status: ``degraded`` while the store cannot be written."""
+    """The health of the service. status: ``degraded`` while the store cannot be written, or if it is damaged."""
 
     status: Literal["ok", "degraded", "failed"]
     store: str

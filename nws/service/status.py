@@ -1,4 +1,4 @@
-"""The outcome of the last write to the store, from which the service's health follows."""
+"""The outcome of the last write to the store, and its damage, from which the service's health follows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from nws.base.errors import StoreError
+from nws.memory.integrity import DamageLog
 from nws.service.records import Health
 
 _LOG = logging.getLogger(__name__)
@@ -15,9 +16,10 @@ _T = TypeVar("_T")
 
 
 class StoreStatus:
-    """The outcome of the last write to the store; thread-safe."""
+    """The outcome of the last write to the store, and the damage that was found; thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, damage: DamageLog) -> None:
+        self._damage = damage
         self._lock = threading.Lock()
         self._reason: str | None = None
 
@@ -50,7 +52,8 @@ class StoreStatus:
 
     def health(self) -> Health:
         """Return the state of the service as a document."""
-        reason = self._reason
-        if reason is None:
+        reason, damage = self._reason, self._damage.summary()
+        if reason is None and damage is None:
             return Health(status="ok", store="writable")
-        return Health(status="degraded", store="not writable", reason=reason)
+        store = "writable" if reason is None else "not writable"
+        return Health(status="degraded", store=store, reason=reason or damage)

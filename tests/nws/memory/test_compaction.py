@@ -14,7 +14,8 @@ HOUR, DAY = 3600.0, 86400.0
 
 def count(path, table):
     with sqlite3.connect(path) as connection:
-        found = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        rows = {"chunk": "block WHERE bucket_s = 0", "rollup": "block WHERE bucket_s > 0"}.get(table, table)
+        found = connection.execute(f"SELECT count(*) FROM {rows}").fetchone()[0]
     connection.close()
     return found
 

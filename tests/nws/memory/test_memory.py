@@ -166,8 +166,8 @@ def test_there_is_nothing_else_by_name():
 
 def test_tables_of_others_live_in_the_same_file(path, memory):
     with memory.database.writing() as connection:
-        connection.execute("INSERT INTO host VALUES ('a', '{}')")
-        connection.execute("INSERT INTO event (t, kind, text) VALUES (1.0, 'note', 'hello')")
+        connection.execute("INSERT INTO host (name, document, crc) VALUES ('a', '{}', 0)")
+        connection.execute("INSERT INTO event (t, kind, text, crc) VALUES (1.0, 'note', 'hello', 0)")
     with Memory(path) as other, other.database.reading() as connection:
         assert connection.execute("SELECT text FROM event").fetchone() == ("hello",)
 

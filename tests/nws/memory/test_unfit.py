@@ -5,13 +5,16 @@ import sqlite3
 import stat
 import tempfile
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
 
-from nws.base.errors import StoreError
+from nws.base.errors import StoreDamaged, StoreError
 from nws.memory import Memory
 from nws.memory.compaction import GRACE_S
+from nws.memory.integrity import crc
+from nws.memory.repairing import repair
 from nws.series import Measurement, Resource, Series
 
 A = Series(Resource.CPU_NEW, "a")
@@ -88,7 +91,7 @@ def test_another_schema(path, version, age):
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version={version}")
     connection.close()
-    with pytest.raises(StoreError, match=rf"written by {age} release \(schema {version}, this one reads 2\)"):
+    with pytest.raises(StoreError, match=rf"written by {age} release \(schema {version}, this one reads 3\)"):
         Memory(path)
 
 
@@ -109,48 +112,148 @@ def test_pages_of_noise(path, fill):
 
 
 @pytest.mark.parametrize(
-    ("table", "data", "reason"),
+    ("table", "change_", "reason"),
     [
-        ("chunk", b"\x07", "chunk of version b'.x07', expected"),
-        ("chunk", b"", "chunk of version b''"),
-        ("chunk", b"\x02junk", "chunk of 5 bytes, expected at least 41"),
-        ("chunk", b"\x02" + bytes(40) + b"junk", "chunk that does not decompress"),
-        ("rollup", b"\x07", "roll-up of version b'.x07', expected"),
-        ("rollup", b"\x01" + bytes(14) + b"junk", "roll-up that does not decompress"),
-        ("log", b"junk", "batch of 4 bytes, expected a multiple of 20"),
+        ("block", "data = x'07' WHERE bucket_s = 0", "cpu.new@a: samples of 2027-01-1. .*UTC"),
+        ("block", "data = x'07' WHERE bucket_s = 60", "cpu.new@a: roll-ups of 60 s of 2027-01-1. .*UTC"),
+        ("block", "span = span + 1000 WHERE bucket_s = 0", "cpu.new@a: the list of its blocks"),
+        ("log", "data = x'07'", "cpu.new@a: samples of any series, at any time, are lost"),
+        ("log", "values_crc = 7", "cpu.new@a: 1 samples of series 0, 2027-.* are lost"),
+        ("log", "id = id + 9", "cpu.new@a: samples of any series, at any time, are lost"),
+        ("progress", "written_to = 7", "the progress of its log"),
     ],
 )
-def test_a_row_that_makes_no_sense(path, fill, clock, table, data, reason):
+def test_a_row_that_makes_no_sense(path, fill, clock, table, change_, reason):
     fill()
-    change(path, f"UPDATE {table} SET data = ?", data)
+    change(path, f"UPDATE {table} SET {change_}")
     with Memory(path, clock=clock) as memory:
-        read = {"rollup": lambda: memory.rollup(A, bucket_s=60)}.get(table, memory.history)
-        with pytest.raises(StoreError, match=f"weather.db: damaged: {reason}.*; move it away"):
+        read = {60: lambda: memory.rollup(A, bucket_s=60)}.get(60 if "60" in change_ else 0, memory.history)
+        with pytest.raises(StoreDamaged, match=f"weather.db: damaged: {reason}.*; run `nws repair --store"):
             read()
 
 
-def test_a_row_that_makes_no_sense_ends_housekeeping_too(path, fill, clock):
+@pytest.mark.parametrize("bucket_s", [0, 60, 600])
+def test_a_missing_block_is_noticed(path, fill, clock, bucket_s):
+    """A row that SQLite does not find is as one that was deleted behind the store's back."""
     fill()
-    change(path, "UPDATE chunk SET data = x'07'")
+    change(path, "DROP TRIGGER block_0_DELETE")
+    change(path, "DROP TRIGGER block_60_DELETE")
+    change(path, "DROP TRIGGER block_600_DELETE")
+    change(
+        path, "DELETE FROM block WHERE rowid = (SELECT min(rowid) FROM block WHERE bucket_s = ?)", bucket_s
+    )
+    with Memory(path, clock=clock) as memory, pytest.raises(StoreDamaged, match="the list of its blocks"):
+        memory.rollup(A, bucket_s=bucket_s) if bucket_s else memory.samples(A)
+
+
+def test_a_damaged_chunk_spoils_its_own_hour_alone(path, fill, clock):
+    fill()
+    hour = int((clock.now - 30 * HOUR) // HOUR)
+    change(path, "UPDATE block SET data = x'07' WHERE bucket_s = 0 AND span = ?", hour)
     with Memory(path, clock=clock) as memory:
-        memory.append([Measurement(A, clock.now - 40 * HOUR, 1.0)])
+        assert len(memory.samples(A, since=(hour + 1) * HOUR)) == 175
+        assert len(memory.samples(A, until=hour * HOUR - 1.0)) == 119
+        with pytest.raises(StoreDamaged, match=r"cpu.new@a: samples of"):
+            memory.samples(A, since=hour * HOUR, until=hour * HOUR + 1.0)
+        found = memory.history(sound=True).samples[A]
+        assert len(found) == 294
+        assert "samples of 2027" in memory.database.damage.summary()
+
+
+def test_a_sample_for_a_damaged_chunk_is_kept_and_the_loss_remembered(path, fill, clock):
+    fill()
+    hour = int((clock.now - 40 * HOUR) // HOUR)
+    change(path, "UPDATE block SET data = x'07' WHERE bucket_s = 0 AND span = ?", hour)
+    with Memory(path, clock=clock) as memory:
+        memory.append([Measurement(A, hour * HOUR + 5.0, 1.0)])
         clock.now += HOUR + GRACE_S
-        with pytest.raises(StoreError, match="damaged: chunk of version"):
-            memory.tend(budget_s=10.0)
+        while memory.tend(budget_s=10.0):
+            pass
+        assert len(memory.samples(A, since=(hour + 2) * HOUR)) == 229
+    with Memory(path, clock=clock) as memory:
+        assert "6 samples of series 0, " in memory.database.damage.summary()
+        with pytest.raises(StoreDamaged, match=r"6 samples of series 0, .* are lost"):
+            memory.samples(A, since=hour * HOUR, until=(hour + 1) * HOUR)
+    repair(path)
+    with Memory(path, clock=clock) as memory:
+        assert memory.database.damage.summary() is None
+        assert list(memory.samples(A, since=hour * HOUR, until=(hour + 1) * HOUR - 1.0).values) == [1.0]
+
+
+def test_a_name_is_read_from_its_copy(path, fill):
+    fill()
+    change(path, "UPDATE series SET name = 'pressure@a'")
+    with Memory(path) as memory:
+        assert memory.names() == ["cpu.new@a"]
+    change(path, "UPDATE series_copy SET name = 'pressure@a'")
+    with Memory(path) as memory, pytest.raises(StoreDamaged, match="names of series, expected"):
+        memory.names()
 
 
 def test_a_series_nobody_knows(path, fill):
     fill()
-    change(path, "UPDATE series SET name = 'pressure@a'")
+    name = "pressure@a"
+    for table in ("series", "series_copy"):
+        change(path, f"UPDATE {table} SET name = ?, crc = ?", name, crc("series", 0, name))
     with Memory(path) as memory, pytest.raises(StoreError, match="damaged: 'pressure@a': unknown resource"):
         memory.summaries()
 
 
-def test_series_with_a_hole_in_their_numbers(path, fill):
+def test_a_missing_stream_is_not_taken_for_a_new_one(path, memory, batch):
+    memory.deliver([batch(memory, ["cpu.new@a"], [(0, 1.0, 1.0)], source="a/1", first=0)])
+    change(path, "DROP TRIGGER source_DELETE")
+    change(path, "DELETE FROM source")
+    with pytest.raises(StoreDamaged, match="rows of the table source are missing"):
+        memory.deliver([batch(memory, ["cpu.new@a"], [(0, 1.0, 1.0)], source="a/1", first=0)])
+
+
+@pytest.mark.parametrize("length", [0, 5000])
+def test_a_cut_log_of_the_last_steps_is_noticed(path, fill, clock, length):
+    """SQLite opens such a file as if the steps had never been."""
     fill()
-    change(path, "UPDATE series SET id = 7")
-    with Memory(path) as memory, pytest.raises(StoreError, match="damaged: series 7 where 0 was expected"):
-        memory.names()
+    with Memory(path, clock=clock) as memory:
+        memory.append([Measurement(A, clock.now + 1.0, 1.0)])
+        live = {
+            suffix: path.with_name(f"weather.db{suffix}").read_bytes() for suffix in ("", "-wal", "-mark")
+        }
+    for suffix, content in live.items():
+        path.with_name(f"weather.db{suffix}").write_bytes(content)
+    os.truncate(f"{path}-wal", length)
+    clock.now += 10.0
+    with Memory(path, clock=clock) as memory:
+        assert "the later ones are lost" in memory.database.damage.summary()
+        memory.append([Measurement(A, clock.now + 1.0, 2.0)])
+        with pytest.raises(StoreDamaged, match=r"the last steps of the store, .*, are lost"):
+            memory.samples(A)
+        assert list(memory.samples(A, since=clock.now + 0.5).values) == [2.0]
+    repair(path)
+    with Memory(path, clock=clock) as memory:
+        assert len(memory.samples(A)) == 301
+
+
+def test_an_emptied_file_is_noticed_and_its_log_kept(path, fill, clock):
+    fill()
+    with Memory(path, clock=clock) as memory:
+        memory.append([Measurement(A, clock.now + 1.0, 1.0)])
+        live = {suffix: path.with_name(f"weather.db{suffix}").read_bytes() for suffix in ("-wal", "-mark")}
+    for suffix, content in live.items():
+        path.with_name(f"weather.db{suffix}").write_bytes(content)
+    os.truncate(path, 0)
+    with Memory(path, clock=clock) as memory:
+        assert "was emptied; its write-ahead log is kept as" in memory.database.damage.summary()
+        with pytest.raises(StoreDamaged, match="the last steps of the store"):
+            memory.summaries()
+    assert path.with_name("weather.db-wal.damaged-1").read_bytes() == live["-wal"]
+
+
+def test_after_a_restart_of_the_machine_missing_steps_are_a_power_failure(path, fill, clock, monkeypatch):
+    fill()
+    mark = path.with_name("weather.db-mark")
+    text = "9999 another-boot"
+    mark.write_text(f"{text} {zlib.crc32(text.encode())}".ljust(79) + "\n")
+    with Memory(path, clock=clock) as memory:
+        assert "of 9999: the later ones are lost" in memory.database.damage.summary()
+        assert len(memory.samples(A)) == 300
 
 
 def test_a_directory_in_its_place(path):

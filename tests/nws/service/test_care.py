@@ -168,7 +168,7 @@ def test_hours_are_closed_and_old_samples_forgotten_as_time_goes_by(start, clock
     for _ in range(20):
         service.tick()
     with sqlite3.connect(store) as connection:
-        assert connection.execute("SELECT count(*) FROM chunk").fetchone()[0] >= 3
+        assert connection.execute("SELECT count(*) FROM block WHERE bucket_s = 0").fetchone()[0] >= 3
     connection.close()
     raw = service.samples(ALPHA, since=0, until=4e9, resolution="raw")
     assert START + 2 * 3600 < raw.t[0] <= START + 4 * 3600

@@ -1,0 +1,396 @@
+"""Random damage to copies of a weather store: what is served afterwards, and what `nws repair` keeps.
+
+    python benchmarks/store_damage.py [--copies 1000] [--seed 1]
+
+A store of 20 series over two days is written with late samples, compaction and a numbered stream. Each copy (database
+and write-ahead log) gets 1 to 20 random byte flips over both files, or one of them is cut or emptied. Then every query
+is compared with the truth: samples, roll-ups and summaries of each series, histories, events, documents, numbered
+streams; once as the store is, and once after the open hours were closed. Every query must answer the truth or raise
+`StoreError`. Then a copy with the same damage is repaired, and the samples are counted that were not hit: those of rows
+of which no byte was altered, overflow pages included. What a cut file had beyond the cut is hit.
+
+Exits 1 if a wrong value was served, if `nws repair` kept a wrong value or left damage, or if it kept less than 99 % of
+the samples that were not hit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nws.base.errors import StoreDamaged, StoreError
+from nws.memory import Delivery, Memory
+from nws.memory.checking import check
+from nws.memory.database import FORMAT
+from nws.memory.integrity import get_losses
+from nws.memory.repairing import repair
+from nws.series import Series
+from nws.service.events import Events
+from nws.service.keyvalues import KeyValueTable
+from nws.service.records import Event
+
+START = 1_800_000_000.0
+SERIES = [f"cpu.new@h{i}" for i in range(14)] + [f"network.latency@h{i}>h{i + 1}" for i in range(6)]
+PERIOD_S = 30.0
+HOURS = 48
+MOST_FLIPS = 20
+KEPT = 0.99
+SUFFIXES = ("", "-wal", "-mark")
+#: Series, time and value.
+Sample = tuple[int, float, float]
+
+
+class Clock:
+    """A clock that the store's writer sets."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        """Return seconds since the epoch."""
+        return self.now
+
+
+def fill(path: Path, hours: int = HOURS) -> Clock:
+    """Write the store, and copy it beside as ``live`` before the write-ahead log is removed by closing it."""
+    clock, rng = Clock(START), np.random.default_rng(1)
+    with Memory(path, clock=clock) as memory:
+        ids = memory.series_ids(SERIES)
+        events, values = Events(memory.database, ahead_s=7200.0), KeyValueTable(memory.database)
+        values.put("schedule", {"version": 3})
+        values.identity()
+        first = 0
+        for step in range(int(hours * 3600 / PERIOD_S)):
+            clock.now = START + PERIOD_S * step
+            times = np.full(len(ids), clock.now)
+            # some are hours late
+            times[rng.random(len(ids)) < 0.01] -= 3 * 3600.0
+            memory.deliver(
+                [
+                    Delivery(
+                        source="feed/1",
+                        first=first,
+                        ids=ids,
+                        times=times,
+                        values=np.round(rng.random(len(ids)), 4),
+                        received=clock.now,
+                    )
+                ]
+            )
+            first += len(ids)
+            memory.tend(budget_s=0.01)
+            if step % 200 == 0:
+                events.add(Event(t=clock.now, kind="note", host="h1", text=f"step {step}"), clock.now)
+        for suffix in SUFFIXES:
+            shutil.copy(f"{path}{suffix}", f"{path}.live{suffix}")
+    return clock
+
+
+def queries(memory: Memory) -> dict[str, Callable[[], Any]]:
+    """Return every query by name; each returns plain values."""
+    events, values = Events(memory.database, ahead_s=7200.0), KeyValueTable(memory.database)
+    spans = [(-np.inf, np.inf)] + [
+        (START + 5 * 3600.0 * i, START + 5 * 3600.0 * i + 7000.0) for i in range(10)
+    ]
+
+    def plain(found: Any) -> Any:
+        return [list(getattr(found, name)) for name in ("times", "values")]
+
+    def rolled(series: Series, bucket_s: Any, since: float) -> Any:
+        found = memory.rollup(series, bucket_s=bucket_s, since=since, until=since + 86400.0)
+        return [getattr(found, name).tolist() for name in ("times", "mean", "low", "high", "count")]
+
+    found: dict[str, Callable[[], Any]] = {
+        "summaries": lambda: [(str(s.series), s.samples, s.last_t, s.last) for s in memory.summaries()],
+        "names": memory.names,
+        "history": lambda: {
+            str(s): plain(v) for s, v in memory.history(since=START + 40 * 3600.0, most=500).samples.items()
+        },
+        "events": lambda: [(e.t, e.kind, e.host, e.text) for e in events.between(0.0, 4e9, 10_000)],
+        "schedule": lambda: document(memory, values, "schedule"),
+        "identity": lambda: document(memory, values, "identity"),
+    }
+    for name in SERIES:
+        series = Series.parse(name)
+        for span in spans:
+            found[f"samples {name} {span}"] = lambda series=series, span=span: plain(
+                memory.samples(series, since=span[0], until=span[1])
+            )
+        for bucket_s in (60, 600):
+            for since in (0.0, START, START + 86400.0):
+                found[f"rollup {name} {bucket_s} {since}"] = (
+                    lambda series=series, bucket_s=bucket_s, since=since: rolled(series, bucket_s, since)
+                )
+    return found
+
+
+def document(memory: Memory, values: KeyValueTable, name: str) -> Any:
+    """Return a document; a damaged one is none, and an error of the log."""
+    found = values.get(name)
+    if found is None and memory.database.damage.summary() is not None:
+        raise StoreDamaged("a document")
+    return found
+
+
+def stream_number(memory: Memory) -> int:
+    """Return the number that the store expects next: a damaged one would store samples twice.
+
+    Raise `StoreDamaged` if the store knows that it lost its last steps: then the sender must repeat their samples.
+    """
+    with memory.database.reading() as connection:
+        if any(loss.kind == -2 for loss in get_losses(connection)):
+            raise StoreDamaged("the last steps are lost")
+    nothing = Delivery(
+        source="feed/1",
+        first=0,
+        ids=np.empty(0, np.int32),
+        times=np.empty(0),
+        values=np.empty(0),
+        received=START,
+    )
+    return memory.deliver([nothing])[0].next
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Counts over all copies. worst: smallest share kept of one copy's samples that were not hit"""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    worst: float = 1.0
+    problems: list[str] = field(default_factory=list)
+
+
+def answers(path: Path, clock: Clock, *, settle: bool) -> dict[str, Any]:
+    """Return the answer of every query, the `StoreError` in its place if there is one."""
+    found: dict[str, Any] = {}
+    try:
+        with Memory(path, clock=clock) as memory:
+            if settle:
+                settled(memory)
+            for name, query in queries(memory).items():
+                found[name] = _answer(query)
+            found["stream"] = _answer(lambda: stream_number(memory))
+    except StoreError as error:
+        found["open"] = error
+    return found
+
+
+def settled(memory: Memory) -> None:
+    """Close all hours that are over, if the store lets it."""
+    try:
+        while memory.tend(budget_s=1.0):
+            pass
+    except StoreError:
+        return
+
+
+def _answer(query: Callable[[], Any]) -> Any:
+    try:
+        return query()
+    except StoreError as error:
+        return error
+
+
+def damage(path: Path, rng: random.Random) -> tuple[str, dict[str, list[int]], dict[str, int]]:
+    """Damage a copy; return its kind, the bytes altered and the lengths of cut files, by suffix."""
+    sizes = {suffix: Path(f"{path}{suffix}").stat().st_size for suffix in ("", "-wal")}
+    if rng.random() < 0.1:
+        suffix = rng.choice(["", "-wal"])
+        length = 0 if rng.random() < 0.2 else rng.randrange(sizes[suffix])
+        with open(f"{path}{suffix}", "r+b") as file:
+            file.truncate(length)
+        return f"cut{suffix}", {}, {suffix: length}
+    flipped: dict[str, list[int]] = {}
+    for _ in range(rng.randint(1, MOST_FLIPS)):
+        at = rng.randrange(sum(sizes.values()))
+        suffix, at = ("", at) if at < sizes[""] else ("-wal", at - sizes[""])
+        with open(f"{path}{suffix}", "r+b") as file:
+            file.seek(at)
+            byte = file.read(1)[0]
+            file.seek(at)
+            file.write(bytes([byte ^ rng.randint(1, 255)]))
+        flipped.setdefault(suffix, []).append(at)
+    return "flips", flipped, {}
+
+
+class Located:
+    """Where the undamaged store has bytes: in the file, or in the last copy of a page in its write-ahead log."""
+
+    def __init__(self, path: Path) -> None:
+        self._page_bytes = FORMAT.page_bytes
+        content = {suffix: Path(f"{path}{suffix}").read_bytes() for suffix in ("", "-wal")}
+        at = {i + 1: ("", i * self._page_bytes) for i in range(len(content[""]) // self._page_bytes)}
+        salt = content["-wal"][16:24]
+        for frame in range(32, len(content["-wal"]) - 24, 24 + self._page_bytes):
+            if content["-wal"][frame + 8 : frame + 16] == salt:
+                at[int.from_bytes(content["-wal"][frame : frame + 4], "big")] = ("-wal", frame + 24)
+        self._at = [at[number] for number in sorted(at)]
+        self._pages = b"".join(content[suffix][i : i + self._page_bytes] for suffix, i in self._at)
+
+    def extents(self, data: bytes) -> list[tuple[str, int, int]]:
+        """Return (suffix, first byte, last byte) of each part of a row with this blob."""
+        found, left = [], data
+        while left:
+            start = self._pages.index(left[:64])
+            place, within = divmod(start, self._page_bytes)
+            room = min(len(left), self._page_bytes - within)
+            fits = next((n for n in range(room) if self._pages[start + n] != left[n]), room)
+            suffix, at = self._at[place]
+            # the row's header and numbers, or the number of the next overflow page, are around it
+            found.append((suffix, at + within - (26 if left is data else 4), at + within + fits + 16))
+            left = left[fits:]
+        return found
+
+
+def rows_of(path: Path) -> Iterator[tuple[bytes, frozenset[Sample]]]:
+    """Yield the blob of each row that holds samples as measured, and these."""
+    from nws.memory import chunks, log
+
+    shutil.copy(f"{path}", f"{path}.read")
+    shutil.copy(f"{path}-wal", f"{path}.read-wal")
+    connection = sqlite3.connect(f"{path}.read")
+    for series, data in connection.execute("SELECT series, data FROM block WHERE bucket_s = 0"):
+        times, values = chunks.unpack(data)
+        yield data, frozenset((series, t, v) for t, v in zip(times.tolist(), values.tolist(), strict=True))
+    (closed_to,) = connection.execute("SELECT min(closed_to) FROM progress").fetchone()
+    rows = connection.execute(
+        "SELECT id, received, data, times_crc, values_crc, ids_crc FROM log WHERE id > ?", (closed_to,)
+    )
+    for number, received, data, *checks in rows:
+        batch, _ = log.unpack(number, received, data, checks)
+        columns = (batch.ids.tolist(), batch.times.tolist(), batch.values.tolist())
+        yield data, frozenset(zip(*columns, strict=True))
+    connection.close()
+
+
+def stored(path: Path, clock: Clock) -> set[Sample]:
+    """Return all samples in a store."""
+    with Memory(path, clock=clock) as memory:
+        ids = {name: i for i, name in enumerate(memory.names())}
+        return {
+            (ids[str(series)], t, v)
+            for series, found in memory.history().samples.items()
+            for t, v in zip(found.times, found.values, strict=True)
+        }
+
+
+class Trial:
+    """One undamaged store, and what becomes of copies of it."""
+
+    def __init__(self, folder: Path, hours: int) -> None:
+        self.folder = folder
+        self.clock = fill(folder / "store.db", hours)
+        self.live = folder / "store.db.live"
+        located = Located(self.live)
+        self.rows = [(located.extents(data), samples) for data, samples in rows_of(self.live)]
+        self.samples = frozenset().union(*(samples for _, samples in self.rows))
+        #: After two hours without samples all are in chunks.
+        self.later = Clock(self.clock.now + 2 * 3600.0)
+        self.truth = answers(self.copy(), self.clock, settle=False)
+        self.truth_later = answers(self.copy(), self.later, settle=True)
+        assert not any(isinstance(a, StoreError) for a in (*self.truth.values(), *self.truth_later.values()))
+        assert stored(self.copy(), self.clock) == self.samples
+        self.tally = Tally()
+
+    def copy(self) -> Path:
+        """Return a fresh copy of the store."""
+        path = self.folder / "copy.db"
+        for old in self.folder.glob("copy.db*"):
+            old.unlink()
+        for suffix in SUFFIXES:
+            shutil.copy(f"{self.live}{suffix}", f"{path}{suffix}")
+        return path
+
+    def run(self, seed: int) -> None:
+        """Damage copies in the same way, ask them and repair one."""
+        counts = self.tally.counts
+        for clock, truth, settle in ((self.clock, self.truth, False), (self.later, self.truth_later, True)):
+            path = self.copy()
+            kind, flipped, cut = damage(path, random.Random(seed))
+            found = answers(path, clock, settle=settle)
+            wrong = [n for n, a in found.items() if not isinstance(a, StoreError) and a != truth[n]]
+            refused = [n for n, a in found.items() if isinstance(a, StoreError)]
+            counts["answers"] += len(found) - len(refused)
+            counts["refused"] += len(refused)
+            counts["wrong"] += len(wrong)
+            if wrong:
+                self.tally.problems.append(f"seed {seed} ({kind}, settled {settle}): wrong: {wrong[:3]}")
+        counts[kind] += 1
+        counts["copies with a refusal"] += bool(refused)
+        self.repair(seed, flipped, cut)
+
+    def repair(self, seed: int, flipped: dict[str, list[int]], cut: dict[str, int]) -> None:
+        """Repair a damaged copy, and count the samples kept of those that were not hit."""
+        counts, path = self.tally.counts, self.copy()
+        damage(path, random.Random(seed))
+        spared: set[Sample] = set()
+        for extents, samples in self.rows:
+            hit = any(
+                end > cut.get(suffix, end) or any(start <= at < end for at in flipped.get(suffix, ()))
+                for suffix, start, end in extents
+            )
+            if not hit:
+                spared |= samples
+        repair(path)
+        kept = stored(path, self.clock)
+        with Memory(path, clock=self.clock) as memory:
+            left = check(memory).damage
+        counts["samples not hit"] += len(spared)
+        counts["of these kept"] += len(spared & kept)
+        counts["hit and kept"] += len(kept - spared)
+        counts["kept and never stored"] += len(kept - self.samples)
+        counts["damage after repair"] += len(left)
+        share = len(spared & kept) / len(spared) if spared else 1.0
+        self.tally.worst = min(self.tally.worst, share)
+        if share < KEPT or left or kept - self.samples:
+            self.tally.problems.append(f"seed {seed}: kept {share:.4f} of {len(spared)}; left: {left[:3]}")
+
+
+def failed(tally: Tally) -> bool:
+    """Return whether a bar is missed."""
+    c = tally.counts
+    kept = c["of these kept"] / max(c["samples not hit"], 1)
+    return bool(c["wrong"] or c["kept and never stored"] or c["damage after repair"]) or kept < KEPT
+
+
+def run(copies: int, seed: int, hours: int) -> Tally:
+    """Return the counts over all copies."""
+    # in memory, if there is such a directory: each copy is synchronised to disk several times
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        trial = Trial(Path(folder), hours)
+        for number in range(copies):
+            trial.run(seed * 1_000_000 + number)
+    return trial.tally
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--copies", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--hours", type=int, default=HOURS, help="length of the store")
+    options = parser.parse_args()
+    tally = run(options.copies, options.seed, options.hours)
+    for name, count in tally.counts.items():
+        print(f"{name:26} {count:12,}")
+    share = tally.counts["of these kept"] / max(tally.counts["samples not hit"], 1)
+    print(f"{'kept of those not hit':26} {100 * share:12.4f} %   in the worst copy {100 * tally.worst:.2f} %")
+    for problem in tally.problems[:20]:
+        print(problem)
+    sys.exit(failed(tally))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Checksums of the store's rows, and what is known to be lost.
+
+Each row carries a CRC-32 of its content and of its key, so that a row with altered bytes, or found under another key,
+is recognised on reading. Missing rows are recognised by counts and sums that triggers keep (`database`). Samples that
+damage took away are `Loss`es: queries that would need them fail, until `nws repair` forgets them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_LOG = logging.getLogger(__name__)
+# a command prints the error that it gets
+_LOG.addHandler(logging.NullHandler())
+
+#: Texts of damage that are kept; further damage is counted.
+_MOST_TEXTS = 100
+
+
+def crc(kind: str, *values: object, data: bytes | memoryview = b"") -> int:
+    """Return the checksum of a row of a table: its plain values, key included, and its blob."""
+    # repr is exact, and distinguishes 1, 1.0 and "1"; SQLite keeps no sign of zero
+    plain = [value + 0.0 if type(value) is float else value for value in values]
+    return zlib.crc32(data, zlib.crc32(f"{kind}{plain}".encode()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Samples that are lost.
+
+    kind : length of the roll-up's buckets that lack them, 0 for samples as measured, -1 for both, -2 for all that was
+    stored
+    series : id, -1 if any series may be meant.  since, until : first and last time, seconds since the epoch; infinite
+    if unknown.  samples : their number, 0 if unknown
+    """
+
+    kind: int
+    series: int
+    since: float
+    until: float
+    samples: int
+
+    def touches(self, kind: int, series: int, span: tuple[float, float]) -> bool:
+        """Return whether an answer about a series and span may lack some of them."""
+        return (
+            (self.kind < 0 or self.kind == kind)
+            and (self.series in (-1, series) or series < 0)
+            and self.since <= span[1] + kind
+            and span[0] <= self.until + kind
+        )
+
+    def __str__(self) -> str:
+        if self.kind == -2:
+            return f"the last steps of the store, {span_text(self.since, self.until)}, are lost"
+        what = f"roll-ups of {self.kind} s with samples" if self.kind > 0 else "samples"
+        count = f"{self.samples} " if self.samples else ""
+        series = "any series" if self.series < 0 else f"series {self.series}"
+        return f"{count}{what} of {series}, {span_text(self.since, self.until)}, are lost"
+
+
+#: The loss of anything.
+EVERYTHING = Loss(kind=-1, series=-1, since=-math.inf, until=math.inf, samples=0)
+
+
+def span_text(since: float, until: float) -> str:
+    """Return a span of time as text, in UTC."""
+    if math.isinf(since) and math.isinf(until):
+        return "at any time"
+    first, last = (
+        "any time" if math.isinf(t) else time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(t))
+        for t in (since, until)
+    )
+    return f"{first} to {last} UTC"
+
+
+def put_losses(connection: sqlite3.Connection, losses: Iterable[Loss]) -> None:
+    """Store losses."""
+    rows = [(o.kind, o.series, float(o.since), float(o.until), o.samples) for o in losses]
+    connection.executemany(
+        "INSERT INTO loss (kind, series, since, until, samples, crc) VALUES (?, ?, ?, ?, ?, ?)",
+        [(*row, crc("loss", *row)) for row in rows],
+    )
+
+
+def get_losses(connection: sqlite3.Connection) -> list[Loss]:
+    """Return the stored losses; `EVERYTHING` if the table is damaged."""
+    found = []
+    rows = connection.execute("SELECT kind, series, since, until, samples, crc, id FROM loss").fetchall()
+    for *values, check, _ in rows:
+        if crc("loss", *values) != check:
+            return [EVERYTHING]
+        found.append(Loss(**dict(zip(Loss.__slots__, values, strict=True))))
+    return found if is_complete(connection, "loss", [row[-1] for row in rows]) else [EVERYTHING]
+
+
+def is_complete(connection: sqlite3.Connection, table: str, ids: Sequence[int], extra: int = 0) -> bool:
+    """Return whether a table's count and sum are those of the rows that were found."""
+    known = connection.execute(f"SELECT {table}_rows, {table}_sum FROM progress").fetchall()
+    return (len(ids), sum(ids) + extra) in known
+
+
+def sound_rows(connection: sqlite3.Connection, table: str, columns: str) -> list[tuple[Any, ...]]:
+    """Return all rows of a small table, without checksum and id; `ValueError` if one is damaged or missing."""
+    rows = connection.execute(f"SELECT {columns}, crc, id FROM {table} NOT INDEXED ORDER BY id").fetchall()
+    for *values, check, _ in rows:
+        if crc(table, *values) != check:
+            raise ValueError(f"a row of the table {table}")
+    if not is_complete(connection, table, [row[-1] for row in rows]):
+        raise ValueError(f"rows of the table {table} are missing")
+    return [tuple(row[:-2]) for row in rows]
+
+
+class DamageLog:
+    """The damage found since a store was opened, each logged once as an error; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, None] = {}
+        self._more = 0
+
+    def note(self, text: str) -> None:
+        """Log damage if it is new."""
+        with self._lock:
+            if text in self._found:
+                return
+            if len(self._found) >= _MOST_TEXTS:
+                self._more += 1
+                return
+            self._found[text] = None
+        _LOG.error("%s", text)
+
+    def summary(self) -> str | None:
+        """Return the first damage and the number of the others; None if there is none."""
+        with self._lock:
+            found, more = list(self._found), len(self._found) - 1 + self._more
+        if not found:
+            return None
+        return found[0] if not more else f"{found[0]} (and {more} more; see the log)"

@@ -1,0 +1,65 @@
+"""The rows of one series: its name, its blocks, and its totals in them."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import astuple, dataclass
+
+from nws.memory.integrity import crc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """samples : in blocks.  last_t, last : time (seconds since the epoch) and value of the last one, None for none"""
+
+    samples: int = 0
+    last_t: float | None = None
+    last: float | None = None
+
+
+def total_of(series: int, row: tuple[int, float | None, float | None, int] | None) -> Total:
+    """Return the totals in a row with its checksum; `ValueError` if it is damaged or missing."""
+    if row is None or crc("total", series, *row[:3]) != row[3]:
+        raise ValueError(f"the totals of series {series}")
+    return Total(samples=row[0], last_t=row[1], last=row[2])
+
+
+def write_name(connection: sqlite3.Connection, series: int, name: str) -> None:
+    """Store a new series."""
+    connection.execute(
+        "INSERT INTO series (id, name, crc) VALUES (?, ?, ?)", (series, name, crc("series", series, name))
+    )
+    write_total(connection, series, Total())
+
+
+def read_total(connection: sqlite3.Connection, series: int) -> Total:
+    """Return the totals of a series; `ValueError` as `total_of`."""
+    return total_of(
+        series,
+        connection.execute(
+            "SELECT samples, last_t, last_value, crc FROM total WHERE id = ?", (series,)
+        ).fetchone(),
+    )
+
+
+def write_total(connection: sqlite3.Connection, series: int, total: Total) -> None:
+    """Store the totals of a series."""
+    values = astuple(total)
+    connection.execute(
+        "INSERT INTO total (id, samples, last_t, last_value, crc) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE "
+        "SET (samples, last_t, last_value, crc) = "
+        "(excluded.samples, excluded.last_t, excluded.last_value, excluded.crc)",
+        (series, *values, crc("total", series, *values)),
+    )
+
+
+def write_block(
+    connection: sqlite3.Connection, bucket_s: int, series: int, span: int, samples: int, data: bytes
+) -> None:
+    """Store a block in place of an older one."""
+    connection.execute(
+        "INSERT INTO block (bucket_s, series, span, samples, crc, data) VALUES (?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (bucket_s, series, span) DO UPDATE SET "
+        "samples = excluded.samples, crc = excluded.crc, data = excluded.data",
+        (bucket_s, series, span, samples, crc("block", bucket_s, series, span, samples, data=data), data),
+    )
