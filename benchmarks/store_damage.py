@@ -113,7 +113,7 @@ def queries(memory: Memory) -> dict[str, Callable[[], Any]]:
 
     found: dict[str, Callable[[], Any]] = {
         "summaries": lambda: [(str(s.series), s.samples, s.last_t, s.last) for s in memory.summaries()],
-        "names": memory.names,
+        "names": lambda: not_cut(memory) or memory.names(),
         "history": lambda: {
             str(s): plain(v) for s, v in memory.history(since=START + 40 * 3600.0, most=500).samples.items()
         },
@@ -143,14 +143,19 @@ def document(memory: Memory, values: KeyValueTable, name: str) -> Any:
     return found
 
 
-def stream_number(memory: Memory) -> int:
-    """Return the number that the store expects next: a damaged one would store samples twice.
-
-    Raise `StoreDamaged` if the store knows that it lost its last steps: then the sender must repeat their samples.
-    """
+def not_cut(memory: Memory) -> None:
+    """Raise `StoreDamaged` if the store knows that it lost its last steps, which it has reported when opened."""
     with memory.database.reading() as connection:
         if any(loss.kind == -2 for loss in get_losses(connection)):
             raise StoreDamaged("the last steps are lost")
+
+
+def stream_number(memory: Memory) -> int:
+    """Return the number that the store expects next: a damaged one would store samples twice.
+
+    If the store knows that it lost its last steps, the sender must repeat their samples.
+    """
+    not_cut(memory)
     nothing = Delivery(
         source="feed/1",
         first=0,

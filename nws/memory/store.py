@@ -234,11 +234,13 @@ class Memory:
         series : only these; a long history of many series is better read one by one, with `samples`
         sound : leave damaged samples out, and note them, instead of raising an error
         """
-        from nws.memory.reading import samples_of
+        from nws.memory.reading import refuse_lost, samples_of
 
         with self._reading() as connection:
             cursor = self._tail.follow(connection).written_to
             wanted = range(len(self._names)) if series is None else self._names.known(series)
+            if not sound and not wanted:
+                refuse_lost(connection, self._tail, span=(since, math.inf))
             found = {}
             for i in wanted:
                 damage: list[str] | None = [] if sound else None
@@ -273,10 +275,12 @@ class Memory:
 
     def samples(self, series: Series, *, since: float = -math.inf, until: float = math.inf) -> Samples:
         """Return samples of one series measured between two times, both included; none for an unknown series."""
-        from nws.memory.reading import samples_of
+        from nws.memory.reading import refuse_lost, samples_of
 
         with self._reading() as connection:
             self._tail.follow(connection)
+            if str(series) not in self._names.ids:
+                refuse_lost(connection, self._tail, span=(since, until))
             for i in self._names.known([series]):
                 with self._about(i):
                     batch = samples_of(connection, self._tail, i, (since, until))
@@ -295,7 +299,7 @@ class Memory:
 
         The open hour's samples are in them.
         """
-        from nws.memory.reading import buckets_of
+        from nws.memory.reading import buckets_of, refuse_lost
         from nws.memory.rollups import SPANS_S, joined
 
         if bucket_s not in SPANS_S:
@@ -304,6 +308,8 @@ class Memory:
             )
         with self._reading() as connection:
             self._tail.follow(connection)
+            if str(series) not in self._names.ids:
+                refuse_lost(connection, self._tail, bucket_s, span=(since, until))
             for i in self._names.known([series]):
                 with self._about(i):
                     return buckets_of(connection, self._tail, i, bucket_s, (since, until))

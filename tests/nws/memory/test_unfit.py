@@ -160,7 +160,7 @@ def test_a_damaged_chunk_spoils_its_own_hour_alone(path, fill, clock):
         assert "samples of 2027" in memory.database.damage.summary()
 
 
-def test_a_sample_for_a_damaged_chunk_is_kept_and_the_loss_remembered(path, fill, clock):
+def test_sample_for_a_damaged_chunk_is_kept_and_loss_remembered(path, fill, clock):
     fill()
     hour = int((clock.now - 40 * HOUR) // HOUR)
     change(path, "UPDATE block SET data = x'07' WHERE bucket_s = 0 AND span = ?", hour)
@@ -246,7 +246,7 @@ def test_an_emptied_file_is_noticed_and_its_log_kept(path, fill, clock):
     assert path.with_name("weather.db-wal.damaged-1").read_bytes() == live["-wal"]
 
 
-def test_after_a_restart_of_the_machine_missing_steps_are_a_power_failure(path, fill, clock, monkeypatch):
+def test_missing_steps_after_a_reboot_are_a_power_failure(path, fill, clock, monkeypatch):
     fill()
     mark = path.with_name("weather.db-mark")
     text = "9999 another-boot"
