@@ -63,7 +63,7 @@ def check(memory: Memory) -> CheckReport:
     with part("names of series") as connection:
         names.follow(connection)
     report.series = len(names)
-    if tail.progress is not None:
+    if names.is_read and tail.progress is not None:
         report.samples += int(tail.totals(len(names)).samples.sum())
     for series in range(len(names)):
         _check_series(part, names.all()[series], series, report)

@@ -19,7 +19,7 @@ class Names:
         self._path = path
         self._names: list[str] = []
         self._series: list[Series | None] = []
-        self._followed = False
+        self.is_read = False
         #: Id of each name.
         self.ids: dict[str, int] = {}
 
@@ -34,7 +34,7 @@ class Names:
         """
         known = len(self._names)
         rows = connection.execute("SELECT id, name, crc FROM series WHERE id >= ?", (known,)).fetchall()
-        if not rows and self._followed:
+        if not rows and self.is_read:
             return
         counts = [count for (count,) in connection.execute("SELECT series_rows FROM progress")]
         names = _sound(rows)
@@ -50,7 +50,7 @@ class Names:
             self.ids[names[number]] = number
             self._names.append(names[number])
             self._series.append(None)
-        self._followed = True
+        self.is_read = True
 
     def all(self) -> list[str]:
         """Return in the order of their ids."""

@@ -73,6 +73,8 @@ class _Rebuilt:
         self._totals: dict[int, int] = {}
         self._progress: CompactionProgress | None = None
         self._logged: dict[int, tuple[Loss, ...]] = {}
+        # id of a series in the log
+        self._highest = -1
         self._losses: list[Loss] = []
         self._documents: dict[tuple[str, str], tuple[float, Any]] = {}
 
@@ -139,6 +141,7 @@ class _Rebuilt:
         if self._logged.get(key) != ():
             self._logged[key] = ()
             log.put(self._connection, key, batch, received)
+            self._highest = max(self._highest, int(batch.ids.max(initial=-1)))
         return True
 
     def _take_progress(self, values: Any) -> None:
@@ -181,7 +184,7 @@ class _Rebuilt:
     def _write_names(self, report: RepairReport) -> int:
         used: int
         (used,) = self._connection.execute("SELECT coalesce(max(series), -1) FROM block").fetchone()
-        count = max(used, *self._names, *self._totals, -1) + 1
+        count = max(used, self._highest, *self._names, *self._totals, -1) + 1
         for number in range(count):
             name = self._names.get(number)
             if name is None:
