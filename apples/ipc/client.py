@@ -28,7 +28,7 @@ class DaemonClient:
     """One connection to a daemon; a context manager. Subclasses name the daemon.
 
     daemon : the daemon's name in messages.  absent : raised if it does not answer
-    start, stranger : what to do if none listens, and if another user does
+    start, stranger : reactions if no process listens, and if another user does
     connect_s, answer_s : seconds for a connection and for each answer, None without limit
     """
 

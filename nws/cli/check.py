@@ -1,4 +1,4 @@
-"""`nws check`: read all of a store, and print what is damaged."""
+"""`nws check`: read all of a store, and print its damage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nws.cli.common import echo_json, existing, json_option, store_option
 @json_option
 @click.pass_context
 def check(context: click.Context, *, store: Path | None, as_json: bool) -> None:
-    """Read all of the store, and print what is damaged: series, time and what is lost.
+    """Read all of the store, and print its damage: series, time and losses.
 
     A server may use the store meanwhile. Exit code 4 if anything is damaged; `nws repair` then keeps the rest.
     """

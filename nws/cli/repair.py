@@ -1,4 +1,4 @@
-"""`nws repair`: keep what is sound of a damaged store."""
+"""`nws repair`: keep the sound rows of a damaged store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nws.cli.common import echo_json, existing, json_option, store_option
 @store_option
 @json_option
 def repair(*, store: Path | None, as_json: bool) -> None:
-    """Replace the store by its sound rows, and print what is lost. No program may use it meanwhile.
+    """Replace the store by its sound rows, and print the losses. No program may use it meanwhile.
 
     The damaged file is kept beside it, as NAME.damaged-N; so are the last two older ones. Roll-ups are made anew from
     samples where they can be. It needs room for a second file.

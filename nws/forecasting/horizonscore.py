@@ -71,7 +71,7 @@ class HorizonScore:
 
 @compiled
 def trace_outlooks(states: Any, values: Any, horizons: Any, shares: Any, found: Any, predicted: Any) -> None:
-    """Run states[0] over a series and keep what is forecast after each value.
+    """Run states[0] over a series and keep the forecasts made after each value.
 
     values : float64[n];  horizons : float64[h] values;  shares : float64[s]
     found : float64[n, h, 3 + s], see `read_outlook`;  predicted : float64[n, methods + 1], methods and the MAE pick

@@ -1,4 +1,4 @@
-"""Reads all of a store, and names what is damaged in it."""
+"""Reads all of a store, and names the damage in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CheckReport:
 
 
 def check(memory: Memory) -> CheckReport:
-    """Return what is damaged in a store; other processes may use it meanwhile."""
+    """Return the damage in a store; other processes may use it meanwhile."""
     report = CheckReport()
     database = memory.database
 

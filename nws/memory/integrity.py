@@ -1,4 +1,4 @@
-"""Checksums of the store's rows, and what is known to be lost.
+"""Checksums of the store's rows, and the known losses.
 
 Each row carries a CRC-32 of its content and of its key, so that a row with altered bytes, or found under another key,
 is recognised on reading. Missing rows are recognised by counts and sums that triggers keep (`database`). Samples that

@@ -159,7 +159,7 @@ class _Rebuilt:
             self._documents[table, name] = (age, document)
 
     def finish(self) -> RepairReport:
-        """Make everything that follows from the rows, and return what was kept and lost."""
+        """Make everything that follows from the rows, and return counts of kept and lost rows."""
         report, connection = RepairReport(), self._connection
         report.lost += [str(loss) for loss in dict.fromkeys(self._losses)]
         for (table, name), (_, document) in self._documents.items():

@@ -15,7 +15,7 @@ import requests
 
 from nws.base.errors import KeyRefused, NameTaken, StoreError, UnknownHost
 from nws.links.cliques import Clique, schedule
-from nws.series import Forecast, Series
+from nws.series import SHARES, Forecast, Series
 from nws.server.answers import encode
 from nws.server.run import ServerThread
 from nws.server.tokens import Role, Tokens
@@ -186,6 +186,11 @@ class FakeService:
             "methods": ["last"],
             "series": columns,
         }
+        if over_s:
+            rows = np.ones((len(found), len(over_s)))
+            names = ("mean", "held", "outcomes")
+            document["outlooks"] = {"over_s": over_s, "shares": SHARES, **dict.fromkeys(names, rows)}
+            document["outlooks"]["quantiles"] = np.ones((*rows.shape, len(SHARES)))
         return SimpleNamespace(document=document, encode=lambda: encode(document))
 
     def event(self, event):
