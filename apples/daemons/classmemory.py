@@ -6,7 +6,6 @@ ranks and the rank. The class is a start only: the policy classifies the process
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from apples.coscheduling.classes import ProcessClass
 from apples.daemons.processes import ProcessRegistration
 from nws.base.files import write_whole
 from nws.base.lock import open_private
+from nws.base.sealed import seal, unseal
 
 #: Programs that are remembered.
 _MOST = 512
@@ -27,10 +27,10 @@ class ClassMemory:
         self._path = path
         self._classes: dict[str, str] = {}
         with (
-            suppress(OSError, ValueError, AttributeError),
-            open(open_private(path, os.O_RDONLY), encoding="utf-8") as file,
+            suppress(OSError, ValueError, AttributeError, LookupError, TypeError, RecursionError),
+            open(open_private(path, os.O_RDONLY), "rb") as file,
         ):
-            self._classes = {str(key): str(value) for key, value in json.load(file).items()}
+            self._classes = {str(key): str(value) for key, value in unseal(file.read())["classes"].items()}
 
     def recall(self, registration: ProcessRegistration) -> ProcessClass | None:
         """Return the last class of the program, None if it is unknown."""
@@ -49,7 +49,7 @@ class ClassMemory:
             del self._classes[next(iter(self._classes))]
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, json.dumps(self._classes), mode=0o600)
+            write_whole(self._path, seal({"classes": self._classes}), mode=0o600)
 
 
 def _key(registration: ProcessRegistration) -> str | None:

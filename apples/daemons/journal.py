@@ -17,6 +17,7 @@ from apples.daemons.processes import ProcessRegistration
 from apples.errors import SharingError
 from nws.base.files import write_whole
 from nws.base.lock import FileLock, LockHeld, open_private
+from nws.base.sealed import seal, unseal
 
 #: No pid of Linux is larger.
 _LARGEST_PID = 1 << 22
@@ -47,15 +48,16 @@ class Journal:
 
         try:
             with open(open_private(self._path, os.O_RDONLY), "rb") as file:
-                found = TypeAdapter(list[ProcessRegistration]).validate_json(file.read(), strict=True)
-        except (OSError, ValueError):
+                text = json.dumps(unseal(file.read())["processes"])
+                found = TypeAdapter(list[ProcessRegistration]).validate_json(text, strict=True)
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return []
         # Neither number nor path beyond those of the kernel: the file may be damaged.
         return [one for one in found if 0 < one.pid <= _LARGEST_PID and "\0" not in (one.page or "")]
 
     def write(self, registrations: Iterable[ProcessRegistration]) -> None:
         """Write the current registrations; raises `OSError`."""
-        write_whole(self._path, json.dumps([asdict(one) for one in registrations]), mode=0o600)
+        write_whole(self._path, seal({"processes": [asdict(one) for one in registrations]}), mode=0o600)
 
     def close(self) -> None:
         """Remove the file, and what is known of its manager, and release the lock."""

@@ -1,12 +1,12 @@
 """Versioned JSON documents, one per file: run records, benchmarks, known hosts and links.
 
-A document is written completely or not at all (`nws.base.files`). It names its `format` and version. An unusable file
-raises an error that names the file and the remedy; several unusable files are reported at once.
+A document is written completely or not at all (`nws.base.files`), with a checksum (`nws.base.sealed`). It names its
+`format` and version. An unusable file raises an error that names the file and the remedy; several unusable files are
+reported at once.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from apples.errors import HistoryError
 from nws.base.files import write_whole
+from nws.base.sealed import seal, unseal
 
 T = TypeVar("T")
 
@@ -34,7 +35,7 @@ class BadDocument(Exception):
 
 def write(path: Path, kind: Format, body: Mapping[str, Any]) -> None:
     """Write a document, and its directory if absent; raises `HistoryError` (no space, no permission, …)."""
-    text = json.dumps({"format": kind.name, "version": kind.version, **body}, allow_nan=False)
+    text = seal({"format": kind.name, "version": kind.version, **body})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text, sync=True)
@@ -84,7 +85,7 @@ def files(directory: Path) -> list[Path]:
 def _document(path: Path, kind: Format) -> dict[str, Any]:
     remove = f"move it away or remove it ({kind.lost})"
     try:
-        document = json.loads(path.read_bytes())
+        document = unseal(path.read_bytes())
     except (ValueError, RecursionError) as error:
         what = "is empty" if path.stat().st_size == 0 else f"is not readable JSON ({error})"
         raise BadDocument(f"{what}: half-written or damaged; {remove}") from None

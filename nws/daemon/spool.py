@@ -9,15 +9,19 @@ last steps were lost with the power never uses a number twice. Nothing here cont
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import uuid
-from collections.abc import Sequence
+import zlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nws.base.errors import StoreDamaged, StoreError
 from nws.base.sqlite import SqliteFile, SqliteFormat
 from nws.series import Measurement, Series
+
+_LOG = logging.getLogger(__name__)
 
 #: Numbers left out when the file is opened: more than one file can hold.
 _JUMP = 1 << 24
@@ -26,11 +30,11 @@ _CUT = 20
 _PAGE_BYTES = 4096
 _FORMAT = SqliteFormat(
     application_id=0,
-    version=0,
+    version=1,
     schema="""
 CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE sample (
-    number INTEGER PRIMARY KEY, series INTEGER NOT NULL, t REAL NOT NULL, value REAL NOT NULL);
+    number INTEGER PRIMARY KEY, series INTEGER NOT NULL, t REAL NOT NULL, value REAL NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE fact (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID
 """,
     pragmas={
@@ -49,6 +53,11 @@ CREATE TABLE fact (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID
     loss="begin a new one; the samples in it are lost",
     in_use="another sensor uses this spool; name another (--spool), or end it",
 )
+
+
+def _check(number: int, series: str | None, t: float, value: float) -> int:
+    """Return the checksum of a sample."""
+    return zlib.crc32(f"{number} {series} {float(t)!r} {float(value)!r}".encode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +89,9 @@ class Spool:
         self._names: dict[int, str] = {}
         self._file = SqliteFile(path, _FORMAT, busy_s=1.0)
         self._db = self._file.connection
+        self._db.create_function(
+            "sealed", 4, lambda number, series, t, value: _check(number, self._names.get(series), t, value)
+        )
         try:
             with self._file.explained():
                 self._load()
@@ -141,21 +153,36 @@ class Spool:
                 self._cut()
 
     def oldest(self, most: int) -> SampleBatch | None:
-        """Return the oldest samples without a gap in their numbers, `most` at most; None when nothing waits."""
+        """Return the oldest samples without a gap in their numbers, `most` at most; None when nothing waits.
+
+        Samples that do not match their checksum are dropped and counted.
+        """
         with self._lock:
             with self._file.explained():
                 rows = self._db.execute(
-                    "SELECT number, series, t, value FROM sample ORDER BY number LIMIT ?", (most,)
+                    "SELECT number, series, t, value, crc FROM sample ORDER BY number LIMIT ?", (most,)
                 ).fetchall()
-            if not rows:
+            sound = [row for row in rows if row[4] == _check(row[0], self._names.get(row[1]), row[2], row[3])]
+            if len(sound) < len(rows):
+                self._drop({row[0] for row in rows} - {row[0] for row in sound})
+            if not sound:
                 return None
-            first = rows[0][0]
+            first = sound[0][0]
             samples = tuple(
                 Measurement(Series.parse(self._names[series]), t, value)
-                for place, (number, series, t, value) in enumerate(rows)
+                for place, (number, series, t, value, _) in enumerate(sound)
                 if number == first + place
             )
         return SampleBatch(first=first, samples=samples)
+
+    def _drop(self, numbers: Collection[int]) -> None:
+        """Remove damaged samples."""
+        _LOG.error("%s: %d samples are damaged and dropped", self.path, len(numbers))
+        with self._file.writing():
+            self._db.executemany("DELETE FROM sample WHERE number = ?", [(number,) for number in numbers])
+            self._waiting -= len(numbers)
+            self.dropped += len(numbers)
+            self._db.execute("UPDATE fact SET value = ? WHERE name = 'dropped'", (self.dropped,))
 
     def acknowledge(self, following: int) -> int:
         """Forget everything numbered below `following`: the server has it; how many. Raises `StoreError`."""
@@ -173,7 +200,9 @@ class Spool:
         """Move the times of undelivered samples added since the file was opened; return their number."""
         with self._lock, self._file.writing():
             return self._db.execute(
-                "UPDATE sample SET t = round(t + ?, 3) WHERE number >= ?", (seconds, self._opened_at)
+                "UPDATE sample SET t = round(t + ?1, 3), crc = sealed(number, series, round(t + ?1, 3), value) "
+                "WHERE number >= ?2 AND crc = sealed(number, series, t, value)",
+                (seconds, self._opened_at),
             ).rowcount
 
     def close(self) -> None:
@@ -193,10 +222,10 @@ class Spool:
             fresh = {name: self._new_place(name) for name in names if name not in self._places}
             places = self._places | fresh
             rows = [
-                (self._next + offset, places[str(m.series)], m.t, m.value)
-                for offset, m in enumerate(measurements)
+                (number, places[str(m.series)], m.t, m.value, _check(number, str(m.series), m.t, m.value))
+                for number, m in enumerate(measurements, self._next)
             ]
-            self._db.executemany("INSERT INTO sample VALUES (?, ?, ?, ?)", rows)
+            self._db.executemany("INSERT INTO sample VALUES (?, ?, ?, ?, ?)", rows)
             self._db.execute(
                 "UPDATE fact SET value = ? WHERE name = 'next'", (self._next + len(measurements),)
             )

@@ -173,7 +173,7 @@ def test_what_somebody_else_has_put_in_the_place_of_lock_and_journal_is_not_touc
     path.with_suffix(".json").rename(precious)
     path.with_suffix(".json").symlink_to(precious)
     assert journal.read() == []
-    assert json.loads(precious.read_text())[0]["pid"] == 5
+    assert json.loads(precious.read_text())["processes"][0]["pid"] == 5
     journal.close()
 
 

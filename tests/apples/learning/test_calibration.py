@@ -17,6 +17,7 @@ from apples.learning.regression import weighted_median
 from apples.learning.runs import HALF_LIFE_RUNS, TrainingRuns, message_costs, start_costs
 from apples.model.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.model.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
+from nws.base.sealed import unseal
 
 BM = 0.195
 COSTS = Costs(seconds_per_row={"node": {1: BM, 2: 2 * BM}})
@@ -435,7 +436,7 @@ def test_nothing_measured_is_no_costs(store):
 def test_damaged_benchmarks_are_named_with_what_to_do(store):
     store.put("heat", "xeon", [a_benchmark(1, 1e-4)], measured_at=1.0)
     (path,) = store.directory.glob("*.json")
-    whole = json.loads(path.read_text())
+    whole = unseal(path.read_bytes())
     damaged = {
         "{": "is not readable JSON",
         json.dumps(whole | {"version": 9}): "is of version 9, written by a newer release",

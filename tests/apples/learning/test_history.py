@@ -16,6 +16,7 @@ from apples.errors import HistoryError
 from apples.learning.history import FORMAT, History, new_id
 from apples.model import jsonstore
 from apples.model.plan import Assignment, LeftOut, Outcome, Plan, RankObservation, RankStatus, Record
+from nws.base.sealed import unseal
 
 
 def a_record(started_at=1.7e9, key="heat", observed_s=2.5):
@@ -108,7 +109,7 @@ def test_ids_are_unique_and_sort_by_time():
 
 def test_every_bad_file_is_named_with_what_to_do(history):
     history.append(a_record())
-    whole = json.loads(next(history.directory.glob("*.json")).read_text())
+    whole = unseal(next(history.directory.glob("*.json")).read_bytes())
     bad = {
         "a.json": ("", "is empty: half-written or damaged"),
         "b.json": ('{"format": "app', "is not readable JSON"),
@@ -252,3 +253,10 @@ def test_what_killed_writers_left_is_swept_up_once_it_is_old(history):
     assert not old.exists()
     assert young.exists()
     assert len(history.records()) == 2
+
+
+def test_changed_value_of_a_record_is_refused(history):
+    path = history.append(a_record())
+    path.write_text(path.read_text().replace('"rows": 64', '"rows": 65'))
+    with pytest.raises(HistoryError, match="its checksum does not match its content"):
+        history.records()

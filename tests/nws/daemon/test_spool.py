@@ -42,6 +42,30 @@ def test_what_goes_in_comes_out_in_order(path):
         assert values(spool.oldest(2)) == [1, 2]
 
 
+def test_damaged_samples_are_dropped_and_counted(path, caplog):
+    with Spool(path, "a") as spool:
+        spool.add(some(1, 2, 3))
+        first = spool.oldest(10).first
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("UPDATE sample SET value = 9 WHERE value = 1")
+        connection.execute("UPDATE sample SET series = 99 WHERE value = 3")
+    connection.close()
+    with Spool(path, "a") as spool:
+        assert spool.shift(5.0) == 0
+        parcel = spool.oldest(10)
+        assert (values(parcel), parcel.first) == ([2.0], first + 1)
+        assert (len(spool), spool.dropped) == (1, 2)
+    assert "2 samples are damaged and dropped" in caplog.text
+
+
+def test_moved_times_keep_their_checksum(path):
+    with Spool(path, "a") as spool:
+        spool.add(some(1))
+        assert spool.shift(5.0) == 1
+        assert spool.oldest(10).samples[0].t == 1006.0
+
+
 def test_what_was_acknowledged_is_gone_and_numbers_go_on(path):
     with Spool(path, "a") as spool:
         spool.add(some(1, 2, 3))
