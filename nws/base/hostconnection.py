@@ -33,6 +33,8 @@ BOOTSTRAP = "import sys; i = sys.stdin.buffer; exec(compile(i.read(int(i.readlin
 
 #: Seconds for ssh to print why it ended.
 _LAST_WORDS_S = 2.0
+#: Longest line of output, bytes.
+_LONGEST_LINE = 16 << 20
 
 
 class HostCheckError(Exception):
@@ -64,15 +66,24 @@ class HostConnection:
         elif address is not None:
             command = ssh_command(find_ssh(), address, command)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed with the rest
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError:
+            self._stderr.close()
+            raise
+        assert self._process.stdin is not None
+        # a host that does not read must not block this process; `receive` sends the rest
+        os.set_blocking(self._process.stdin.fileno(), False)
         self._received = b""
-        self._write(b"%d\n%b%b" % (len(program), program, json.dumps(request).encode() + b"\n"))
+        self._unsent = memoryview(b"%d\n%b%b" % (len(program), program, json.dumps(request).encode() + b"\n"))
+        self._send()
 
     def __enter__(self) -> Self:
         return self
@@ -105,13 +116,15 @@ class HostConnection:
 
     def ask(self, order: Mapping[str, Any], within_s: float) -> dict[str, Any]:
         """Return the answer to one order; raises `HostCheckError`."""
-        self._write(json.dumps(order).encode() + b"\n")
+        self._unsent = memoryview(bytes(self._unsent) + json.dumps(order).encode() + b"\n")
+        self._send()
         return self.receive(within_s)
 
     def receive(self, within_s: float) -> dict[str, Any]:
         """Return the next answer; raises `HostCheckError` if there is none in time."""
-        assert self._process.stdout is not None
-        fd = self._process.stdout.fileno()
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
         deadline = time.monotonic() + within_s
         while True:
             line, found, rest = self._received.partition(b"\n")
@@ -122,22 +135,32 @@ class HostConnection:
                     return dict(json.loads(text.removeprefix(MARK)))
                 # Output of a login shell is skipped.
                 continue
-            left_s = deadline - time.monotonic()
-            if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
+            left_s = max(deadline - time.monotonic(), 0.0)
+            ready = select.select([stdout], [stdin] if self._unsent else [], [], left_s)
+            if left_s == 0 or not any(ready):
                 raise HostCheckError(
                     f"did not answer within {within_s:g} s; it is off, overloaded, or cut off"
                 )
-            data = os.read(fd, 1 << 16)
-            if not data:
-                raise HostCheckError(self._why_ended())
-            self._received += data
+            if ready[1]:
+                self._send()
+            if ready[0]:
+                data = os.read(stdout.fileno(), 1 << 16)
+                if not data:
+                    raise HostCheckError(self._why_ended())
+                self._received += data
+            if len(self._received) > _LONGEST_LINE:
+                raise HostCheckError(f"sent a line of more than {_LONGEST_LINE} bytes")
 
-    def _write(self, data: bytes) -> None:
+    def _send(self) -> None:
+        """Send as much as the connection takes at once."""
         assert self._process.stdin is not None
-        # A process that has ended reports the reason on stderr.
-        with contextlib.suppress(OSError):
-            self._process.stdin.write(data)
-            self._process.stdin.flush()
+        try:
+            self._unsent = self._unsent[os.write(self._process.stdin.fileno(), self._unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            # a process that has ended reports the reason on stderr
+            self._unsent = memoryview(b"")
 
     def _why_ended(self) -> str:
         try:

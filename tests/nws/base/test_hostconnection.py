@@ -1,0 +1,33 @@
+"""Connections to programs on hosts: limits of time and size, also while an order is sent."""
+
+import pytest
+
+from nws.base import hostconnection
+from nws.base.hostconnection import HostCheckError, HostConnection
+
+ECHO = b"""
+import sys
+line = sys.stdin.buffer.readline()
+print("APPLES-CHECK 1 {}", flush=True)
+for line in sys.stdin.buffer:
+    print('APPLES-CHECK 1 {"bytes": %d}' % len(line), flush=True)
+"""
+
+
+def test_connection_sends_an_order_longer_than_a_pipe():
+    with HostConnection(None, {}, program=ECHO) as host:
+        assert host.receive(20.0) == {}
+        assert host.ask({"wheel": "x" * (1 << 21)}, 20.0) == {"bytes": (1 << 21) + 14}
+
+
+def test_connection_to_a_host_that_reads_nothing_ends_in_time():
+    host = HostConnection(None, {}, ("sh", "-c", "exec sleep 60"), program=ECHO)
+    with host, pytest.raises(HostCheckError, match=r"did not answer within 0.1 s"):
+        host.ask({"wheel": "x" * (1 << 21)}, 0.1)
+
+
+def test_connection_refuses_a_line_without_end(monkeypatch):
+    monkeypatch.setattr(hostconnection, "_LONGEST_LINE", 1 << 18)
+    host = HostConnection(None, {}, ("sh", "-c", "exec cat /dev/zero"), program=ECHO)
+    with host, pytest.raises(HostCheckError, match="sent a line of more than"):
+        host.receive(20.0)
