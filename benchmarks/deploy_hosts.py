@@ -98,7 +98,7 @@ def steps(testbed: Testbed, directory: Path, wheels: Path, given: argparse.Names
     print(f"  on {len(installed)} hosts the package was installed or made current", flush=True)
     timed("again", 0)
     timed("check", 0, "--check")
-    (settings,) = directory.glob("*/hosts/node01/settings")
+    (settings,) = directory.glob("*/hosts/node01/settings/nws-sensor")
     (settings / "ca.pem").write_text("changed\n", encoding="utf-8")
     timed("check after a change", 1, "--check")
     timed("mended", 0)

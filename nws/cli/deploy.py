@@ -84,15 +84,15 @@ def _with_server(
     """Return the daemons of each host: first the server's, then the others."""
     from nws.base.paths import state_dir
     from nws.deploy.authority import Authority
-    from nws.deploy.weather import sensor_role, server_role
+    from nws.deploy.weather import SENSOR_TOKEN, sensor_role, server_role
 
     authority = Authority(state_dir() / "deploy" / server)
     certificate = authority.certificate(list(dict.fromkeys([server, "localhost"])))
-    tokens = {host: authority.secret(f"{host}.token") for host in hosts}
+    tokens = {host: authority.secret(f"{host}{SENSOR_TOKEN}") for host in hosts}
     role = server_role(
         port=port,
         settings=settings,
-        tokens=authority.secrets(".token", besides=("read", "admin")),
+        tokens=authority.secrets(SENSOR_TOKEN),
         admin=authority.secret("admin.token"),
         read=authority.secret("read.token"),
         certificate=certificate,
@@ -104,7 +104,7 @@ def _with_server(
     }
     if forget:
         for host in hosts:
-            authority.forget(f"{host}.token")
+            authority.forget(f"{host}{SENSOR_TOKEN}")
     return [{server: (role, *sensors.pop(server, ()))}, sensors]
 
 
@@ -143,13 +143,14 @@ def _await_measurements(
 ) -> None:
     """Ask the server until it has measurements of all hosts; raises `DeploymentFailed` with those that are missing."""
     from nws.base.hostconnection import HostCheckError
-    from nws.deploy.weather import not_measuring
+    from nws.deploy.weather import SERVER, not_measuring
 
     plan = next(result.plan for result in results if result.host == server)
     assert plan is not None
     layout = plan.layout
     command = [f"{layout.bin}/nws", "show", "--hosts", "--json", "--server", f"https://{server}:{port}"]
-    command += ["--token-file", layout.path("read.token"), "--ca", layout.path("ca.pem")]
+    command += ["--token-file", layout.path(SERVER, "read.token")]
+    command += ["--ca", layout.path(SERVER, "ca.pem")]
     until = time.monotonic() + wait_s
     while True:
         try:

@@ -1,7 +1,7 @@
 """The program that is sent to a host: reports it, compares it with a plan, and applies the plan.
 
 One line of JSON with a request is read, one with the report is written; orders and answers follow, one a line. It needs
-the standard library and the two modules of `nws.base` that are sent along. A plan is a `nws.deploy.records.HostPlan`.
+the standard library and the modules of `nws.base` that are sent along. A plan is a `nws.deploy.records.HostPlan`.
 Everything is written beside its place and renamed, so that a host never has half a file or half an installation.
 """
 
@@ -15,7 +15,6 @@ import pwd
 import re
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from nws.base.files import put_in_place, write_whole
 from nws.base.lock import FileLock, LockHeld
+from nws.base.program import ProgramFailed, output_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,32 +41,22 @@ class StepFailed(Exception):
     """A step could not be taken. The text is a sentence without its subject."""
 
 
-def run(command: list[str], within_s: float, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end; its output is text. Raise `StepFailed` if it does not start or end."""
-    try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=within_s,
-            env={**os.environ, **variables},
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise StepFailed(f"{os.path.basename(command[0])} did not end within {within_s} s") from None
-    except OSError as error:
-        raise StepFailed(f"{command[0]} cannot be run: {error.strerror}") from None
-
-
 def must(command: list[str], within_s: float, **variables: str) -> str:
-    """Run a program and return its output; raise `StepFailed` with its last lines."""
-    done = run(command, within_s, **variables)
-    if done.returncode != 0:
-        last = " | ".join([*done.stdout.splitlines(), *done.stderr.splitlines()][-4:])
-        raise StepFailed(f"{' '.join(command[:3])} ended with code {done.returncode}: {last}")
-    return done.stdout + done.stderr
+    """Run a program and return its stdout; raise `StepFailed` with its last lines."""
+    try:
+        return output_of(command, limit_s=within_s, environment={**os.environ, **variables})
+    except ProgramFailed as failure:
+        last = " | ".join(failure.stderr.splitlines()[-4:])
+        raise StepFailed(f"{' '.join(command[:3])}: {failure.reason}: {last}") from None
+
+
+def succeeds(command: list[str]) -> bool:
+    """Run a program and return whether it succeeds."""
+    try:
+        output_of(command, limit_s=ASK_S)
+    except ProgramFailed:
+        return False
+    return True
 
 
 def report() -> dict[str, Any]:
@@ -86,10 +76,7 @@ def systemd_scope() -> str | None:
     if os.geteuid() == 0:
         return "system"
     os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
-    with contextlib.suppress(StepFailed):
-        if run(["systemctl", "--user", "show-environment"], ASK_S).returncode == 0:
-            return "user"
-    return None
+    return "user" if succeeds(["systemctl", "--user", "show-environment"]) else None
 
 
 class PlannedHost:
@@ -174,7 +161,7 @@ class PlannedHost:
     def running(self, service: dict[str, Any]) -> bool:
         """Return whether a service runs."""
         if service["unit"] is not None:
-            return run([*systemctl(service), "is-active", "--quiet", service["name"]], ASK_S).returncode == 0
+            return succeeds([*systemctl(service), "is-active", "--quiet", service["name"]])
         node = re.sub(r"[@>,/\\\s]", "-", socket.gethostname().partition(".")[0]) or "localhost"
         path = Path(service["state"]) / f"{service['name']}.{node}.pid"
         try:
@@ -191,11 +178,12 @@ class PlannedHost:
             must([*systemctl(service), "enable", "--quiet", service["name"]], ASK_S)
             if service["scope"] == "user":
                 # otherwise it ends when the user logs out; where that is not allowed it lives as long as a session
-                run(["loginctl", "enable-linger"], ASK_S)
+                succeeds(["loginctl", "enable-linger"])
             must([*systemctl(service), "restart", service["name"]], START_S)
         else:
             self.stop(service)
             must([*service["command"], "--detach"], START_S, APPLES_STATE=service["state"])
+        os.makedirs(os.path.dirname(service["record"]), exist_ok=True)
         replace(service["record"], service["digest"], 0o600)
 
     def stop(self, service: dict[str, Any]) -> None:
@@ -218,9 +206,13 @@ class PlannedHost:
                 must([*systemctl(service), "disable", "--quiet", service["name"]], ASK_S)
                 os.unlink(service["unit"])
                 must([*systemctl(service), "daemon-reload"], ASK_S)
-        if os.path.isdir(self.layout["settings"]):
-            shutil.rmtree(self.layout["settings"])
-            removed.append("settings")
+            settings = os.path.dirname(service["record"])
+            if os.path.isdir(settings):
+                shutil.rmtree(settings)
+                removed.append("settings")
+        # it has settings of daemons that stay
+        with contextlib.suppress(OSError):
+            os.rmdir(self.layout["settings"])
         top = self.layout["environments"]
         # other hosts, or other daemons of this one, may use the package
         if top is not None and os.path.isdir(top) and not self.in_use(top):

@@ -50,10 +50,10 @@ class Authority:
         """Return the file of a secret."""
         return self._directory / name
 
-    def secrets(self, suffix: str, *, besides: Sequence[str]) -> dict[str, str]:
-        """Return all secrets with this ending of the name, by its beginning, without some."""
+    def secrets(self, suffix: str) -> dict[str, str]:
+        """Return all secrets with this ending of the name, by its beginning."""
         names = sorted(path.name.removesuffix(suffix) for path in self._directory.glob(f"*{suffix}"))
-        return {name: self._kept(f"{name}{suffix}") for name in names if name not in besides}
+        return {name: self._kept(f"{name}{suffix}") for name in names}
 
     def forget(self, name: str) -> None:
         """Remove a secret."""

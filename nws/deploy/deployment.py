@@ -20,7 +20,7 @@ from nws.base.terminal import visible
 from nws.deploy.records import DaemonRole, HostLayout, HostPlan, HostReport, Package, host_plan
 
 #: Modules that are sent to hosts, the program last.
-_SENT = ("nws.base.files", "nws.base.lock", "nws.deploy.agent")
+_SENT = ("nws.base.files", "nws.base.lock", "nws.base.program", "nws.deploy.agent")
 #: Oldest Python that the package runs on.
 OLDEST_PYTHON = (3, 11)
 #: Seconds for a host's report, for a comparison, and for a host's changes.
@@ -106,6 +106,10 @@ class HostDeployment:
                 return work(connection, self._plan(host, report, roles))
         except HostCheckError as error:
             return HostResult(host=host, error=str(error))
+        except OSError as error:
+            return HostResult(
+                host=host, error=f"cannot be asked: {error.filename or 'ssh'}: {error.strerror}"
+            )
         except (KeyError, TypeError, ValueError) as error:
             return HostResult(host=host, error=f"gave an answer that cannot be understood ({error!r})")
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from nws.base.errors import UsageError
-from nws.base.hostlist import parse_hosts, read_hostfile
+from nws.base.hostlist import expand, parse_hosts, read_hostfile
 from nws.deploy.deployment import HostDeployment, HostResult, Means, raise_errors
 from nws.deploy.records import DaemonRole
 from nws.deploy.units import SCOPES, Daemon, UnitPlace, unit, write_units
@@ -64,7 +64,10 @@ class DeployRequest:
     remove: bool
 
     def names(self, *others: str | None) -> list[str]:
-        """Return the hosts, each once, and that there are any; raises `ConfigError` or `UsageError`."""
+        """Return the hosts, each once; raises `ConfigError` or `UsageError`. others : hosts of other options"""
+        for other in others:
+            if other is not None and expand(other) != (other,):
+                raise UsageError(f"{other}: expected one host")
         found = [one.name for text in self.hosts for one in parse_hosts(text, where="HOSTS")]
         if self.hostfile is not None:
             found += [one.name for one in read_hostfile(self.hostfile)]

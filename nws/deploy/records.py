@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from nws.deploy.units import Daemon, UnitPlace, unit
+from nws.deploy.units import Daemon, UnitPlace, filled, unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +75,9 @@ class HostLayout:
             home=report.home,
         )
 
-    def path(self, name: str) -> str:
-        """Return the path of a settings file."""
-        return f"{self.settings}/{name}"
+    def path(self, daemon: Daemon, name: str) -> str:
+        """Return the path of a file of a daemon; files of two daemons may have the same name."""
+        return f"{self.settings}/{daemon.name}/{name}"
 
     def state_of(self, daemon: Daemon) -> str:
         """Return the directory of a daemon's data, where systemd doesn't choose it."""
@@ -137,34 +137,39 @@ class DaemonRole:
 
 def host_plan(layout: HostLayout, package: Package | None, roles: tuple[DaemonRole, ...]) -> HostPlan:
     """Return the plan of a host with these daemons."""
-    files: dict[str, SettingsFile] = {}
+    files: list[SettingsFile] = []
     services = []
     for role in roles:
-        own = [SettingsFile(path=layout.path(name), text=text) for name, text in role.files.items()]
+        paths = {name: layout.path(role.daemon, name) for name in role.files}
+        own = [SettingsFile(path=paths[name], text=text) for name, text in role.files.items()]
         if layout.scope is not None:
             place = UnitPlace(
                 scope=layout.scope,
                 bin=layout.bin,
                 state=None if layout.scope == "system" else layout.state_of(role.daemon),
-                files={name: layout.path(name) for name in role.files},
+                files=paths,
             )
             path = f"{layout.units}/{role.daemon.name}.service"
             own.append(SettingsFile(path=path, text=unit(role.daemon, place, role.words), mode=0o644))
-        services.append(_service(role, layout, package, own))
-        files |= {file.path: file for file in own}
+        services.append(_service(role, layout, package, own, paths))
+        files += own
     return HostPlan(
         host=layout.host,
         layout=layout,
         package=package,
-        files=tuple(files.values()),
+        files=tuple(files),
         services=tuple(services),
     )
 
 
 def _service(
-    role: DaemonRole, layout: HostLayout, package: Package | None, files: list[SettingsFile]
+    role: DaemonRole,
+    layout: HostLayout,
+    package: Package | None,
+    files: list[SettingsFile],
+    paths: Mapping[str, str],
 ) -> ManagedService:
-    words = [_filled(word, role.files, layout.path) for word in role.words]
+    words = filled(role.words, paths)
     command = (f"{layout.bin}/{role.daemon.program}", *words)
     parts = [*command, "" if package is None else package.digest, *(f"{f.path}\n{f.text}" for f in files)]
     return ManagedService(
@@ -173,12 +178,6 @@ def _service(
         unit=None if layout.scope is None else f"{layout.units}/{role.daemon.name}.service",
         scope=layout.scope,
         state=layout.state_of(role.daemon),
-        record=layout.path(f"{role.daemon.name}.started"),
+        record=layout.path(role.daemon, "started"),
         digest=hashlib.sha256("\0".join(parts).encode()).hexdigest(),
     )
-
-
-def _filled(word: str, names: Mapping[str, str], path: Callable[[str], str]) -> str:
-    for name in names:
-        word = word.replace("{" + name + "}", path(name))
-    return word

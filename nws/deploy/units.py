@@ -62,9 +62,7 @@ def unit(daemon: Daemon, place: UnitPlace, words: Sequence[str] | None = None) -
     moved = system and not daemon.root and not daemon.jobs
     files = {name: path for name, path in place.files.items() if words is not None or name in daemon.files}
     paths = {name: f"%d/{name}" if moved else path for name, path in files.items()}
-    command = [f"{place.bin}/{daemon.program}", *(words if words is not None else daemon.words)]
-    for name, path in paths.items():
-        command = [word.replace("{" + name + "}", path) for word in command]
+    command = [f"{place.bin}/{daemon.program}", *filled(daemon.words if words is None else words, paths)]
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(
         loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
@@ -78,6 +76,14 @@ def unit(daemon: Daemon, place: UnitPlace, words: Sequence[str] | None = None) -
         credentials=files if moved else {},
         home=any(place.bin.startswith(f"{top}/") for top in ("/home", "/root", "/run/user")),
     )
+
+
+def filled(words: Sequence[str], paths: Mapping[str, str]) -> list[str]:
+    """Return words in which ``{name}`` is replaced by the path of that file."""
+    found = list(words)
+    for name, path in paths.items():
+        found = [word.replace("{" + name + "}", path) for word in found]
+    return found
 
 
 def write_units(daemons: Sequence[Daemon], place: UnitPlace, directory: Path) -> list[Path]:

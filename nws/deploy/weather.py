@@ -35,6 +35,9 @@ SENSOR = Daemon(
     files=("sensor.token", "ca.pem"),
 )
 
+#: Ending of the file with a host's token.
+SENSOR_TOKEN = ".sensor.token"
+
 
 def server_role(
     *,
@@ -46,7 +49,8 @@ def server_role(
     certificate: Certificate,
 ) -> DaemonRole:
     """Return a server on all interfaces with TLS. settings : of the user, for all other keys.  tokens : of each host"""
-    files = {f"{host}.token": token for host, token in tokens.items()}
+    # a host may be called read or admin
+    files = {f"{host}{SENSOR_TOKEN}": token for host, token in tokens.items()}
     document = {
         **settings,
         "listen": f"0.0.0.0:{port}",

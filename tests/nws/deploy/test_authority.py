@@ -20,7 +20,7 @@ def test_secrets_are_private_and_kept(tmp_path):
     token = one.secret("a.token")
     assert len(token.strip()) >= 43
     assert Authority(tmp_path / "deploy").secret("a.token") == token != one.secret("b.token")
-    assert one.secrets(".token", besides=["b"]) == {"a": token}
+    assert set(one.secrets(".token")) == {"a", "b"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "deploy").iterdir()} == {0o600}
     assert stat.S_IMODE((tmp_path / "deploy").stat().st_mode) == 0o700
     one.forget("a.token")

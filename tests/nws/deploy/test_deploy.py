@@ -8,13 +8,15 @@ import zipfile
 from importlib import metadata
 
 import pytest
+import yaml
 
 from apples.cli.toolbox import main as apples_main
-from apples.daemons.units import node_role
+from apples.daemons.units import manager_role, node_role
 from nws.cli import main
 from nws.deploy import agent, deployment
+from nws.deploy.authority import Certificate
 from nws.deploy.records import HostLayout, HostReport, Package, host_plan
-from nws.deploy.weather import not_measuring, sensor_role
+from nws.deploy.weather import not_measuring, sensor_role, server_role
 from nws.deploy.wheel import packed, this_package
 
 REPORT = HostReport(root=False, home="/home/u", python=(3, 11), systemd=None)
@@ -37,9 +39,11 @@ def test_deploy_of_two_hosts_is_repeated_checked_and_removed(over_ssh, free_port
         assert "all of 2 hosts measure" in capsys.readouterr().err
         assert over_ssh(main, *words) == 0
         assert "3 hosts: 0 changed, 3 as they were" in capsys.readouterr().err
-        token = tmp_path / "host1/hosts/host1/settings/sensor.token"
+        token = tmp_path / "host1/hosts/host1/settings/nws-sensor/sensor.token"
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
-        assert token.read_text() != (tmp_path / "host2/hosts/host2/settings/sensor.token").read_text()
+        assert (
+            token.read_text() != (tmp_path / "host2/hosts/host2/settings/nws-sensor/sensor.token").read_text()
+        )
         token.chmod(0o644)
         assert over_ssh(main, *words, "--check") == 1
         assert "sensor.token has mode 0644, expected 0600" in capsys.readouterr().err
@@ -65,6 +69,8 @@ def test_deploy_reports_hosts_that_fail_at_the_end(over_ssh, free_port, capsys):
         (["a"], "--server HOST"),
         (["--server", "a", "--url", "http://b", "a"], "--server HOST"),
         (["--url", "http://b:1"], "no hosts"),
+        (["--server", "../a", "b"], "is not a host name"),
+        (["--server", "a[1-2]", "b"], "expected one host"),
         (["--url", "http://b:1", "a[1-"], "brackets or commas do not match"),
         (["--url", "http://b:1", "a", "--check", "--remove"], "exclude each other"),
         (["--url", "http://b:1", "a", "--wheelhouse", "x"], "--installed installs nothing"),
@@ -88,7 +94,8 @@ def test_apples_deploy_starts_node_and_manager(over_ssh, free_port, capsys, tmp_
         assert "apples-manager" in capsys.readouterr().err
         assert over_ssh(main, *words, "--check") == 0
         keys = [
-            (tmp_path / h / "hosts" / h / "settings/sharing.key").read_text() for h in ("localhost", "host1")
+            (tmp_path / h / "hosts" / h / f"settings/apples-{daemon}/sharing.key").read_text()
+            for h, daemon in (("localhost", "manager"), ("host1", "node"))
         ]
         assert keys[0] != keys[1]
         log = (tmp_path / "localhost/hosts/localhost/state").glob("apples-manager.*.log")
@@ -151,8 +158,8 @@ def test_agent_names_each_difference(tmp_path):
     plan = plan_of(tmp_path)
     assert agent.PlannedHost(plan).compare() == [
         f"the package is not installed in {tmp_path}/env/bin",
-        f"{tmp_path}/hosts/a/settings/sensor.token is not there",
-        f"{tmp_path}/hosts/a/settings/ca.pem is not there",
+        f"{tmp_path}/hosts/a/settings/nws-sensor/sensor.token is not there",
+        f"{tmp_path}/hosts/a/settings/nws-sensor/ca.pem is not there",
         "nws-sensor is not running",
     ]
 
@@ -188,6 +195,36 @@ def test_agent_runs_units_where_systemd_does(tmp_path, monkeypatch):
     assert host.remove() == ["nws-sensor", "settings"]
     assert not unit.exists()
     assert not (tmp_path / "runs").exists()
+
+
+def test_daemons_of_one_host_have_files_of_their_own(tmp_path, monkeypatch):
+    roles = (manager_role({}, port=7171, key="all\n"), node_role("a", {}, manager="a:7171", key="one\n"))
+    where = layout(str(tmp_path), installed="/env")
+    plan = host_plan(where, None, roles)
+    texts = {file.text for file in plan.files if file.path.endswith("sharing.key")}
+    assert texts == {"all\n", "one\n"}
+    assert len({file.path for file in plan.files}) == 4
+    started = []
+    monkeypatch.setattr(agent.PlannedHost, "installed", lambda host: True)
+    monkeypatch.setattr(agent, "must", lambda command, within_s, **variables: started.append(command))
+    both = agent.PlannedHost(plan.document())
+    assert both.apply(None)[-2:] == ["apples-manager", "apples-node"]
+    agent.PlannedHost(host_plan(where, None, roles[1:]).document()).remove()
+    assert not [text for text in both.compare() if "sharing" in text and "/apples-manager/" in text]
+    both.remove()
+    assert not (tmp_path / "hosts/a/settings").exists()
+
+
+def test_agent_answers_with_stdout_alone():
+    assert agent.must(["sh", "-c", "echo out; echo warning >&2"], 5.0) == "out\n"
+
+
+def test_host_named_as_a_role_gets_no_token_of_it():
+    certificate = Certificate(certificate="c", key="k", authority="a")
+    tokens = {"admin": "of host admin\n"}
+    role = server_role(port=1, settings={}, tokens=tokens, admin="all\n", read="r\n", certificate=certificate)
+    assert role.files["admin.token"] == "all\n"
+    assert yaml.safe_load(role.files["weather.yaml"])["tokens"]["write"] == ["admin.sensor.token"]
 
 
 def test_plan_changes_its_digest_with_anything_that_a_restart_brings():
