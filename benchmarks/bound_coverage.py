@@ -3,8 +3,8 @@
     python benchmarks/bound_coverage.py
 
 Each run has a world of its own seed; pools of 26 hosts, sizes 1000 to 6000, our planner. *idle* and *loaded* use the
-overhead of the calibration runs on idle machines. *learning* starts with the paper's overhead and learns from each
-loaded run.
+overhead of the calibration runs on idle machines. *learning* starts with the paper's overhead, and learns overhead
+and range from each loaded run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from apples.learning.corrections import correct
 from apples.learning.overhead import fit_overhead
+from apples.learning.ranges import MOST, calibrate_range
 from apples.learning.runs import TrainingRuns
 from apples.model.plan import Record
 from apples.model.template import PAPER_OVERHEAD, Costs
@@ -49,7 +50,8 @@ def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Re
         size = int(rng.choice(settings.sizes))
         known = correct(TrainingRuns(records=records, benchmarks=costs))
         known = replace(known, overhead=fit_overhead(records, known, prior=costs.overhead))
-        records.append(one_run(settings, (size, first_seed + k), "loaded", known))
+        record = one_run(settings, (size, first_seed + k), "loaded", known)
+        records.append(replace(record, plan=calibrate_range(record.plan, records[-MOST:])))
     return records
 
 

@@ -20,18 +20,27 @@ _UNKNOWN = "not ended, or lost"
 )
 @click.option("-a", "--app", help="Only runs of this application.")
 @click.option("--all", "everything", is_flag=True, help="Show every run.")
+@click.option(
+    "--coverage", "ranges", is_flag=True, help="How often predicted ranges held, by platform and load."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.argument("run_id", required=False)
-def history(newest: int, app: str | None, everything: bool, as_json: bool, run_id: str | None) -> None:
+def history(
+    newest: int, app: str | None, everything: bool, ranges: bool, as_json: bool, run_id: str | None
+) -> None:
     """Show past runs, oldest first, or one RUN_ID in full.
 
-    The last line is the mean absolute error of the predictions of the runs shown that finished.
+    The last line is the mean absolute error of the predictions of the runs shown that finished. With --coverage, all
+    runs count; 8 of 10 should be within their range.
     """
     from apples.learning.stores import open_history
 
     kept = open_history()
     if run_id is not None:
         _show_one(kept.get(run_id), as_json)
+        return
+    if ranges:
+        _show_coverage([r for r in kept.records() if app in (None, r.plan.application)], as_json)
         return
     wanted = newest if app is None and not everything else None
     records = [r for r in kept.records(newest=wanted) if app in (None, r.plan.application)]
@@ -90,6 +99,42 @@ def _show_many(records: list[Record], directory: object) -> None:
     click.echo("\n".join(table(header, rows)))
     if errors:
         click.echo(f"mean absolute error of {len(errors)} finished runs: {sum(errors) / len(errors):.1%}")
+
+
+def _show_coverage(records: list[Record], as_json: bool) -> None:
+    """Print how often ranges held, one line for each platform and load; simulated runs are a platform of their own."""
+    from dataclasses import asdict
+
+    from apples.cli.report import table
+    from apples.learning.ranges import coverage, is_loaded
+    from apples.learning.runs import slowness
+
+    kinds: dict[tuple[str, bool], list[Record]] = {}
+    for record in records:
+        kinds.setdefault((record.world, is_loaded(slowness(record))), []).append(record)
+    found = [(world, loaded, coverage(some)) for (world, loaded), some in sorted(kinds.items())]
+    judged = [each for each in found if each[2].judged]
+    if as_json:
+        rows = [{"world": world, "loaded": loaded, **asdict(each)} for world, loaded, each in judged]
+        click.echo(json.dumps({"version": 1, "coverage": rows}))
+        return
+    lines = [
+        [
+            world,
+            "loaded" if loaded else "idle",
+            c.judged,
+            f"{c.held / c.judged:.0%}",
+            c.shorter,
+            c.longer,
+            f"{c.error:.1%}",
+        ]
+        for world, loaded, c in judged
+    ]
+    if not lines:
+        click.echo("no finished run with a range yet", err=True)
+        return
+    header = ["platform", "hosts", "runs", "in range", "shorter", "longer", "median error"]
+    click.echo("\n".join(table(header, lines)))
 
 
 def _show_one(record: Record, as_json: bool) -> None:

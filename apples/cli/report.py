@@ -14,6 +14,8 @@ from nws.base.hostlist import fold
 _LISTED = 40
 
 #: Number of composed pairs whose path is printed.
+#: Judged runs from which the report says how often ranges held.
+_JUDGED = 5
 _COMPOSED_LISTED = 10
 
 #: Columns of a finished run by rank.
@@ -210,6 +212,9 @@ def _old(age_s: float | None) -> str:
 def _summary(document: dict[str, Any]) -> list[str]:
     low, high = document["low_s"], document["high_s"]
     likely = "" if low == high else f"  (likely {seconds(low)} … {seconds(high)})"
+    ranges = document.get("coverage", {"judged": 0})
+    if likely and ranges["judged"] >= _JUDGED:
+        likely = f"{likely[:-1]}; such ranges held in {ranges['held']} of {ranges['judged']} runs)"
     return [f"predicted {seconds(document['predicted_s'])}{likely}"]
 
 

@@ -9,13 +9,15 @@ Source: Wolski et al. 2000, Figures 1 and 2.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from apples.launching.launcher import Notify
 from apples.learning.history import History
-from apples.model.grid import Snapshot
+from apples.learning.ranges import MOST, Coverage, alike, calibrate_range, coverage, is_loaded
+from apples.model.grid import LEAST_SHARE, Snapshot
 from apples.model.plan import LeftOut, Plan, Record
 from apples.model.snapshots import unmeasured
 from apples.model.template import Checkpointing, Costs, Deployable, Workload
@@ -67,6 +69,7 @@ class Decision:
     keep, interval : the checkpoints and how often they are written; None for none
     setup_cpu_s : CPU seconds of a rank of a user's program beside its iterations
     counted_each : iterations that the monitor counts for each of the program's, None if unknown
+    coverage : how often the ranges of earlier runs like it held
     """
 
     plan: Plan
@@ -83,6 +86,7 @@ class Decision:
     interval: Interval | None = None
     setup_cpu_s: float = 0.0
     counted_each: float | None = None
+    coverage: Coverage = field(default_factory=Coverage)
 
     def document(self, record: Record | None = None) -> dict[str, Any]:
         """Return the plan's JSON document, with the observations if `record` has an outcome."""
@@ -94,6 +98,7 @@ class Decision:
             notes=self.notes,
         )
         document["first_iteration"] = self.first_iteration
+        document["coverage"] = {"judged": self.coverage.judged, "held": self.coverage.held}
         if self.keep is not None and self.interval is not None:
             document["checkpoints"] = checkpoint_document(self.keep, self.interval)
         if record is None or record.outcome is None:
@@ -158,6 +163,8 @@ class Agent:
         plan = _planner(request)(snapshot, demands, costs, options)
         absent = [LeftOut(host=host, reason=reason) for host, reason in snapshot.absent.items()]
         plan = replace(plan, left_out=(*plan.left_out, *absent))
+        planned_on = snapshot.over(plan.horizon_s)
+        plan, judged = self._calibrated(plan, planned_on)
         planned = time.perf_counter()
         ranks = len(plan.assignments)
         self.report(
@@ -167,7 +174,7 @@ class Agent:
         )
         return Decision(
             plan=plan,
-            snapshot=snapshot.over(plan.horizon_s),
+            snapshot=planned_on,
             workload=workload,
             costs=costs,
             key=key,
@@ -178,7 +185,20 @@ class Agent:
             first_iteration=done,
             setup_cpu_s=self._costing.setup_cpu_s(self.platform, request),
             counted_each=self._costing.counted_each(self.platform, request),
+            coverage=judged,
         )
+
+    def _calibrated(self, plan: Plan, snapshot: Snapshot) -> tuple[Plan, Coverage]:
+        """Return the plan with a range by earlier runs on hosts as loaded as its own, and how often those held."""
+        ranks = Counter(one.host for one in plan.assignments)
+        least = min(
+            now.share(ranks[host.name], host.slots)
+            for host, now in zip(snapshot.hosts, snapshot.conditions, strict=True)
+            if host.name in ranks
+        )
+        loaded = is_loaded(1 / max(least, LEAST_SHARE))
+        runs = alike(self.history.records(newest=2 * MOST), self.platform.name, loaded=loaded)
+        return calibrate_range(plan, runs), coverage(runs)
 
     def _prices(self, request: RunRequest, snapshot: Snapshot, after: Decision | None) -> tuple[str, Costs]:
         """Return the record's key and the costs; benchmarks are avoided in the middle of a run if possible."""

@@ -33,6 +33,8 @@ def plan_document(
         "predicted_s": _finite(plan.predicted_s),
         "low_s": _finite(plan.low_s),
         "high_s": _finite(plan.high_s),
+        "lateness_s": _finite(plan.lateness_s),
+        "horizon_s": plan.horizon_s,
         "hosts": [_assignment(a) for a in plan.assignments],
         "taken": [{"host": host, "reason": reason} for host, reason in plan.taken],
         "left_out": [{"host": left.host, "reason": left.reason} for left in plan.left_out],

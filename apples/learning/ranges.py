@@ -1,0 +1,97 @@
+"""Ranges of run times, calibrated by the runs that have ended: how far each was from its prediction, in its range.
+
+The position of a run is the logarithm of observed over predicted time in units of that of the range's end on its side:
+-1 and 1 are the ends that the forecasts gave. Conformal quantiles of the positions at 10 and 90 % give the ends of the
+next range, which then holds 8 of 10 times if runs are alike. Runs count by platform and load, the last `MOST` only, so
+that old ones fade. Source: Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from apples.learning.runs import finished, observed_s, slowness
+from apples.model.plan import Plan, Record
+from apples.planning.bounds import HIGH
+
+#: Newest runs of a kind that count, and the fewest that say more than the forecasts do.
+MOST, FEWEST = 50, 9
+#: Least length of a side, as a logarithm: a sure forecast still meets the noise of a machine.
+_LEAST = 0.01
+#: Farthest position, so that one run cannot make a range useless.
+_FARTHEST = 5.0
+#: Slowness beyond which a host counts as loaded.
+LOADED = 1.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Runs whose range is judged: their number, those within it, shorter and longer than it; median relative error."""
+
+    judged: int = 0
+    held: int = 0
+    shorter: int = 0
+    longer: int = 0
+    error: float = math.nan
+
+
+def coverage(records: Sequence[Record]) -> Coverage:
+    """Return how often the ranges of runs that finished held; runs that needed several launches are left out."""
+    ended = [r for r in records if _judged(r)]
+    if not ended:
+        return Coverage()
+    shorter = sum(observed_s(r) < r.plan.low_s for r in ended)
+    longer = sum(observed_s(r) > r.plan.high_s for r in ended)
+    errors = sorted(abs(r.plan.predicted_s / observed_s(r) - 1) for r in ended)
+    return Coverage(
+        judged=len(ended),
+        held=len(ended) - shorter - longer,
+        shorter=shorter,
+        longer=longer,
+        error=errors[len(errors) // 2],
+    )
+
+
+def alike(records: Sequence[Record], platform: str, *, loaded: bool) -> list[Record]:
+    """Return the newest `MOST` judged runs of a platform on hosts that were as loaded, oldest first."""
+    some = [r for r in records if r.world == platform and _judged(r) and is_loaded(slowness(r)) == loaded]
+    return some[-MOST:]
+
+
+def is_loaded(slow: float) -> bool:
+    """Return whether the busiest CPU of a plan counts as loaded. slow : seconds per second of CPU time on it"""
+    return slow > LOADED
+
+
+def calibrate_range(plan: Plan, records: Sequence[Record]) -> Plan:
+    """Return the plan with a range by the positions of runs like it; unchanged with fewer than `FEWEST`."""
+    if len(records) < FEWEST or not 0 < plan.low_s <= plan.predicted_s < math.inf:
+        return plan
+    positions = sorted(_position(r) for r in records)
+    rank = min(math.ceil((len(positions) + 1) * HIGH), len(positions))
+    high = max(_time(plan, positions[rank - 1]), plan.predicted_s)
+    low = min(_time(plan, positions[len(positions) - rank]), plan.predicted_s)
+    return replace(plan, low_s=low, high_s=high, by_forecasts=(plan.low_s, plan.high_s))
+
+
+def _judged(record: Record) -> bool:
+    return finished(record) and 0 < record.plan.low_s <= record.plan.predicted_s < math.inf
+
+
+def _sides(plan: Plan) -> tuple[float, float]:
+    """Return the lengths of both sides of the range that the forecasts gave, as logarithms."""
+    low, high = plan.by_forecasts or (plan.low_s, plan.high_s)
+    return max(math.log(plan.predicted_s / low), _LEAST), max(math.log(high / plan.predicted_s), _LEAST)
+
+
+def _position(record: Record) -> float:
+    below, above = _sides(record.plan)
+    distance = math.log(observed_s(record) / record.plan.predicted_s)
+    return max(min(distance / (below if distance < 0 else above), _FARTHEST), -_FARTHEST)
+
+
+def _time(plan: Plan, position: float) -> float:
+    below, above = _sides(plan)
+    return plan.predicted_s * math.exp(position * (below if position < 0 else above))

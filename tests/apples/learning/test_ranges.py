@@ -1,0 +1,102 @@
+"""Ranges of run times, calibrated by runs that have ended."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apples.cli.toolbox import toolbox
+from apples.learning.history import new_id
+from apples.learning.ranges import FEWEST, alike, calibrate_range, coverage
+from apples.learning.stores import open_history
+from apples.model.plan import Outcome, Plan, Record
+
+
+def a_plan(predicted_s=10.0, low_s=9.0, high_s=11.0):
+    return Plan(
+        scheduler="apples",
+        application="heat",
+        size=64,
+        model="exchange",
+        assignments=(),
+        predicted_s=predicted_s,
+        low_s=low_s,
+        high_s=high_s,
+    )
+
+
+def a_record(observed_s, plan=None, world="mpiexec", ended="finished"):
+    return Record(
+        id=f"r{observed_s}",
+        started_at=0.0,
+        world=world,
+        key="heat",
+        plan=plan or a_plan(),
+        outcome=Outcome(ended=ended, exit_code=0, observed_s=observed_s, statuses=()),
+    )
+
+
+def test_coverage_counts_runs_on_each_side():
+    runs = [a_record(s) for s in (8.0, 9.5, 10.0, 12.0)] + [a_record(10.0, ended="failed")]
+    found = coverage(runs)
+    assert (found.judged, found.held, found.shorter, found.longer) == (4, 2, 1, 1)
+
+
+def test_few_runs_change_no_range():
+    plan = a_plan()
+    assert calibrate_range(plan, [a_record(20.0)] * (FEWEST - 1)) is plan
+
+
+def test_calibrated_ranges_hold_eight_of_ten_times():
+    rng = np.random.default_rng(3)
+    runs, held = [], 0
+    for _ in range(600):
+        plan = calibrate_range(a_plan(), runs[-50:])
+        observed = 11.0 * np.exp(0.3 * rng.standard_normal())
+        held += plan.low_s <= observed <= plan.high_s
+        runs.append(a_record(observed, plan))
+    assert 0.75 < held / 600 < 0.88
+    assert plan.by_forecasts == (9.0, 11.0)
+
+
+@given(
+    observed=st.lists(st.floats(0.1, 1000.0), min_size=FEWEST, max_size=60),
+    low=st.floats(0.1, 1.0),
+    high=st.floats(1.0, 10.0),
+)
+def test_calibrated_range_encloses_the_prediction(observed, low, high):
+    plan = calibrate_range(a_plan(10.0, 10.0 * low, 10.0 * high), [a_record(s) for s in observed])
+    assert 0 < plan.low_s <= 10.0 <= plan.high_s
+
+
+def test_calibration_of_calibrated_runs_starts_from_the_forecasts():
+    rng = np.random.default_rng(5)
+    plain = [a_record(10.0 * np.exp(0.2 * z)) for z in rng.standard_normal(30)]
+    plan = calibrate_range(a_plan(), plain)
+    again = [replace(r, plan=replace(plan, assignments=())) for r in plain]
+    assert calibrate_range(a_plan(), again).high_s == pytest.approx(plan.high_s)
+
+
+def test_runs_alike_are_of_one_platform():
+    runs = [a_record(10.0), a_record(10.0, world="mock")]
+    assert alike(runs, "mock", loaded=False) == runs[1:]
+
+
+def test_coverage_of_the_history_is_printed_by_platform(tmp_path, monkeypatch):
+    monkeypatch.setenv("APPLES_STATE", str(tmp_path))
+    history = open_history()
+    for k, (observed, world) in enumerate([(10.0, "mpiexec"), (20.0, "mpiexec"), (9.5, "mock")]):
+        history.append(replace(a_record(observed, world=world), id=new_id(1.7e9 + k)))
+    done = CliRunner().invoke(toolbox, ["history", "--coverage"])
+    assert done.exit_code == 0
+    _, mock, real = done.stdout.splitlines()
+    assert mock.split() == ["mock", "idle", "1", "100%", "0", "0", "5.3%"]
+    assert real.split() == ["mpiexec", "idle", "2", "50%", "0", "1", "50.0%"]
+    (one, two) = json.loads(CliRunner().invoke(toolbox, ["history", "--coverage", "--json"]).stdout)[
+        "coverage"
+    ]
+    assert (one["world"], one["held"], two["world"], two["longer"]) == ("mock", 1, "mpiexec", 1)
