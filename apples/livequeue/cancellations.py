@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 
-from apples.errors import RequestRejected
+from apples.errors import RequestRejected, SharingError
 from apples.ipc.server import Client
 from apples.livequeue.core import LiveQueue
+from apples.livequeue.models import Cancelled
 from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,
@@ -26,7 +28,19 @@ class Cancellations:
         self._live, self._supervisors = live, supervisors
         self.waiting: list[int] = []
 
-    def cancel(self, client: Client, record: JobRecord) -> str:
+    def cancel(
+        self, client: Client, job_ids: Sequence[int], record_of: Callable[[int], JobRecord]
+    ) -> list[Cancelled]:
+        """Cancel jobs for a client; return the state of each (see `_cancel`), or why it was refused."""
+        answers = []
+        for job_id in job_ids:
+            try:
+                answers.append(Cancelled(job=job_id, state=self._cancel(client, record_of(job_id))))
+            except SharingError as error:
+                answers.append(Cancelled(job=job_id, refused=str(error), code=error.exit_code))
+        return answers
+
+    def _cancel(self, client: Client, record: JobRecord) -> str:
         """Cancel a job for a client, and return "cancelled" (with the next instant), "ending" or "over".
 
         Raises:

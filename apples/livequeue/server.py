@@ -221,14 +221,8 @@ class QueueServer:
             self._status.answer(client, request, argument)
 
     def _cancel(self, client: Client, job_ids: list[int]) -> list[Cancelled]:
-        """Return the state of each job: cancelled, ending or over, or why it was refused."""
-        answers = []
-        for job_id in job_ids:
-            try:
-                state = self._cancellations.cancel(client, self._status.record(job_id))
-                answers.append(Cancelled(job=job_id, state=state))
-            except SharingError as error:
-                answers.append(Cancelled(job=job_id, refused=str(error), code=error.exit_code))
+        """Cancel jobs, and return their states when they are on disk."""
+        answers = self._cancellations.cancel(client, job_ids, self._status.record)
         if self._cancellations.waiting or self._ended:
             # The answer must be on disk before it is sent.
             if self._due is not None:
