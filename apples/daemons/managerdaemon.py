@@ -7,28 +7,25 @@ meaning of a heartbeat there. Paper: FCS, section 2.2.
 from __future__ import annotations
 
 import socket
-from collections import Counter
 from collections.abc import Callable, Mapping
 
+from apples.daemons.admission import NodeAdmission
 from apples.daemons.heartbeatsender import HeartbeatSender
 from apples.daemons.jobtable import JobTable
 from apples.daemons.matrixview import job_of_json
 from apples.daemons.nodeconnection import NodeConnection
-from apples.daemons.nodemessages import checked_hello, checked_line
+from apples.daemons.nodemessages import checked_line
 from apples.daemons.settings import SharingSettings
 from apples.daemons.statusqueries import FRESH_S, StatusQueries
-from apples.ipc.listener import Listener, bound, raise_descriptors
+from apples.ipc.listener import Listener, bound
 from apples.ipc.loop import Loop, become_realtime, run_until_signal, settle_memory
 from apples.ipc.peers import peer_address
 from apples.ipc.streams import Stream, keep_honest
 from apples.ipc.timer import between_heartbeats, now
-from apples.ipc.wire import PULSE_S, SILENCE_S, DatagramSeal, Forged, Json, derive, random_word
+from apples.ipc.wire import PULSE_S, SILENCE_S, Json, random_word
 from nws.base.detach import notify
-from nws.base.ratelimit import RefusalLog
 
 _PRIORITY = 11
-#: Connections of one address that have not proved a key: at most, and as a part of the descriptors.
-_MOST_UNPROVED, _UNPROVED_SHARE = 256, 8
 #: With `while_needed`: wait for the first node, and after the last one, seconds.
 _FIRST_S, _NEXT_S = 10.0, 2.0
 
@@ -46,19 +43,15 @@ class ManagerDaemon:
         counted: Callable[[Mapping[str, int]], None] = lambda nodes: None,
     ) -> None:
         """Call `counted` with the processors of all connected nodes after each join or loss."""
-        self._sharing, self._key, self._log, self._counted = sharing, key, log, counted
-        self._log_refused = RefusalLog(log)
+        self._sharing, self._log, self._counted = sharing, log, counted
         self._while_needed, self._needed_at = while_needed, now() + _FIRST_S
-        self._most_unproved = min(_MOST_UNPROVED, max(raise_descriptors() // _UNPROVED_SHARE, 1))
-        self._unproved: Counter[str] = Counter()
+        self._admission = NodeAdmission(key, sharing.policy.name, log=log)
         self._loop = Loop(precise=False, failed=lambda error: log(f"refused, because of {error!r}"))
         listener, datagrams = bound(sharing.listen)
         self.address: tuple[str, int] = listener.getsockname()[:2]
         host, port = self.address
         self.place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.jobs = JobTable(sharing.rows, now())
-        self._session = random_word()
-        self._group_key = derive(key, "group", self._session)
         self._connections: set[NodeConnection] = set()
         self._nodes: dict[str, NodeConnection] = {}
         self._sent_version = -1
@@ -66,7 +59,7 @@ class ManagerDaemon:
         self.heartbeats = HeartbeatSender(
             self._loop,
             datagrams,
-            DatagramSeal(self._group_key, self._session),
+            self._admission.group_seal,
             sharing.slice_s,
             multicast=sharing.multicast,
             next_slot=self._next_slot,
@@ -110,11 +103,7 @@ class ManagerDaemon:
         peer = peer_address(accepted)
         connection = NodeConnection(stream=stream, challenge=random_word(), since=now(), peer=peer)
         self._connections.add(connection)
-        self._unproved[peer] += 1
-        if self._unproved[peer] > self._most_unproved:
-            connection.refuse(f"{self._most_unproved} connections of this address have not proved a key yet")
-        else:
-            connection.greet(self._session)
+        self._admission.greet(connection)
 
     def _line(self, node: NodeConnection, line: bytes) -> None:
         if node.seal is None:
@@ -145,30 +134,22 @@ class ManagerDaemon:
             node.send({"answer": number, "view": view})
 
     def _hello(self, node: NodeConnection, line: bytes) -> None:
-        """Check the first line of a connection, and welcome the node or refuse it with the reason."""
-        try:
-            hello = node.open_hello(self._key, line)
-        except Forged:
-            node.refuse("the keys differ; give the node a key of this manager, made for its name")
+        """Welcome the sender of a first line among the nodes, in place of an earlier connection, if it may join."""
+        hello = self._admission.read_hello(node, line, self._nodes, self.heartbeats.words)
+        if hello is None:
             return
-        name = checked_hello(hello)["node"]
+        name = hello["node"]
         old = self._nodes.get(name)
-        why = _objection(hello, self._sharing.policy.name, old)
-        if why is not None:
-            node.refuse(why)
-            return
         if old is not None:
             self._forget(old)
             old.name = None
             old.stream.close()
-        node.admit(self._session, hello, now())
-        self._proved(node)
+        self._admission.admit(node, hello)
         self._nodes[name] = self.heartbeats.words[node.word] = node
         self._count()
         sharing = self._sharing
         welcome = {"place": self.place, "policy": sharing.policy.name, "slice_s": sharing.slice_s}
-        group = {"multicast": self.heartbeats.multicast, "group_key": node.hidden(self._group_key)}
-        node.send(welcome | group)
+        self._admission.welcome(node, welcome | {"multicast": self.heartbeats.multicast})
         node.ask()
         if self._nodes.get(name) is not node:
             # The connection broke while it was welcomed; `_ended` has removed it already.
@@ -190,14 +171,7 @@ class ManagerDaemon:
             self._log(f"node {node.name} is lost: {reason}")
             self._send_changes()
         elif node.seal is None:
-            self._proved(node)
-            self._log_refused(node.client, f"a connection ended before it proved its key: {reason}")
-
-    def _proved(self, node: NodeConnection) -> None:
-        """Count a connection no longer among those that have not proved a key."""
-        self._unproved[node.peer] -= 1
-        if not self._unproved[node.peer]:
-            del self._unproved[node.peer]
+            self._admission.ended(node, reason)
 
     def _forget(self, node: NodeConnection) -> None:
         assert node.name is not None
@@ -249,15 +223,6 @@ class ManagerDaemon:
             "jobs": self.jobs.describe(),
             "nodes": {name: node.describe(instant) for name, node in sorted(self._nodes.items())},
         }
-
-
-def _objection(hello: Json, policy: str, known: NodeConnection | None) -> str | None:
-    """Return the reason to refuse a node, None to admit it. `known`: the connected node of its name"""
-    if hello["policy"] != policy:
-        return f"the manager's policy is {policy}, the node's {hello['policy']}"
-    if known is not None and known.word != hello["word"] and now() - known.heard_at < SILENCE_S:
-        return f"a node {hello['node']} is connected already; give one of them another --name"
-    return None
 
 
 def _introduction(place: str, sharing: SharingSettings, multicast: str | None, priority: str) -> str:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from apples.coscheduling.policies import POLICIES
-from apples.daemons import managerdaemon
+from apples.daemons import admission
 from apples.daemons.managerdaemon import ManagerDaemon
 from apples.daemons.paths import enrolled, read_key, read_manager_key, read_node_key
 from apples.daemons.settings import SharingSettings
@@ -102,7 +102,7 @@ def test_a_manager_that_was_stopped_for_long_calls_nobody_silent_who_was_not(loc
 def test_a_node_is_where_its_last_datagram_came_from():
     settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
     manager = ManagerDaemon(settings, KEY, log=lambda text: None)
-    word, seal = random_word(), DatagramSeal(KEY, manager._session)
+    word, seal = random_word(), DatagramSeal(KEY, manager._admission.session)
     peer = manager.heartbeats.words[word] = SimpleNamespace(
         shown=3, address=None, heard_at=0.0, datagrams=seal
     )
@@ -247,7 +247,7 @@ def test_key_of_a_node_opens_no_other_name():
 
 
 def test_unproved_connections_of_one_address_are_bounded(monkeypatch):
-    monkeypatch.setattr(managerdaemon, "_MOST_UNPROVED", 3)
+    monkeypatch.setattr(admission, "_MOST_UNPROVED", 3)
     settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
     manager = ManagerDaemon(settings, KEY, log=lambda text: None)
     with ExitStack() as stack:
@@ -275,11 +275,25 @@ def test_presence_sealed_by_another_node_is_ignored():
         socket.socket(type=socket.SOCK_DGRAM) as sender,
     ):
         for name, number in (("rogue", 7), ("victim", 3)):
-            seal = DatagramSeal(node_key(KEY, name), manager._session)
+            seal = DatagramSeal(node_key(KEY, name), manager._admission.session)
             here = PresenceMessage(word, number, silent=False, multicast=False)
             sender.sendto(seal.here(here), manager.address)
         manager.heartbeats.receive()
         assert manager._nodes["victim"].shown == 3
+    manager.close()
+
+
+def test_word_of_another_node_is_refused():
+    lines: list[str] = []
+    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
+    manager = ManagerDaemon(settings, KEY, log=lines.append)
+    word = random_word()
+    with _introduced(manager, "victim", node_key(KEY, "victim"), word=word):
+        with _introduced(manager, "rogue", node_key(KEY, "rogue"), word=word):
+            assert set(manager._nodes) == {"victim"}
+            assert "its random word is that of node victim" in lines[-1]
+        _turn(manager)
+        assert manager.heartbeats.words == {word: manager._nodes["victim"]}
     manager.close()
 
 
