@@ -85,7 +85,7 @@ def _cut(
     """Return the record of the choice. taken : whether the boxes are the plan"""
     border = 0 if boxes is None else boxes.layout.border()
     of_slabs = 0 if slabs is None else (len(slabs.assignments) - 1) * axes.width
-    both_s = math.inf if boxes is None else boxes.makespan_s
+    both_s = math.inf if boxes is None else _expected_s(problem, boxes, options)
     slabs_s = math.inf if slabs is None else slabs.predicted_s
     listed = []
     if boxes is not None:
@@ -131,8 +131,14 @@ def _uncertain(problem: Problem, boxes: Boxes) -> UncertainRanks:
 def _seconds(problem: Problem, boxes: Boxes, options: PlanningOptions) -> float:
     """Return the seconds by which a cut is compared."""
     if options.quantile == 0.5:
-        return boxes.makespan_s
+        return _expected_s(problem, boxes, options)
     return _uncertain(problem, boxes).quantile(options.quantile)
+
+
+def _expected_s(problem: Problem, boxes: Boxes, options: PlanningOptions) -> float:
+    """Return the seconds that a plan of the boxes predicts."""
+    ranks = _uncertain(problem, boxes)
+    return bounds.low_expected_high(ranks, problem.overhead_error_s, options.horizon)[1]
 
 
 def _plan(problem: Problem, axes: Axes, boxes: Boxes, options: PlanningOptions, slabs: Plan | None) -> Plan:

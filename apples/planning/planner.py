@@ -86,7 +86,7 @@ def _cheapest(problem: Problem, options: PlanningOptions) -> Plan:
 
 
 def _slab_plan(problem: Problem, options: PlanningOptions) -> tuple[Plan, float]:
-    """Return the cheapest plan of slabs, and the seconds by which plans are compared."""
+    """Return the cheapest plan of slabs, and the seconds by which it is compared with a cut on two axes."""
     choice = choose(problem, options)
     schedule = choice.schedule
     ranks = bounds.uncertain_ranks(problem, schedule, options)
@@ -111,7 +111,7 @@ def _slab_plan(problem: Problem, options: PlanningOptions) -> tuple[Plan, float]
         cost=_cost(problem, schedule),
         links=reasons.links(problem, schedule),
     )
-    return plan, _rank(problem, schedule, options)
+    return plan, expected if options.quantile == 0.5 else _rank(problem, schedule, options)
 
 
 def _prices(problem: Problem, schedule: CandidateSchedule, options: PlanningOptions) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from apples.errors import ConfigError, NoFeasiblePlan
 from apples.model.cut import Axes
+from apples.model.grid import Estimate
 from apples.model.limits import parse_limits
 from apples.planning.boxcosts import in_columns, in_grid, priced
 from apples.planning.candidates import CandidateSchedule, seconds_per_rank
@@ -19,6 +20,7 @@ from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
 
 AUTO = PlanningOptions()
+CUTS = ("auto", "slabs", "columns")
 SPEEDS = st.lists(st.floats(0.05, 1.0), min_size=1, max_size=7)
 KINDS = st.sampled_from(["rectilinear", "columns"])
 
@@ -173,6 +175,18 @@ def test_limits_on_hosts_hold_for_boxes(pool):
     )
     assert len({"h0", "h1", "h2"} & set(plan.hosts)) <= 1
     assert len(plan.hosts) <= 3
+
+
+def test_times_of_both_cuts_are_predictions(pool):
+    exact = pool.snapshot([0.6] * 4, **links(4))
+    known = tuple(replace(c, availability=Estimate(value=0.6, error=0.2)) for c in exact.conditions)
+    snapshot, work = replace(exact, conditions=known), run_of(pool, 200, 200)
+    plans = {cut: make_plan(snapshot, work, pool.costs(0.01), replace(AUTO, cut=cut)) for cut in CUTS}
+    assert plans["slabs"].lateness_s > 0
+    for plan in (plans["auto"], plans["columns"]):
+        assert plan.cut.slabs_s == plans["slabs"].predicted_s
+        assert plan.cut.two_axes_s == plans["columns"].predicted_s
+    assert plans["auto"].predicted_s == min(plan.predicted_s for plan in plans.values())
 
 
 def test_cut_that_was_asked_for_is_kept(pool):
