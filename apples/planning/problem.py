@@ -136,8 +136,9 @@ class Problem:
     def shortest_s(self) -> float:
         """Return the seconds of a run on all processors that never wait for each other."""
         ranks = np.arange(1, self.slope.shape[1])
-        together = float((ranks / self.slope[:, 1:]).max(axis=1).sum())
-        return self.size / together + float(self.overhead.min())
+        slots = np.bincount(self.host_of, minlength=len(self.hosts))
+        speed = np.where(ranks <= slots[:, None], ranks / self.slope[:, 1:], 0.0)
+        return self.size / float(speed.max(axis=1).sum()) + float(self.overhead.min())
 
     @property
     def processors(self) -> int:
@@ -152,9 +153,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     the pool. Slots that cannot have their smallest slab beside the others are left off.
     """
     if workload.iterations < 1:
-        raise ConfigError(
-            f"{workload.application}: {workload.iterations} iterations are no run; use 1 or more"
-        )
+        raise ConfigError(f"{workload.application}: got {workload.iterations} iterations; use 1 or more")
     demands = HostDemands(
         workload=workload,
         costs=costs,
@@ -178,6 +177,8 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     tables, costs = _side_by_side(rows), _as_modelled(costs, workload, options)
     network = _network(snapshot, keep, workload, costs.communication)
     slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in rows]
+    coupling = tuple(c for c in workload.constraints if _is_coupling(c, hosts))
+    limits = host_limits(workload.limits | options.limits, hosts, snapshot.hosts)
     return Problem(
         size=workload.size,
         min_rows=demands.min_rows,
@@ -203,17 +204,29 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         bytes_exchanged=workload.bytes_exchanged,
         latency_s=network.latency_s,
         bandwidth_Bps=network.bandwidth_Bps,
-        coupling=tuple(c for c in workload.constraints if _is_coupling(c, hosts)),
+        coupling=coupling,
         excluded=tuple(excluded),
         workload=workload,
-        limits=host_limits(workload.limits | options.limits, hosts, snapshot.hosts),
-        alike=_alike(network.side, tables, slots),
+        limits=limits,
+        alike=_alike(network.side, tables, slots, _restrictions(hosts, coupling, limits)),
         losses=network.losses,
     )
 
 
-def _alike(side: PairValues, tables: FloatArray, slots: list[int]) -> IntArray | None:
-    """Return the same number for slots of hosts with equal links, costs and capacity, int64[N].
+def _restrictions(
+    hosts: tuple[Host, ...], coupling: tuple[LinearConstraint, ...], limits: HostLimits | None
+) -> FloatArray:
+    """Return each host's coefficients in all constraints and limits, and its price, float64[H, R]."""
+    columns = [np.array([c.coefficients.get(host.name, 0.0) for host in hosts]) for c in coupling]
+    if limits is not None:
+        columns += [*limits.uses, *limits.ranks, limits.price]
+    return np.column_stack([np.zeros(len(hosts)), *columns])
+
+
+def _alike(
+    side: PairValues, tables: FloatArray, slots: list[int], restrictions: FloatArray
+) -> IntArray | None:
+    """Return the same number for slots of hosts with equal links, costs, capacity and restrictions, int64[N].
 
     None without classes. A host with a single pair is like no other.
     """
@@ -224,7 +237,8 @@ def _alike(side: PairValues, tables: FloatArray, slots: list[int]) -> IntArray |
     single = np.unique(np.concatenate(classes.ends))
     own[single] = 1 + single
     table = np.nan_to_num(tables).transpose(1, 0, 2).reshape(classes.hosts, -1)
-    _, host = np.unique(np.column_stack((classes.kind, own, slots, table)), axis=0, return_inverse=True)
+    known = np.column_stack((classes.kind, own, slots, table, restrictions))
+    _, host = np.unique(known, axis=0, return_inverse=True)
     widest = max(slots)
     alike: IntArray = np.repeat(host.ravel() * widest, slots) + np.concatenate([np.arange(n) for n in slots])
     return alike

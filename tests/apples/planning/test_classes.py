@@ -7,8 +7,9 @@ import pytest
 
 from apples.errors import NoFeasiblePlan
 from apples.model.grid import Conditions, Estimate, Grid, Host, LinkRule, Snapshot
+from apples.model.limits import Limits
 from apples.model.pairs import HostClasses, PairValues
-from apples.model.template import Costs, Overhead, Workload
+from apples.model.template import Costs, LinearConstraint, Overhead, Workload
 from apples.planning.candidates import best_of
 from apples.planning.chains import Chains
 from apples.planning.desirability import connectivity
@@ -116,3 +117,26 @@ def test_many_chains_priced_in_steps_give_the_same_best(monkeypatch):
     assert found[0][1].makespan_s == found[1][1].makespan_s
     plan = make_plan(snapshot, workload, Costs(seconds_per_row={"default": {1: 0.2}}))
     assert sum(plan.rows) == 5000
+
+
+@pytest.mark.parametrize("tie", ["price", "constraint"])
+def test_hosts_with_other_restrictions_are_not_alike(tie):
+    snapshot = Snapshot.nominal(Grid(name="g", hosts=tuple(Host(name=f"h{i}", slots=1) for i in range(300))))
+    workload, costs = case(np.random.default_rng(0))
+    assert len(np.unique(build(snapshot, workload, costs, PlanningOptions()).alike)) == 1
+    if tie == "price":
+        workload = replace(workload, limits=Limits(prices={"h[0-99]": 1.0, "h[100-299]": 2.0}))
+    else:
+        licences = LinearConstraint(name="disk", coefficients={f"h{i}": 1.0 for i in range(100)}, bound=9.0)
+        workload = replace(workload, constraints=(licences,))
+    alike = build(snapshot, workload, costs, PlanningOptions()).alike
+    assert len(np.unique(alike)) == 2
+    assert alike[0] == alike[99] != alike[100] == alike[299]
+
+
+def test_shortest_run_counts_slots_that_hosts_have():
+    hosts = tuple(Host(name=f"h{n}", slots=n) for n in (1, 16))
+    workload, costs = case(np.random.default_rng(0))
+    problem = build(Snapshot.nominal(Grid(name="g", hosts=hosts)), workload, costs, PlanningOptions())
+    row_s = costs.seconds_per_row["default"][1] * workload.iterations
+    assert problem.shortest_s == pytest.approx(workload.size * row_s / 17 + problem.overhead[0])

@@ -125,7 +125,7 @@ def test_links_that_do_not_work_are_named(pool):
 
 
 def test_a_run_of_no_iterations(pool):
-    with pytest.raises(ConfigError, match="test: 0 iterations are no run; use 1 or more"):
+    with pytest.raises(ConfigError, match="test: got 0 iterations; use 1 or more"):
         make_plan(pool.snapshot([1.0]), pool.workload(10, iterations=0), pool.costs())
 
 
