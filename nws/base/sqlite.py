@@ -104,7 +104,9 @@ class SqliteFile:
             ) from error
         except UnicodeDecodeError as error:
             # text of the file, or of a message that quotes it
-            raise self._format.error(f"{self.path}: damaged ({error}); {self._move_away()}") from error
+            raise self._format.error_if_damaged(
+                f"{self.path}: damaged ({error}); {self._move_away()}"
+            ) from error
 
     def copy_to(self, path: str) -> None:
         """Copy the content of one instant to an empty file, while other processes write on; raises as `explained`."""

@@ -17,7 +17,8 @@ Value = int | float | str | bytes | None
 Values = tuple[Value, ...]
 
 _LEAF = 0x0D
-_OTHERS = (0x02, 0x05, 0x0A)
+#: Pages of indexes. Those above leaves differ from leaves by one bit, and are few: a leaf with that bit may be hidden.
+_OTHERS = (0x02, 0x0A)
 _FRAME_BYTES = 24
 #: Bytes of the integers with serial types 0 to 6; 8 and 9 are the constants 0 and 1.
 _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}

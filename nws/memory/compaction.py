@@ -84,7 +84,7 @@ class Compaction:
         oldest = connection.execute(
             "SELECT received FROM log WHERE id > ? ORDER BY id LIMIT 1", (at.closed_to,)
         ).fetchone()
-        if oldest is not None and self._is_due(oldest[0], now):
+        if oldest is not None and self._is_due(_received(oldest[0]), now):
             return self._begin
         if self._outlived(connection, at, now):
             return self._prune
@@ -188,14 +188,14 @@ class Compaction:
     def _outlived(connection: sqlite3.Connection, at: CompactionProgress, now: float) -> list[int]:
         """Return the rows at the beginning of the log that are no longer needed, as many as one step may delete."""
         rows = connection.execute(
-            "SELECT id, received, length(data) FROM log WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
+            "SELECT id, received, coalesce(length(data), 0) FROM log WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
             (at.deleted_to, at.closed_to, _ROWS),
         )
         found: list[int] = []
         size = 0
         for row, received, length in rows:
             size += length
-            if abs(now - received) <= LINGER_S or (found and size > _BYTES):
+            if abs(now - _received(received)) <= LINGER_S or (found and size > _BYTES):
                 break
             found.append(row)
         return found
@@ -236,6 +236,11 @@ def _by_hour(batch: LogBatch) -> list[tuple[int, LogBatch]]:
     hours = np.floor(batch.times / HOUR_S).astype(np.int64)
     edges = [0, *(np.flatnonzero(np.diff(hours)) + 1).tolist(), len(batch)]
     return [(int(hours[a]), batch.picked(slice(a, b))) for a, b in pairwise(edges) if a < b]
+
+
+def _received(value: object) -> float:
+    """Return a time of receipt in the log, that of long ago if it is damaged."""
+    return value if isinstance(value, float) and math.isfinite(value) else 0.0
 
 
 def _hour(t: float) -> int:

@@ -103,6 +103,15 @@ def event_key(row: str) -> str:
     return f"{row}.id + CAST({row}.t * 1000 AS INTEGER)"
 
 
+def refuse_missing_events(connection: Connection) -> None:
+    """Raise `ValueError` if rows of the table of events are missing."""
+    found = connection.execute(
+        f"SELECT count(*), coalesce(sum({event_key('event')}), 0) FROM event NOT INDEXED"
+    ).fetchone()
+    if found not in connection.execute("SELECT event_rows, event_sum FROM progress").fetchall():
+        raise ValueError("events are missing")
+
+
 _LOSS = "measure again; the history in it is lost"
 
 
@@ -208,7 +217,10 @@ class Database(SqliteFile):
         except ValueError as error:
             self.damage.note(str(error))
         with self.reading() as connection:
-            (step, losses) = connection.execute("SELECT max(step), max(loss_rows) FROM progress").fetchone()
+            # a damaged cell may be a text
+            (step, losses) = connection.execute(
+                "SELECT max(CAST(step AS INTEGER)), max(loss_rows) FROM progress"
+            ).fetchone()
             for loss in get_losses(connection) if losses else ():
                 self.damage.note(f"{self.path}: {loss}; `nws repair` forgets this")
         if marked is None or (step or 0) >= marked.step:

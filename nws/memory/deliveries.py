@@ -77,7 +77,7 @@ def check(delivery: Delivery, names: Names) -> None:
 
 def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tuple[list[Receipt], LogBatch]:
     """Return receipts, and all samples that are new; the sources' numbers move in this transaction."""
-    sources = {d.source: d.received for d in deliveries if d.source is not None}
+    sources = {d.source: float(d.received) for d in deliveries if d.source is not None}
     expected = _expected(connection, sources)
     receipts, batches = [], []
     for d in deliveries:

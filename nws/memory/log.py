@@ -124,6 +124,8 @@ def write(connection: sqlite3.Connection, batch: LogBatch, received: float) -> i
 
 def put(connection: sqlite3.Connection, row: int, batch: LogBatch, received: float) -> None:
     """Insert a row under its number."""
+    # as it is read again
+    received = float(received)
     parts = (
         batch.times.astype("<f8").tobytes(),
         batch.values.astype("<f8").tobytes(),

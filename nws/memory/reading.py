@@ -82,6 +82,7 @@ def blocks_of(
         for row in connection.execute(
             "SELECT span FROM block WHERE bucket_s = ? AND series = ? ORDER BY span DESC", (bucket_s, series)
         )
+        if isinstance(row[0], int)
     ]
     if known != (len(spans), sum(spans)):
         _refuse("the list of its blocks", damaged)

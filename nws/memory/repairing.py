@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -49,9 +50,17 @@ def repair(path: Path) -> RepairReport:
             with closing(Database(fresh)) as database, database.writing() as connection:
                 rebuilt = _Rebuilt(connection)
                 carved(pages, FORMAT.page_bytes, rebuilt.take)
+                if not rebuilt.found:
+                    raise StoreError(
+                        f"{path}: has no sound row of a store of this release; it is left as it is"
+                    )
                 report = rebuilt.finish()
         finally:
             pages.close()
+        if os.geteuid() == 0:
+            # the server may be another user
+            about = path.stat()
+            os.chown(fresh, about.st_uid, about.st_gid)
         flush_to_disk(fresh)
         report.aside = _exchange(path, fresh)
     except OSError as error:
@@ -69,6 +78,8 @@ class _Rebuilt:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        #: A row was kept.
+        self.found = False
         self._names: dict[int, str] = {}
         self._totals: dict[int, int] = {}
         self._progress: CompactionProgress | None = None
@@ -81,7 +92,9 @@ class _Rebuilt:
     def take(self, key: int, row: Values) -> bool:
         """Keep a row if it is one of the store and sound; return whether it is."""
         try:
-            return self._take(key, row)
+            sound = self._take(key, row)
+            self.found = self.found or sound
+            return sound
         except (TypeError, ValueError, OverflowError, sqlite3.Error):
             # the bytes were no row of this table
             return False
@@ -280,15 +293,16 @@ def _real(value: Any) -> float | None:
 
 def _exchange(path: Path, fresh: Path) -> str:
     """Put the new file in place of the damaged one, which is kept; return its name."""
+    aside = set_aside(path, keep=True)
     log_file = path.with_name(f"{path.name}-wal")
     if log_file.exists():
-        # first: SQLite must not apply it to the new file
+        # SQLite must not apply it to the new file
         set_aside(log_file)
+    put_in_place(fresh, path, sync=True)
+    # last: until now the mark shows that the steps in the log are missing
     for name in ("-shm", "-mark"):
         with suppress(FileNotFoundError):
             path.with_name(f"{path.name}{name}").unlink()
-    aside = set_aside(path, keep=True)
-    put_in_place(fresh, path, sync=True)
     return aside
 
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from nws.base.errors import Refused
-from nws.memory.database import Database, event_key
+from nws.memory.database import Database, refuse_missing_events
 from nws.memory.integrity import crc, get_losses
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.records import KIND, Event
@@ -68,12 +68,7 @@ class Events:
     def between(self, since: float, until: float, most: int) -> list[Event]:
         """Return the newest `most` events from `since` to `until`, both included, oldest first."""
         with self._database.reading() as connection:
-            count, keys = connection.execute(
-                f"SELECT count(*), coalesce(sum({event_key('event')}), 0) FROM event"
-            ).fetchone()
-            known = connection.execute("SELECT event_rows, event_sum FROM progress").fetchall()
-            if (count, keys) not in known:
-                raise ValueError("events are missing")
+            refuse_missing_events(connection)
             for loss in get_losses(connection):
                 if loss.kind == -2 and since <= loss.until:
                     raise ValueError(str(loss))

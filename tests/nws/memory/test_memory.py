@@ -95,6 +95,14 @@ def test_numpy_takes_samples_without_copying(memory):
     assert times[0] == 7.0
 
 
+@pytest.mark.parametrize("now", [1_800_000_000, np.float64(1_800_000_000.0)])
+def test_clock_of_whole_numbers_or_numpy_is_one_of_floats(path, now):
+    with Memory(path, clock=lambda: now) as memory:
+        memory.append([Measurement(Series.parse("cpu.new@a"), now, 0.5)])
+    with Memory(path, clock=lambda: now) as memory:
+        assert list(memory.samples(Series.parse("cpu.new@a")).times) == [1_800_000_000.0]
+
+
 def test_ids_count_from_0_and_stay(path, memory):
     assert list(memory.series_ids(["cpu.new@a", "cpu.new@b", "cpu.new@a"])) == [0, 1, 0]
     with Memory(path) as other:

@@ -12,6 +12,7 @@ import pytest
 
 from nws.base.errors import StoreDamaged, StoreError
 from nws.memory import Memory
+from nws.memory.checking import check
 from nws.memory.compaction import GRACE_S
 from nws.memory.integrity import crc
 from nws.memory.repairing import repair
@@ -197,6 +198,85 @@ def test_a_series_nobody_knows(path, fill):
         change(path, f"UPDATE {table} SET name = ?, crc = ?", name, crc("series", 0, name))
     with Memory(path) as memory, pytest.raises(StoreError, match="damaged: 'pressure@a': unknown resource"):
         memory.summaries()
+
+
+@pytest.mark.parametrize(
+    ("change_", "wrong"),
+    [
+        (
+            "block SET data = 'text' WHERE rowid = (SELECT max(rowid) FROM block WHERE bucket_s = 0)",
+            "samples of 20",
+        ),
+        (
+            "block SET span = 'text' WHERE rowid = (SELECT max(rowid) FROM block WHERE bucket_s = 0)",
+            "the list of",
+        ),
+        ("log SET received = 'text'", "log, row "),
+        ("log SET received = 9e999", "log, row "),
+        ("progress SET step = 'text' WHERE rowid = 1", None),
+    ],
+)
+def test_cell_of_another_type_is_damage(path, fill, clock, change_, wrong):
+    fill()
+    change(path, f"UPDATE {change_}")
+    with Memory(path, clock=clock) as memory:
+        found = check(memory).damage
+        assert any(wrong in text for text in found) if wrong else not found
+        clock.now += HOUR + GRACE_S
+        while memory.tend(budget_s=10.0):
+            pass
+
+
+def test_repair_that_cannot_exchange_files_changes_nothing(path, fill, clock, monkeypatch):
+    fill()
+    with Memory(path, clock=clock) as memory:
+        memory.append([Measurement(A, clock.now + 1.0, 1.0)])
+        live = {suffix: path.with_name(f"weather.db{suffix}").read_bytes() for suffix in ("-wal", "-mark")}
+    for suffix, content in live.items():
+        path.with_name(f"weather.db{suffix}").write_bytes(content)
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+
+    def link(*names):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(StoreError, match="cannot be repaired: Operation not permitted"):
+        repair(path)
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def test_repair_of_a_file_without_sound_rows_leaves_it(path):
+    path.parent.mkdir()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+        connection.execute("INSERT INTO theirs VALUES (1)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="no sound row of a store of this release"):
+        repair(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["weather.db"]
+
+
+def test_repair_finds_leaves_marked_as_other_pages(path, fill, clock):
+    """One flipped bit makes a page of rows a page above rows."""
+    fill()
+    content, page = bytearray(path.read_bytes()), 8192
+    for at in range(page, len(content), page):
+        if content[at] == 0x0D:
+            content[at] = 0x05
+    path.write_bytes(content)
+    repair(path)
+    with Memory(path, clock=clock) as memory:
+        assert len(memory.samples(A)) == 300
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_repair_by_root_leaves_the_file_to_its_owner(path, fill):
+    fill()
+    os.chown(path, 65534, 65534)
+    repair(path)
+    assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (65534, 0o600)
 
 
 def test_a_missing_stream_is_not_taken_for_a_new_one(path, memory, batch):
