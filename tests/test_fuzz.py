@@ -10,6 +10,7 @@ FILES = (
     "node journal",
     "battery states",
     "sensor spool",
+    "weather store",
     "history",
     "benchmark store",
     "run directory",

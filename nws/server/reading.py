@@ -63,7 +63,7 @@ async def health(backend: Backend, request: Request) -> Response:
 
 async def metrics(backend: Backend, request: Request, query: MetricsQuery) -> Response:
     """Return the metrics: ``/metrics`` in Prometheus' text format."""
-    text = await backend.ask(render, backend, query.over)
+    text = await (backend.ask_large if query.over else backend.ask)(render, backend, query.over)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -253,8 +253,8 @@ def test_outlooks_of_snapshot_and_forecasts_agree(server):
         found = weather.forecasts((60.0, 600.0))[share]
         _, listed = read_forecasts(weather.client.forecasts([str(share)], over_s=(60.0, 600.0)), server.url)
     assert [one.over_s for one in found.outlooks] == [60.0, 600.0]
-    assert listed[share].outlooks == found.outlooks or math.isnan(found.outlooks[0].held)
-    assert listed[share].outlooks[1].quantiles == found.outlooks[1].quantiles
+    # by their texts, as `held` is NaN without outcomes
+    assert repr(listed[share].outlooks) == repr(found.outlooks)
     assert found.outlooks[0].low < 0.5 < found.outlooks[0].high <= 1.0
 
 

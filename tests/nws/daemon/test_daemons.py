@@ -287,10 +287,14 @@ def test_an_echo_port_that_is_taken(capsys):
     assert "choose a free port, or 0 for any" in capsys.readouterr().err
 
 
+#: Of this process: another test run on the machine uses the same ports.
+OWN_LOOPBACK = f"127.77.{os.getpid() >> 8 & 255}.{os.getpid() & 255 | 1}"
+
+
 def test_sensors_of_one_host_take_the_next_echo_port(tmp_path):
     def daemon(host):
         return SensorDaemon(
-            SensorSettings(server="http://127.0.0.1:9", host=host, state=tmp_path, address="127.0.0.77"),
+            SensorSettings(server="http://127.0.0.1:9", host=host, state=tmp_path, address=OWN_LOOPBACK),
             say=lambda line: None,
         )
 
@@ -302,9 +306,9 @@ def test_sensors_of_one_host_take_the_next_echo_port(tmp_path):
 def test_echo_ports_in_use_are_named(tmp_path, capsys):
     with ExitStack() as taken:
         for port in ECHO_PORTS:
-            taken.enter_context(socket.create_server(("127.0.0.78", port)))
+            taken.enter_context(socket.create_server((OWN_LOOPBACK, port)))
         with pytest.raises(SystemExit) as ended:
-            main(["sensor", "--server", "http://127.0.0.1:9", "--address", "127.0.0.78"])
+            main(["sensor", "--server", "http://127.0.0.1:9", "--address", OWN_LOOPBACK])
     assert ended.value.code == 5
     assert "so are all ports from 8091" in capsys.readouterr().err
 

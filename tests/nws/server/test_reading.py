@@ -174,7 +174,8 @@ def test_without_a_page_the_interface_stands(start, service, tmp_path):
     assert call("GET", "/healthz").status_code == 200
 
 
-def test_large_answers_beyond_the_bound_are_refused(start, service, monkeypatch):
+@pytest.mark.parametrize("path", ["/v1/snapshot", "/metrics?over=60"])
+def test_large_answers_beyond_the_bound_are_refused(start, service, monkeypatch, path):
     gate, begun = threading.Event(), threading.Event()
     snapshot = service.snapshot
 
@@ -186,7 +187,7 @@ def test_large_answers_beyond_the_bound_are_refused(start, service, monkeypatch)
     monkeypatch.setattr(service, "snapshot", slow)
     own = start(service)
     with ThreadPoolExecutor(12) as threads:
-        asked = [threads.submit(own.anew, "GET", "/v1/snapshot") for _ in range(12)]
+        asked = [threads.submit(own.anew, "GET", path) for _ in range(12)]
         try:
             assert begun.wait(20)
             first = next(as_completed(asked)).result()
