@@ -2,8 +2,8 @@
 
     python benchmarks/planning_cost.py [--repeat 15] [--json] [--hosts N]
 
-Each size runs in a process of its own: CPU seconds of a plan (percentiles), of its snapshot and its document, and the
-peak memory of the process. Up to 1,000 hosts, each link differs from all others. 5,000 hosts have their sites' values,
+Each size runs in a process of its own: CPU seconds of a plan (percentiles) and of its document, and the peak memory of
+the process. Up to 1,000 hosts, each link differs from all others. 5,000 hosts have their sites' values,
 and measured pairs that differ: all pairs in sites of 16, and all pairs of the sites' first hosts, as cliques of sensors
 measure them. 50,000 hosts have the values of their 50 sites.
 
@@ -126,7 +126,7 @@ def lp_for_every_candidate(
 
 
 def timed(count: int, repeat: int) -> dict[str, float]:
-    """Return CPU milliseconds of snapshot, plan (after one to warm up) and document, and peak megabytes."""
+    """Return CPU milliseconds of plan (after one to warm up) and document, and peak megabytes."""
 
     def spent_ms(run: Callable[[], Any]) -> float:
         started = time.process_time()
