@@ -12,11 +12,11 @@ import contextlib
 import logging
 import threading
 import uuid
-import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nws.base.checksum import crc
 from nws.base.errors import StoreDamaged, StoreError
 from nws.base.sqlite import SqliteFile, SqliteFormat
 from nws.series import Measurement, Series
@@ -55,11 +55,6 @@ CREATE TABLE fact (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID
 )
 
 
-def _check(number: int, series: str | None, t: float, value: float) -> int:
-    """Return the checksum of a sample."""
-    return zlib.crc32(f"{number} {series} {float(t)!r} {float(value)!r}".encode())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleBatch:
     """Samples with the numbers `first`, `first` + 1, …, oldest first."""
@@ -90,7 +85,9 @@ class Spool:
         self._file = SqliteFile(path, _FORMAT, busy_s=1.0)
         self._db = self._file.connection
         self._db.create_function(
-            "sealed", 4, lambda number, series, t, value: _check(number, self._names.get(series), t, value)
+            "sealed",
+            4,
+            lambda number, series, t, value: crc("sample", number, self._names.get(series), t, value),
         )
         try:
             with self._file.explained():
@@ -104,6 +101,12 @@ class Spool:
         self._names = dict(db.execute("SELECT id, name FROM series"))
         self._places = {name: place for place, name in self._names.items()}
         facts = dict(db.execute("SELECT name, value FROM fact"))
+        for name in ("next", "dropped"):
+            if not isinstance(facts.get(name, 0), int):
+                raise StoreDamaged(
+                    f"{self.path}: damaged: {name} is {facts[name]!r}, expected a whole number; move it away to begin "
+                    "a new one; the samples in it are lost"
+                )
         self._waiting = int(db.execute("SELECT count(*) FROM sample").fetchone()[0])
         owner = facts.get("host", self._host)
         if owner != self._host and self._waiting:
@@ -113,8 +116,8 @@ class Spool:
             )
         kept = facts.get("stream") if owner == self._host else None
         self.stream = str(kept or uuid.uuid4().hex)
-        self.dropped = int(facts.get("dropped") or 0)
-        self._next = int(facts.get("next") or 1 - _JUMP) + _JUMP
+        self.dropped: int = facts.get("dropped", 0)
+        self._next: int = facts.get("next", 1 - _JUMP) + _JUMP
         (last,) = db.execute("SELECT max(number) FROM sample").fetchone()
         if last is not None and last >= self._next:
             self._next = int(last) + 1
@@ -162,7 +165,9 @@ class Spool:
                 rows = self._db.execute(
                     "SELECT number, series, t, value, crc FROM sample ORDER BY number LIMIT ?", (most,)
                 ).fetchall()
-            sound = [row for row in rows if row[4] == _check(row[0], self._names.get(row[1]), row[2], row[3])]
+            sound = [
+                row for row in rows if row[4] == crc("sample", row[0], self._names.get(row[1]), *row[2:4])
+            ]
             if len(sound) < len(rows):
                 self._drop({row[0] for row in rows} - {row[0] for row in sound})
             if not sound:
@@ -222,8 +227,10 @@ class Spool:
             fresh = {name: self._new_place(name) for name in names if name not in self._places}
             places = self._places | fresh
             rows = [
-                (number, places[str(m.series)], m.t, m.value, _check(number, str(m.series), m.t, m.value))
-                for number, m in enumerate(measurements, self._next)
+                (number, places[name], t, value, crc("sample", number, name, t, value))
+                for number, (name, t, value) in enumerate(
+                    ((str(m.series), float(m.t), float(m.value)) for m in measurements), self._next
+                )
             ]
             self._db.executemany("INSERT INTO sample VALUES (?, ?, ?, ?, ?)", rows)
             self._db.execute(

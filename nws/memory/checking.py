@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from nws.base.checksum import crc
 from nws.base.errors import StoreError
 from nws.memory.database import KINDS, refuse_missing_events
 from nws.memory.headblock import HeadBlock
-from nws.memory.integrity import crc, get_losses, sound_rows
+from nws.memory.integrity import get_losses, sound_rows
 from nws.memory.names import Names
 from nws.memory.reading import blocks_of
 from nws.memory.store import Memory

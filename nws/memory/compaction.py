@@ -17,10 +17,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from nws.base.checksum import crc
 from nws.memory import chunks
 from nws.memory.database import Database
 from nws.memory.headblock import HOUR_S, HeadBlock
-from nws.memory.integrity import Loss, crc, put_losses
+from nws.memory.integrity import Loss, put_losses
 from nws.memory.log import FIRST_HOUR, CompactionProgress, LogBatch, joined, progress, save
 from nws.memory.reading import in_order
 from nws.memory.rollups import SPANS_S, pack_buckets, summed_up, unpack_buckets

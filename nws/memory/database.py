@@ -14,10 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
 
+from nws.base.checksum import crc
 from nws.base.errors import StoreDamaged, StoreError
 from nws.base.files import set_aside
 from nws.base.sqlite import SqliteFile, SqliteFormat
-from nws.memory.integrity import EVERYTHING, DamageLog, crc, get_losses, put_losses
+from nws.memory.integrity import EVERYTHING, DamageLog, get_losses, put_losses
 from nws.memory.stepmark import StepMark
 
 #: Lengths of the buckets of a table's blocks: 0 for samples as measured.

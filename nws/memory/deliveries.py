@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nws.base.checksum import crc
 from nws.base.errors import UsageError
-from nws.memory.integrity import crc, sound_rows
+from nws.memory.integrity import sound_rows
 from nws.memory.log import LogBatch, joined
 from nws.memory.names import Names
 

@@ -12,10 +12,11 @@ import math
 import sqlite3
 import threading
 import time
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from nws.base.checksum import crc
 
 _LOG = logging.getLogger(__name__)
 # a command prints the error that it gets
@@ -23,15 +24,6 @@ _LOG.addHandler(logging.NullHandler())
 
 #: Texts of damage that are kept; further damage is counted.
 _MOST_TEXTS = 100
-
-
-def crc(kind: str, *values: object, data: object = b"") -> int:
-    """Return the checksum of a row of a table: its plain values, key included, and its blob; -1 if that is none."""
-    if not isinstance(data, bytes | memoryview):
-        return -1
-    # repr is exact, and distinguishes 1, 1.0 and "1" (not numpy's numbers); SQLite keeps no sign of zero
-    plain = [float(value) + 0.0 if isinstance(value, float) else value for value in values]
-    return zlib.crc32(data, zlib.crc32(f"{kind}{plain}".encode()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.memory.integrity import EVERYTHING, Loss, crc
+from nws.base.checksum import crc
+from nws.memory.integrity import EVERYTHING, Loss
 
 #: Every hour is later than this one.
 FIRST_HOUR = -(1 << 40)

@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from nws.base.checksum import crc
 from nws.base.errors import UsageError
 from nws.memory.database import damaged
-from nws.memory.integrity import crc
 from nws.series import Series
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from nws.base.checksum import crc
 from nws.memory import chunks
 from nws.memory.headblock import HOUR_S, HeadBlock
-from nws.memory.integrity import crc, get_losses, span_text
+from nws.memory.integrity import get_losses, span_text
 from nws.memory.log import LogBatch
 from nws.memory.rollups import SPANS_S, Buckets, between, summed_up, unpack_buckets
 from nws.memory.rollups import joined as joined_buckets

@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from nws.base.checksum import crc
 from nws.base.errors import StoreError
 from nws.base.files import flush_to_disk, put_in_place, set_aside
 from nws.memory import chunks, log
 from nws.memory.carving import Pages, Values, carved
 from nws.memory.database import FORMAT, KINDS, Database
 from nws.memory.headblock import HOUR_S
-from nws.memory.integrity import Loss, crc
+from nws.memory.integrity import Loss
 from nws.memory.log import CompactionProgress, joined
 from nws.memory.rollups import SPANS_S, pack_buckets, summed_up
 from nws.memory.totals import Total, write_block, write_name, write_total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import astuple, dataclass
 
-from nws.memory.integrity import crc
+from nws.base.checksum import crc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

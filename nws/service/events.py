@@ -11,9 +11,10 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 
+from nws.base.checksum import crc
 from nws.base.errors import Refused
 from nws.memory.database import Database, refuse_missing_events
-from nws.memory.integrity import crc, get_losses
+from nws.memory.integrity import get_losses
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.records import KIND, Event
 

@@ -9,9 +9,10 @@ import json
 import secrets
 from typing import Any
 
+from nws.base.checksum import crc
 from nws.base.errors import StoreDamaged
 from nws.memory.database import Database
-from nws.memory.integrity import crc, sound_rows
+from nws.memory.integrity import sound_rows
 
 _IDENTITY = "identity"
 

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from nws.base.errors import StoreError
+from nws.base.errors import StoreDamaged, StoreError
 from nws.daemon.spool import Spool
 from nws.series import Measurement, Series
 
@@ -57,6 +57,34 @@ def test_damaged_samples_are_dropped_and_counted(path, caplog):
         assert (values(parcel), parcel.first) == ([2.0], first + 1)
         assert (len(spool), spool.dropped) == (1, 2)
     assert "2 samples are damaged and dropped" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["next", "dropped"])
+def test_fact_of_another_type_is_damage(path, name):
+    Spool(path, "a").close()
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("UPDATE fact SET value = 9e999 WHERE name = ?", (name,))
+    connection.close()
+    with pytest.raises(StoreDamaged, match=f"{name} is inf, expected a whole number; move it away"):
+        Spool(path, "a")
+
+
+def test_negative_zero_is_no_damage(path):
+    with Spool(path, "a") as spool:
+        spool.add([Measurement(CPU, 1000.0, -0.0)])
+        assert values(spool.oldest(10)) == [0.0]
+
+
+def test_text_in_place_of_a_value_is_damage(path):
+    with Spool(path, "a") as spool:
+        spool.add(some(1, 2))
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("UPDATE sample SET value = 'text' WHERE value = 1")
+    connection.close()
+    with Spool(path, "a") as spool:
+        assert values(spool.oldest(10)) == [2.0]
 
 
 def test_moved_times_keep_their_checksum(path):

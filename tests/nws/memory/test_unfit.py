@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from nws.base.checksum import crc
 from nws.base.errors import StoreDamaged, StoreError
 from nws.memory import Memory
 from nws.memory.checking import check
 from nws.memory.compaction import GRACE_S
-from nws.memory.integrity import crc
 from nws.memory.repairing import repair
 from nws.series import Measurement, Resource, Series
 
