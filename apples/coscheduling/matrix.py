@@ -111,8 +111,7 @@ class OusterhoutMatrix:
         if job in self._allotments:
             raise ValueError(f"job {job} is in the matrix")
         self.check(job, nodes)
-        rows = [slot] if slot is not None and (self._mpl is None or slot < self._mpl) else []
-        rows += range(len(self._rows) + 1)
+        rows = [*([] if slot is None else [slot]), *range(len(self._rows) + 1)]
         if self._mpl is not None and len(taken := self.rows_of(user)) >= self._mpl:
             rows = [row for row in rows if row in taken]
         for number in rows:

@@ -18,6 +18,7 @@ from apples.coscheduling.events import (
 )
 from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.machine import MachineScheduler
+from apples.coscheduling.matrix import OusterhoutMatrix
 from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
 from apples.coscheduling.node import Gang, SpinBlock, Uncoordinated
 from apples.coscheduling.users import NICE_STEP
@@ -80,6 +81,13 @@ def test_limit_of_rows_holds_for_each_user():
     assert machine.waiting == ("two", "three")
     assert [a.job for a in machine.leave("one")] == ["two"]
     assert {slot.jobs["a"][0] for slot in turns(machine, 4)} == {"two", "mine"}
+
+
+def test_second_user_gets_its_slot_again_after_a_restart():
+    matrix = OusterhoutMatrix({"a": 1}, mpl=1)
+    assert matrix.add("second", ("a",), slot=1, user=2).slot == 1
+    assert matrix.add("first", ("a",), slot=0, user=1).slot == 0
+    assert matrix.add("third", ("a",), slot=5, user=1) is None
 
 
 def test_users_jobs_wait_only_behind_their_own():
