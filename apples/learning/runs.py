@@ -176,7 +176,7 @@ def _handling(record: Record, costs: Costs | None) -> dict[int, float]:
 
 def _starting_rows(record: Record, costs: Costs) -> dict[int, float]:
     """Return each rank's seconds for its rows until its first iteration; ranks without a share are missing."""
-    rows = {a.rank: a.rows for a in record.plan.assignments}
+    rows = {a.rank: a.work for a in record.plan.assignments}
     return {rank: costs.start_row_cpu_s * rows[rank] / share for rank, share in cpu_shares(record).items()}
 
 

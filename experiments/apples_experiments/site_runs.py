@@ -98,7 +98,7 @@ def run(world: MockPlatform, size: int, costs: Costs, scheduler: Scheduler) -> R
         key=f"{workload.application} {world.scenario.name}",
         plan=plan,
         outcome=outcome,
-        snapshot=snapshot_document(snapshot),
+        snapshot=snapshot_document(snapshot.over(plan.horizon_s)),
         workload=asdict(workload),
     )
 

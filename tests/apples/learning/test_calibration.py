@@ -14,7 +14,13 @@ from apples.learning.corrections import correct, corrections, outdated
 from apples.learning.learnedcosts import learned_costs
 from apples.learning.overhead import fit_overhead, startup_overhead
 from apples.learning.regression import weighted_median
-from apples.learning.runs import HALF_LIFE_RUNS, TrainingRuns, message_costs, start_costs
+from apples.learning.runs import (
+    HALF_LIFE_RUNS,
+    TrainingRuns,
+    message_costs,
+    start_costs,
+    without_overhead,
+)
 from apples.model.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.model.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
 from nws.base.sealed import unseal
@@ -381,6 +387,15 @@ def test_runs_with_long_exchanges_say_more_of_them_than_many_with_next_to_none()
         *[a_run(1000, 4, 60.0, exchange=(10.0, 2.5))] * 3,
     ]
     assert correct(lessons(runs)).communication == pytest.approx(0.25, rel=0.02)
+
+
+def test_boxes_start_as_their_cells_not_as_their_rows():
+    record = a_run(100, 2, 20.0, availability=0.5)
+    halves = tuple(replace(a, part_of_row=0.5) for a in record.plan.assignments)
+    boxes = replace(record, plan=replace(record.plan, assignments=halves))
+    starting = replace(COSTS, start_row_cpu_s=0.01)
+    more = [without_overhead(each, starting) - without_overhead(each, COSTS) for each in (record, boxes)]
+    assert more == pytest.approx([50 * 0.01 / 0.5, 25 * 0.01 / 0.5])
 
 
 def test_startup_of_benchmarks_gives_a_constant_and_a_part_per_rank():
