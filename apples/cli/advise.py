@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=HeadedCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("size", type=click.IntRange(min=1))
-@with_options(RunOptions, only=PLANNING)
+@with_options(RunOptions, only=[name for name in PLANNING if name != "cut"])
 @click.option("--by", metavar="TIME", help="The run must end by 18:00, or within 90 (s), 15m or 2h.")
 @click.option(
     "--offers",

@@ -38,6 +38,10 @@ def run_conflicts(options: RunOptions) -> list[str]:
         found.append(f"--nws-stale-after {weather.nws_stale_after} is for a weather service; add --nws URL")
     if pool.simulated and (pool.mpi or pool.mpi_args):
         found.append("--mpi and --mpi-args are for real ranks, the mock grid has none; leave them out")
+    if pool.simulated and options.plan.cut in ("rectilinear", "columns"):
+        found.append(
+            f"--cut {options.plan.cut} is for real ranks, the mock grid has slabs only; leave it out"
+        )
     if options.plan.cut not in (None, "auto") and options.plan.scheduler != "apples":
         found.append(
             f"--cut {options.plan.cut} is for the planner; leave it or --scheduler {options.plan.scheduler} out"

@@ -15,7 +15,7 @@ PLANNING = (
     *("partition", "account", "qos", "reservation", "constraint", "nodes"),
     *("mock", "scenario", "load", "seed", "nws", "nws_token_file", "nws_ca", "nws_stale_after"),
     *("scheduler", "ranks", "max_ranks", "model", "counts", "allocation", "rank_order", "improve"),
-    *("quantile", "tolerance", "allow_spill", "cut", "app", "settings", "quiet"),
+    *("horizon", "quantile", "tolerance", "allow_spill", "cut", "app", "settings", "quiet"),
     *("at_most", "licences", "together", "apart", "price", "budget", "deadline"),
 )
 

@@ -36,6 +36,12 @@ def run(tmp_path, monkeypatch):
     return call
 
 
+def test_advise_takes_a_horizon_and_no_cut(run):
+    assert run("--horizon", "next").exit_code == 0
+    refused = run("--cut", "columns")
+    assert (refused.exit_code, "No such option" in refused.output) == (2, True)
+
+
 def test_advise_prints_plans_and_the_cheapest_in_time(run):
     lines = run("--by", "1h").stdout.splitlines()
     assert lines[0].split() == ["hosts", "ranks", "takes", "likely", "ends", "host-hours", "cost", "which"]

@@ -77,6 +77,7 @@ def test_a_run_without_a_monitor_says_nothing_of_it(bench):
     ("words", "wanted"),
     [
         (["--monitor", "--mock"], "--monitor is for real ranks, the mock grid has none; leave --mock out"),
+        (["--cut", "columns", "--mock"], "--cut columns is for real ranks, the mock grid has slabs only"),
         (["--wait", "poll", "--scenario", "x"], "--wait poll is for real ranks, the mock grid has none"),
     ],
 )
