@@ -78,10 +78,14 @@ def _spanning_tree(cost: FloatArray) -> nx.Graph[int]:
 def _tree_of_classes(side: PairValues) -> nx.Graph[int]:
     """Return the spanning tree of hosts in classes, from a few links of each host and all single pairs.
 
-    Each host may join the first or the next host of its own class, or the first one of its nearest other class.
+    Each host may join the first or the next host of its own class, or the first one of its nearest other class. First
+    is a host with the fewest single pairs, so that one bad link does not count for its class.
     """
-    classes, kind, first = side.classes, side.classes.of_hosts(), side.classes.first
+    classes, kind = side.classes, side.classes.of_hosts()
     hosts = np.arange(classes.hosts)
+    singles = np.bincount(np.concatenate(classes.ends), minlength=classes.hosts)
+    ordered = np.lexsort((singles, kind))
+    first = ordered[np.unique(kind[ordered], return_index=True)[1]]
     cost = np.where(classes.occurs(), side.both_ways(), np.inf)
     among = _spanning_tree(np.where(np.eye(len(cost), dtype=bool), np.inf, cost))
     joints = np.array(list(among.edges), dtype=np.int64).reshape(-1, 2)

@@ -8,7 +8,7 @@ import pytest
 from apples.errors import NoFeasiblePlan
 from apples.model.grid import Conditions, Estimate, Grid, Host, LinkRule, Snapshot
 from apples.model.limits import Limits
-from apples.model.pairs import HostClasses, PairValues
+from apples.model.pairs import HostClasses, PairValues, listing
 from apples.model.template import Costs, LinearConstraint, Overhead, Workload
 from apples.planning.candidates import best_of
 from apples.planning.chains import Chains
@@ -16,8 +16,9 @@ from apples.planning.desirability import connectivity
 from apples.planning.model import rank_lines
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
-from apples.planning.problem import build
+from apples.planning.problem import UNUSABLE_S, build
 from apples.planning.rank_order import spanning_tree
+from apples.planning.rescue import islands
 
 QUANTITIES = ("latency_s", "bandwidth_Bps", "latency_error_s", "bandwidth_error_Bps")
 
@@ -140,3 +141,16 @@ def test_shortest_run_counts_slots_that_hosts_have():
     problem = build(Snapshot.nominal(Grid(name="g", hosts=hosts)), workload, costs, PlanningOptions())
     row_s = costs.seconds_per_row["default"][1] * workload.iterations
     assert problem.shortest_s == pytest.approx(workload.size * row_s / 17 + problem.overhead[0])
+
+
+def test_broken_pair_leaves_other_hosts_of_its_classes_joined():
+    hosts = tuple(Host(name=f"h{i}", slots=1, site="s" if i < 150 else "t") for i in range(300))
+    between = LinkRule(ends=("s", "t"), latency_s=1e-2, bandwidth_Bps=1e6)
+    nominal = Snapshot.nominal(Grid(name="g", hosts=hosts, links=(between,)))
+    listed = listing([getattr(nominal, name) for name in QUANTITIES], [(0, 150), (150, 0)])
+    listed[1] = listed[1].set([(0, 150), (150, 0)], [0.0, 0.0])
+    snapshot = replace(nominal, **dict(zip(QUANTITIES, listed, strict=True)))
+    workload, costs = case(np.random.default_rng(0))
+    problem = build(snapshot, workload, costs, PlanningOptions())
+    assert problem.side[0, 150] == UNUSABLE_S
+    assert [island.sum() for island in islands(problem)] == [300]
