@@ -8,12 +8,14 @@ from __future__ import annotations
 import ipaddress
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from nws.base.errors import StoreError
 from nws.base.files import write_whole
+from nws.base.lock import FileLock, LockHeld
 from nws.base.paths import refuse_shared
 from nws.base.program import ProgramFailed, output_of
 
@@ -44,7 +46,8 @@ class Authority:
 
     def secret(self, name: str) -> str:
         """Return a random secret as one line, made at the first call."""
-        return self._kept(name) or self._keep(name, f"{secrets.token_urlsafe(32)}\n")
+        with self._alone():
+            return self._kept(name) or self._keep(name, f"{secrets.token_urlsafe(32)}\n")
 
     def path(self, name: str) -> Path:
         """Return the file of a secret."""
@@ -61,13 +64,26 @@ class Authority:
 
     def certificate(self, names: Sequence[str]) -> Certificate:
         """Return a server's certificate for host names and addresses; made anew for other names, or near its end."""
-        authority = self._kept("ca.pem") or self._make_authority()
-        wanted = "\n".join(names)
-        certificate, key = self._kept("server.pem"), self._kept("server.key")
-        if not (certificate and key and self._kept("server.names") == wanted and self._lasts()):
-            certificate, key = self._make_server(names)
-            self._keep("server.names", wanted)
-        return Certificate(certificate=certificate, key=key, authority=authority)
+        with self._alone():
+            authority = self._kept("ca.pem") or self._make_authority()
+            wanted = "\n".join(names)
+            certificate, key = self._kept("server.pem"), self._kept("server.key")
+            if not (certificate and key and self._kept("server.names") == wanted and self._lasts()):
+                certificate, key = self._make_server(names)
+                self._keep("server.names", wanted)
+            return Certificate(certificate=certificate, key=key, authority=authority)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Lock the directory: of two processes, one could sign with the key of the other's authority."""
+        try:
+            lock = FileLock(self._directory / ".lock")
+        except LockHeld as held:
+            raise StoreError(
+                f"{self._directory}: in use by {held.holder}; repeat the command when that one is over"
+            ) from None
+        with lock:
+            yield
 
     def _lasts(self) -> bool:
         try:

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from nws.base.errors import StoreError
+from nws.base.lock import FileLock
 from nws.deploy import authority
 from nws.deploy.authority import Authority
 
@@ -32,6 +33,15 @@ def test_authority_that_others_may_write_is_refused(tmp_path):
     (tmp_path / "deploy").chmod(0o777)
     with pytest.raises(StoreError, match="other users may write there"):
         Authority(tmp_path / "deploy")
+
+
+def test_authority_in_use_by_another_command_is_refused(tmp_path):
+    one = Authority(tmp_path)
+    with FileLock(tmp_path / ".lock", description="process 7"):
+        for make in (lambda: one.certificate(["a"]), lambda: one.secret("a.token")):
+            with pytest.raises(StoreError, match="in use by process 7"):
+                make()
+    assert not (tmp_path / "ca.key").exists()
 
 
 def test_certificate_is_accepted_for_its_names_only(tmp_path):
