@@ -259,9 +259,10 @@ def inject(
             result = _recovered(entered)
             entered.verify()
             entered.check()
+            count = plan.failed - before
             print(
-                f"{name}: {calls} {errno.errorcode[number]}: {plan.failed - before} calls failed, {worked} requests in "
-                f"the second half, recovered after {result:.1f} s",
+                f"{name}: {calls} {errno.errorcode[number]}: {count or 'not tested, as no'} calls failed, {worked} "
+                f"requests in the second half, recovered after {result:.1f} s",
                 flush=True,
             )
         except Failed as error:

@@ -21,6 +21,7 @@ import numpy as np
 from nws.base.checksum import crc
 from nws.base.errors import StoreError
 from nws.base.files import flush_to_disk, put_in_place, set_aside
+from nws.base.lock import ByteLocks
 from nws.memory import chunks, log
 from nws.memory.carving import Pages, Values, carved
 from nws.memory.database import FORMAT, KINDS, Database
@@ -29,6 +30,9 @@ from nws.memory.integrity import Loss
 from nws.memory.log import CompactionProgress, joined
 from nws.memory.rollups import SPANS_S, pack_buckets, summed_up
 from nws.memory.totals import Total, write_block, write_name, write_total
+
+#: Byte of the shared memory that each connection locks (SQLite: UNIX_SHM_DMS).
+_OPEN_BYTE = 128
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,6 +49,7 @@ def repair(path: Path) -> RepairReport:
     """Replace a store by its sound rows; raises `StoreError` with the store as it was."""
     fresh = path.with_name(f"{path.name}-repaired")
     try:
+        _refuse_in_use(path)
         _remove(fresh)
         pages = Pages(path, FORMAT.page_bytes)
         try:
@@ -72,6 +77,19 @@ def repair(path: Path) -> RepairReport:
     finally:
         _remove(fresh)
     return report
+
+
+def _refuse_in_use(path: Path) -> None:
+    """Raise `StoreError` if another process has the store open: what it writes would be lost."""
+    shared = path.with_name(f"{path.name}-shm")
+    if not shared.exists():
+        return
+    locks = ByteLocks(shared)
+    try:
+        if locks.held(_OPEN_BYTE):
+            raise StoreError(f"{path}: another program has it open; end it (fuser '{path}'), then repair")
+    finally:
+        locks.close()
 
 
 class _Rebuilt:

@@ -3,6 +3,8 @@
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 import zlib
@@ -243,6 +245,20 @@ def test_repair_that_cannot_exchange_files_changes_nothing(path, fill, clock, mo
     with pytest.raises(StoreError, match="cannot be repaired: Operation not permitted"):
         repair(path)
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def test_repair_of_a_store_open_elsewhere_is_refused(path, fill):
+    fill()
+    program = (
+        "import sys; from pathlib import Path; from nws.memory import Memory; m = Memory(Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", f"{program}; print(m.names(), flush=True); sys.stdin.read()", path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"['cpu.new@a']\n"
+        with pytest.raises(StoreError, match="another program has it open"):
+            repair(path)
+        other.stdin.close()
+    assert repair(path).series == 1
 
 
 def test_repair_of_a_file_without_sound_rows_leaves_it(path):
