@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apples.errors import ConfigError
-from nws.deploy.options import DeployRequest, deploy_options
+from nws.deploy.options import DeployRequest, deploy_options, further_settings
 
 if TYPE_CHECKING:
     from nws.deploy.records import DaemonRole
@@ -45,7 +45,9 @@ def deploy(
 
     Exit codes: 0 done, 1 with --check a host differs, 2 usage, 5 a host failed.
     """
-    settings = _document(config)
+    from apples.daemons.settings import load_settings
+
+    settings = further_settings(config, load_settings, ("listen", "manager", "key"))
     hosts = request.names(manager)
     if manager is None and (queue or everybody):
         raise ConfigError("--queue and --everybody are for the manager's host; name it with --manager HOST")
@@ -88,14 +90,3 @@ def _roles(
             own.append(queue_role(dict.fromkeys(hosts), everybody=everybody))
         roles[manager] = tuple(own)
     return roles
-
-
-def _document(config: Path | None) -> dict[str, Any]:
-    """Return the user's settings; raises `ConfigError`."""
-    from apples.daemons.settings import load_settings
-    from nws.base.reader import read_yaml
-
-    if config is None:
-        return {}
-    load_settings(config)
-    return dict(read_yaml(config).value or {})

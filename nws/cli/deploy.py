@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nws.base.errors import DeploymentFailed, UsageError
-from nws.deploy.options import DeployRequest, deploy_options
+from nws.deploy.options import DeployRequest, deploy_options, further_settings
 
 if TYPE_CHECKING:
     from nws.deploy.deployment import HostDeployment, HostResult
@@ -57,6 +57,7 @@ def deploy(
     Exit codes: 0 done, 1 with --check a host differs, 2 usage, 5 a host failed.
     """
     from nws.base.durations import parse_duration
+    from nws.service.configfile import load_config
 
     if (server is None) == (url is None):
         raise UsageError(
@@ -67,7 +68,8 @@ def deploy(
     if server is not None:
         if token_file or ca:
             raise UsageError("--token-file and --ca are for --url; --server makes its own")
-        phases = _with_server(hosts, server, port, _document(settings), site, forget=request.remove)
+        further = further_settings(settings, load_config, ("listen", "tokens", "tls"))
+        phases = _with_server(hosts, server, port, further, site, forget=request.remove)
     else:
         assert url is not None
         phases = [_with_service(hosts, url, token_file, ca, site)]
@@ -120,17 +122,6 @@ def _with_service(
     return {
         host: (sensor_role(host, url=at.url, token=token, authority=authority, site=site),) for host in hosts
     }
-
-
-def _document(settings: Path | None) -> dict[str, Any]:
-    """Return the user's settings for the server; raises `ConfigError`."""
-    if settings is None:
-        return {}
-    from nws.base.reader import read_yaml
-    from nws.service.configfile import load_config
-
-    load_config(settings)
-    return dict(read_yaml(settings).value or {})
 
 
 def _await_measurements(

@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from nws.base.errors import UsageError
+from nws.base.errors import ConfigError, UsageError
 from nws.base.hostlist import expand, parse_hosts, read_hostfile
+from nws.base.reader import read_yaml
 from nws.deploy.deployment import HostDeployment, HostResult, Means, raise_errors
 from nws.deploy.records import DaemonRole
 from nws.deploy.units import SCOPES, Daemon, UnitPlace, unit, write_units
@@ -144,6 +145,25 @@ def deploy_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated
+
+
+def further_settings(
+    path: Path | None, check: Callable[[Path], object], made: Sequence[str]
+) -> dict[str, Any]:
+    """Return the user's settings for a daemon; raises `ConfigError`.
+
+    Args:
+        path: YAML file, None for no settings.
+        check: raises for a file that is not legal.
+        made: keys that the deployment sets.
+    """
+    if path is None:
+        return {}
+    check(path)
+    document = dict(read_yaml(path).value or {})
+    if problems := [f"{path}: {key}: set by the deployment; leave it out" for key in made if key in document]:
+        raise ConfigError(problems)
+    return document
 
 
 def units_command(daemons: Sequence[Daemon], settings: str) -> click.Command:

@@ -81,6 +81,19 @@ def test_deploy_with_wrong_options_names_them(over_ssh, capsys, words, message):
     assert message in capsys.readouterr().err
 
 
+def test_deploy_with_settings_that_it_makes_names_them(over_ssh, capsys, tmp_path, monkeypatch):
+    file = tmp_path / "further.yaml"
+    file.write_text("listen: 127.0.0.1:8090\n")
+    assert over_ssh(main, "--server", "a", "b", "--settings", str(file)) == 2
+    assert "further.yaml: listen: set by the deployment; leave it out" in capsys.readouterr().err
+    file.write_text("key: sharing.key\n")
+    monkeypatch.setattr("sys.argv", ["apples", "deploy", "--manager", "a", "b", "--config", str(file)])
+    with pytest.raises(SystemExit) as ended:
+        apples_main()
+    assert ended.value.code == 2
+    assert "further.yaml: key: set by the deployment" in capsys.readouterr().err
+
+
 def test_apples_deploy_starts_node_and_manager(over_ssh, free_port, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
