@@ -25,6 +25,9 @@ from nws.base.yamltree import Location
 #: Option that every program has.
 ITERATIONS = "iterations"
 
+#: Of the width of a row: products with any size stay whole numbers of 64 bits.
+_MOST_DIGITS = 9
+
 
 class UserProgram:
     """`apples.model.template.Template` and `Deployable` of the program of an application file."""
@@ -185,9 +188,10 @@ class UserProgram:
             return None
         template = self._file.templates.get(("axes", "width"))
         text = str(entry.width) if template is None else template.render(self._parameters(options)).strip()
-        if not text.isdecimal() or int(text) < entry.min_width:
+        if not (text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) >= entry.min_width):
             raise ConfigError(
-                f"{self._file.path}: axes.width: got {text!r}; expected a whole number, {entry.min_width} or more"
+                f"{self._file.path}: axes.width: got {text!r:.40}; expected a whole number, {entry.min_width} or more, "
+                f"of at most {_MOST_DIGITS} digits"
             )
         return Axes(cut=entry.cut, width=int(text), min_width=entry.min_width)
 

@@ -60,7 +60,8 @@ class StatusRequests:
     def _wait(self, client: Client, record: JobRecord) -> None:
         if record.freed_s is not None:
             self._send_end(client, record)
-        else:
+        elif client.stream.open:
+            # One that has left meanwhile would be kept until the job ends.
             self._waiting.setdefault(record.id, []).append(client)
 
     def _send_end(self, client: Client, record: JobRecord) -> None:

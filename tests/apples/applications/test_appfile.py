@@ -301,3 +301,5 @@ def test_width_that_is_no_number_is_an_error(program):
         ConfigError, match=r"app\.yaml: axes\.width: got '2'; expected a whole number, 3 or more"
     ):
         plate.check({"nx": "1"})
+    with pytest.raises(ConfigError, match=r"axes\.width: got '2000.*of at most 9 digits"):
+        plate.check({"nx": f"1{'0' * 4000}"})

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from apples.errors import ConfigError, HistoryError
 from apples.livequeue import views
 from apples.livequeue.log import swf_lines
+from apples.livequeue.status import StatusRequests
 from apples.queueing.jobs import OFF
 from apples.simulation.batch.machine import Replay, simulate
 from apples.simulation.batch.swf import parse_swf
@@ -201,3 +203,13 @@ def test_a_long_queue_is_told_page_by_page(bench, asked, monkeypatch):
         pages.append([(job.id, job.position) for job in page.jobs])
         after = page.more
     assert pages == [[(1, None), (2, 1)], [(3, 2), (4, 3)], [(5, 4)]]
+
+
+def test_client_that_has_left_waits_for_no_job(bench, asked):
+    one = bench(processors=1)
+    one.at(0, asked(), asked())
+    status = StatusRequests(one.live)
+    clients = [SimpleNamespace(stream=SimpleNamespace(open=known), uid=0) for known in (True, False)]
+    for client in clients:
+        status.answer(client, "wait", 2)
+    assert status._waiting == {2: clients[:1]}
