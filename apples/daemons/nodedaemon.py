@@ -52,7 +52,7 @@ class NodeDaemon:
         self._capabilities: Capabilities = find_capabilities(
             settings.sharing.freezer, limits=kind.own_timer, cpus=settings.cpus
         )
-        private_directory(settings.socket.parent)
+        private_directory(settings.socket.parent, all_users=settings.everybody)
         self._journal = Journal(settings.socket)
         self._loop = Loop(precise=kind.own_timer, failed=lambda error: log(f"failed: {error!r}"))
         self._realtime = settings.sharing.realtime and become_realtime(_PRIORITY)

@@ -83,11 +83,14 @@ def known_sockets(given: Path | None = None) -> list[Path]:
     return found
 
 
-def private_directory(path: Path) -> Path:
-    """Make the directory of a socket, or check that no other user can write there; raises `SharingError`."""
-    everybodys = path == SYSTEM_DIRECTORY
+def private_directory(path: Path, *, all_users: bool = False) -> Path:
+    """Make the directory of a socket, or check that no other user can write there; raises `SharingError`.
+
+    all_users : all may connect to the socket, as always in the system's directory
+    """
+    reached = all_users or path == SYSTEM_DIRECTORY
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o755 if everybodys else 0o700)
+        path.mkdir(parents=True, exist_ok=True, mode=0o755 if reached else 0o700)
         about = path.lstat()
     except OSError as error:
         raise SharingError(

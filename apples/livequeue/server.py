@@ -88,7 +88,7 @@ class QueueServer:
         self._due: Alarm | None = None
         self._recover()
         address = socket or (SYSTEM_SOCKET if all_users else own_socket(path))
-        private_directory(address.parent)
+        private_directory(address.parent, all_users=all_users)
         self._listener = UnixServer(
             self._loop,
             address,

@@ -164,6 +164,10 @@ def test_sockets_stand_where_only_their_user_can_put_any(tmp_path, monkeypatch):
     path = serving_socket("alpha")
     assert path == tmp_path / f"apples-{os.getuid()}" / "node-alpha.sock"
     assert private_directory(path.parent).stat().st_mode & 0o777 == 0o700
+    before = os.umask(0o022)
+    reached = private_directory(tmp_path / "reached", all_users=True)
+    os.umask(before)
+    assert reached.stat().st_mode & 0o777 == 0o755
     for mode in (0o777, 0o1777, 0o720):
         path.parent.chmod(mode)
         with pytest.raises(SharingError, match=f"others could put files of theirs there .* mode {mode:04o}"):
