@@ -102,7 +102,9 @@ def _compiler_digest(command: list[str]) -> str:
 def _build(command: list[str], path: Path) -> None:
     sources = [str(source) for source in sorted(SOURCES.glob("*.c"))]
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        # with a umask of 0 others could write to both, and the library would be refused
+        for directory in (path.parent.parent, path.parent):
+            directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         with Replacement(path) as temporary:
             output_of([*command, *FLAGS, "-o", temporary, *sources, "-ldl"], limit_s=_COMPILE_S)
             # with a umask of 0 the linker lets everybody write

@@ -36,8 +36,16 @@ _ANSWER_S, _START_S = 10.0, 25.0
 _TRIES, _RELEASED_S = 4, 3.0
 
 
-class _SeveralManagersError(Exception):
-    """The hosts have different machine managers; those of runs that begin at the same time end soon."""
+class _BeginningError(SharingError):
+    """Other runs may be starting or ending daemons on the hosts: a later look may find them ready."""
+
+
+def _several_managers(found: str) -> _BeginningError:
+    """Return the error for hosts with different machine managers; those of runs that begin together end soon."""
+    return _BeginningError(
+        f"the hosts belong to different machine managers ({found}), which cannot share them together; "
+        "name hosts of one, or wait until the runs of the others have ended"
+    )
 
 
 class SharedHosts:
@@ -99,13 +107,10 @@ class SharedHosts:
             try:
                 self._join(sorted(hosts))
                 break
-            except _SeveralManagersError as error:
+            except _BeginningError:
                 self._release()
                 if not left:
-                    raise SharingError(
-                        f"the hosts belong to different machine managers ({error}), which cannot share them together; "
-                        "name hosts of one, or wait until the runs of the others have ended"
-                    ) from None
+                    raise
                 time.sleep(_RELEASED_S * random.uniform(1.0, 2.0))
             except BaseException:
                 self._release()
@@ -153,9 +158,7 @@ class SharedHosts:
             if machine is None:
                 machine = ManagerAccess(node["manager"], node["key"] or "")
             elif node["manager"] != machine.address:
-                raise _SeveralManagersError(
-                    f"{host}: {node['manager']}, others of the plan: {machine.address}"
-                )
+                raise _several_managers(f"{host}: {node['manager']}, others of the plan: {machine.address}")
 
     def _machine(self, found: Mapping[str, Mapping[str, Any] | None]) -> ManagerAccess | None:
         """Return the machine manager that the other hosts are to join, if there is one and the policy needs one."""
@@ -164,14 +167,15 @@ class SharedHosts:
         known = {host: node for host, node in found.items() if node is not None}
         managers = {host: str(node["manager"]) for host, node in known.items()}
         if len(set(managers.values())) > 1:
-            raise _SeveralManagersError(", ".join(f"{host}: {manager}" for host, manager in managers.items()))
+            raise _several_managers(", ".join(f"{host}: {manager}" for host, manager in managers.items()))
         if not known:
             return None
         key = next((str(node["key"]) for node in known.values() if node["key"]), "")
         address = next(iter(managers.values()))
         without = sorted(found.keys() - known.keys())
         if without and not key:
-            raise SharingError(
+            # the run that starts the manager writes its key down when the node manager has joined
+            raise _BeginningError(
                 f"{', '.join(without)}: no node manager runs there, and the key of the machine manager at {address} is "
                 "not ours to give; start node managers there (apples node --manager …), or name other hosts"
             )

@@ -15,6 +15,8 @@ from nws.series import Resource, Series
 
 RECORDINGS = ("own_sensors_10s.csv.gz", "own_sensors_10s_later.csv.gz")
 PERIOD_S = 10.0
+#: Sensors of a host measure everything but the loss of links, which runs over ssh measure.
+RECORDED = set(Resource) - {Resource.LOSS}
 
 
 @pytest.fixture(scope="module", params=RECORDINGS)
@@ -33,7 +35,7 @@ def recorded(recording):
 
 
 def test_every_resource_was_recorded_for_more_than_half_an_hour(recorded):
-    assert {series.resource for series in recorded} == set(Resource)
+    assert {series.resource for series in recorded} == RECORDED
     for samples in recorded.values():
         assert samples[-1][0] - samples[0][0] >= 30 * 60
 
@@ -63,7 +65,7 @@ def test_values_are_what_their_series_can_have(recorded):
 
 def test_the_battery_beats_last_value_by_both_errors(recording):
     result = score_file(recording)
-    assert (result.series, result.skipped) == (len(Resource), 0)
+    assert (result.series, result.skipped) == (len(RECORDED), 0)
     assert result.mae_pick.mae < result.last_value.mae
     assert result.mse_pick.rmse < result.last_value.rmse
 

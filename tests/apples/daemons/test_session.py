@@ -34,11 +34,14 @@ def test_what_daemons_say_that_were_started_for_a_run_is_kept(place):
     assert log.is_file()
 
 
-def test_why_daemons_do_not_start_is_told_without_what_earlier_ones_said(place):
+def test_why_daemons_do_not_start_is_told_without_what_earlier_ones_said(place, monkeypatch):
+    sockets = place / "open"
+    sockets.mkdir()
+    monkeypatch.setenv("APPLES_NODE_SOCKET", str(sockets / "n.sock"))
     log = place / "state" / "daemons.log"
     log.parent.mkdir()
     log.write_text("an old story\n" * 100_000)
-    place.chmod(0o777)
+    sockets.chmod(0o777)
     with pytest.raises(SharingError) as told, SharingSession(policy_kind("uncoordinated"), print):
         pass
     assert str(told.value).startswith("the daemons for policy uncoordinated do not start: ")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -63,6 +64,24 @@ def test_hosts_that_cannot_share_are_refused(monkeypatch, found, reason):
     monkeypatch.setattr("time.sleep", lambda _: None)
     with pytest.raises(SharingError, match=reason):
         hosts.join(["a", "b"], hosts.environment)
+
+
+def test_key_that_another_run_has_yet_to_write_is_waited_for(monkeypatch):
+    hosts, looks = SharedHosts(policy_kind("gang"), print), []
+
+    def ask(host, what, *_):
+        if what == "look":
+            looks.append(host)
+            key = "k" if len(looks) > 2 else None
+            return {"launcher": "1.2.3.1", "node": node("1.2.3.4:5", key) if host == "a" else None}
+        return node("1.2.3.4:5")
+
+    monkeypatch.setattr(hosts, "_ask", ask)
+    hosts._hosts = {host: SimpleNamespace(is_here=False) for host in "ab"}
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    joined = hosts.join(["a", "b"], hosts.environment)
+    assert sorted(joined) == ["a", "b"]
+    assert len(looks) == 4
 
 
 def test_host_without_a_connection_is_named(fake_ssh):

@@ -83,7 +83,8 @@ def test_every_wrong_line_is_told(file):
         ":10: value '1_000': expected a finite number up to ±1e+120",
         ":11: 'cpu.new' is not a series name: expected RESOURCE@HOST or RESOURCE@FROM>TO",
         ":12: 'power@a': unknown resource 'power'; legal are cpu.new, cpu.running, cpu.capacity, memory.free, "
-        "network.latency, network.bandwidth, and x.… for series from elsewhere; t 'inf' is later than tomorrow; "
+        "network.latency, network.bandwidth, network.loss, and x.… for series from elsewhere; "
+        "t 'inf' is later than tomorrow; "
         "expected seconds since the epoch, such as 1800000000; value 'much': expected a finite number up to ±1e+120",
         ":13: 'power@a' is not a series, as told above",
     ]
