@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _SUFFIX = ".whole-tmp"
 #: A temporary file of this age, in seconds, belongs to a writer that was killed.
 _ABANDONED_AFTER_S = 3600.0
+#: Damaged files of one name that are kept.
+_MOST_ASIDE = 3
 
 
 class Replacement:
@@ -77,10 +79,10 @@ def put_in_place(temporary: str | os.PathLike[str], path: str | os.PathLike[str]
         flush_to_disk(os.path.dirname(os.fspath(path)) or ".")
 
 
-def set_aside(path: str | os.PathLike[str], *, most: int = 3, keep: bool = False) -> str:
-    """Rename a damaged file to ``NAME.damaged-N`` and return that name; raises `OSError`.
+def set_aside(path: str | os.PathLike[str], *, keep: bool = False) -> str:
+    """Rename a damaged file to ``NAME.damaged-N`` and return that name; the newest three are kept. Raises `OSError`.
 
-    most : the newest such files that are kept.  keep : keep the old name as well, to be replaced
+    keep : keep the old name as well, to be replaced
     """
     directory, name = os.path.split(os.fspath(path))
     prefix = f"{name}.damaged-"
@@ -96,7 +98,7 @@ def set_aside(path: str | os.PathLike[str], *, most: int = 3, keep: bool = False
     else:
         os.replace(path, aside)
     for number in numbers:
-        if number <= new - most:
+        if number <= new - _MOST_ASIDE:
             _remove(os.path.join(directory, f"{prefix}{number}"))
     return aside
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError
 from nws.forecasting.batteries import LARGEST
-from nws.forecasting.files import read_measurements
 from nws.forecasting.kernel import trace
 from nws.forecasting.layout import LAST, MAE, METHODS, MSE, STATE
 
@@ -76,12 +74,6 @@ class Score:
             "best_in_hindsight": self.best_in_hindsight.as_json(),
             "improvement_over_last_value": self.improvement_over_last_value,
         }
-
-
-def score_file(path: Path | str) -> Score:
-    """Score the battery on a CSV file, .gz or not; raises `UsageError` with every problem of the file."""
-    series = read_measurements(Path(path))
-    return score_series(series, source=str(path))
 
 
 def score_series(series: Mapping[str, Sequence[float]], *, source: str) -> Score:

@@ -64,16 +64,19 @@ class Pages:
 
     def _read_frames(self, size: int) -> None:
         assert self._log is not None
-        salts = []
+        found = []
         for at in range(32, size, _FRAME_BYTES + self._page_bytes):
             head = os.pread(self._log.fileno(), _FRAME_BYTES, at)
             if len(head) == _FRAME_BYTES:
-                self._copies.append(at + _FRAME_BYTES)
-                salts.append((at + _FRAME_BYTES, *struct.unpack_from(">I4x8s", head)))
+                found.append((at + _FRAME_BYTES, *struct.unpack_from(">II8s", head)))
         # frames of an earlier use of the log have another salt
-        current = salts[0][-1] if salts else b""
-        for at, number, salt in salts:
-            if salt == current and number <= self.count + len(salts):
+        current = found[0][-1] if found else b""
+        # the last frame of a transaction has the file's length; without it, the transaction never was
+        committed = max((at for at, _, pages, salt in found if pages and salt == current), default=0)
+        for at, number, _, salt in found:
+            if salt != current or at <= committed:
+                self._copies.append(at)
+            if salt == current and at <= committed and number <= self.count + len(found):
                 self._frames[number] = at
         self.count = max(self.count, *self._frames, 0)
 

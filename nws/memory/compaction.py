@@ -1,9 +1,8 @@
 """Compaction of the store: finished hours move from the log into chunks, outdated samples are deleted.
 
 Work is done in slices of some milliseconds, each one consistent transaction, so that neither readers nor other
-processes
-wait for long, and the next process continues where the last one stopped. Only the clock decides when to close an hour
-and what to delete: a sample from the far future or past is kept in the chunk of its own hour.
+processes wait for long, and the next process continues where the last one stopped. Only the clock decides when to close
+an hour and what to delete: a sample from the far future or past is kept in the chunk of its own hour.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nws.forecasting.score import score_file, score_series
+from nws.forecasting.files import read_measurements
+from nws.forecasting.score import score_series
 from nws.series import Resource, Series
 
 RECORDINGS = ("own_sensors_10s.csv.gz", "own_sensors_10s_later.csv.gz")
@@ -64,7 +65,7 @@ def test_values_are_what_their_series_can_have(recorded):
 
 
 def test_the_battery_beats_last_value_by_both_errors(recording):
-    result = score_file(recording)
+    result = score_series(read_measurements(recording), source=str(recording))
     assert (result.series, result.skipped) == (len(RECORDED), 0)
     assert result.mae_pick.mae < result.last_value.mae
     assert result.mse_pick.rmse < result.last_value.rmse

@@ -13,9 +13,10 @@ from click.testing import CliRunner
 
 from nws.base.errors import UsageError
 from nws.cli.score import score
+from nws.forecasting.files import read_measurements
 from nws.forecasting.horizonscore import score_horizons
 from nws.forecasting.layout import METHODS
-from nws.forecasting.score import NOT_SCORED, score_file, score_series
+from nws.forecasting.score import NOT_SCORED, score_series
 
 DATA = Path(os.environ.get("APPLES_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data") / "series"
 
@@ -125,7 +126,7 @@ def test_on_real_measurements_the_battery_beats_last_value(name, least):
     path = DATA / name
     if not path.exists():
         pytest.skip(f"reference series {name} not there; set APPLES_DATA to its parent directory")
-    result = score_file(path)
+    result = score_series(read_measurements(path), source=str(path))
     assert result.improvement_over_last_value >= least
     assert result.mse_pick.rmse < result.last_value.rmse
 

@@ -247,6 +247,23 @@ def test_repair_that_cannot_exchange_files_changes_nothing(path, fill, clock, mo
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
+@pytest.mark.parametrize("frames", [1, 2])
+def test_repair_leaves_out_a_step_that_was_not_completed(path, memory, batch, frames):
+    """A process that is killed while it writes leaves the first frames of its step."""
+    log = path.with_name("weather.db-wal")
+    memory.deliver([batch(memory, ["cpu.new@a"], [(0, 1.0, 1.0)], source="a/1", first=0)])
+    before = log.stat().st_size
+    memory.deliver([batch(memory, ["cpu.new@a"], [(0, 2.0, 2.0)], source="a/1", first=1)])
+    killed = path.with_name("killed.db")
+    killed.write_bytes(path.read_bytes())
+    killed.with_name("killed.db-wal").write_bytes(log.read_bytes()[: before + frames * (24 + 8192)])
+    repair(killed)
+    with Memory(killed) as found:
+        assert list(found.samples(A).values) == [1.0]
+        (receipt,) = found.deliver([batch(found, ["cpu.new@a"], [(0, 2.0, 2.0)], source="a/1", first=1)])
+        assert receipt.kept == 1
+
+
 def test_repair_of_a_store_open_elsewhere_is_refused(path, fill):
     fill()
     program = (
