@@ -1,6 +1,6 @@
-"""All hosts of a deployment at once: each is compared with its plan and changed over one ssh connection.
+"""All hosts of a deployment: each is compared with its plan and changed over one ssh connection.
 
-No host waits for another. Errors are collected, and reported together at the end.
+As many as `together` allows are changed at a time. Errors are collected, and reported together at the end.
 """
 
 from __future__ import annotations

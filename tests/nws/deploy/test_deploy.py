@@ -33,7 +33,7 @@ def plan_of(prefix, package=None):
 
 
 def test_deploy_of_two_hosts_is_repeated_checked_and_removed(over_ssh, free_port, capsys, tmp_path):
-    words = ("--server", "localhost", "--port", free_port, "host[1-2]", "--wait", "60")
+    words = ("--server", "localhost", "--port", free_port, "host[1-2]")
     try:
         assert over_ssh(main, *words) == 0, capsys.readouterr().err
         assert "all of 2 hosts measure" in capsys.readouterr().err
