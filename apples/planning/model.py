@@ -96,9 +96,11 @@ def unordered_lines(problem: Problem, chains: Chains, options: PlanningOptions) 
     hosts = problem.host_of[chains.members]
     sharing = chains.ranks_on_host(problem)
     spills = options.allow_spill or options.model == "exchange"
+    # looked up once, because plans of larger pools spend most of their time here
+    slope, share = problem.slope[hosts, sharing], problem.priced_share[hosts, sharing]
     return RankLines(
-        slope=problem.slope[hosts, sharing] * coupling(problem, chains, options),
-        fixed=chains.spread(overheads(problem, chains)) + messages(problem, chains),
+        slope=slope * _coupling(problem, chains, options, slope, share),
+        fixed=chains.spread(_overheads(problem, chains, share)) + _messages(problem, chains, share),
         communicate=np.zeros(len(hosts)),
         cap=problem.cap[hosts, sharing],
         bend=np.minimum(problem.memory_rows[hosts, sharing], NO_BEND)
@@ -111,8 +113,13 @@ def unordered_lines(problem: Problem, chains: Chains, options: PlanningOptions) 
 def overheads(problem: Problem, chains: Chains) -> FloatArray:
     """Return Over of every chain, float64[K] seconds: a cost of its length, and the start on its busiest CPU."""
     hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
-    slowness = chains.highest(1 / problem.priced_share[hosts, sharing])
-    found: FloatArray = problem.overhead[chains.lengths] + problem.start_cpu_s * slowness
+    return _overheads(problem, chains, problem.priced_share[hosts, sharing])
+
+
+def _overheads(problem: Problem, chains: Chains, share: FloatArray) -> FloatArray:
+    found: FloatArray = problem.overhead[chains.lengths]
+    if problem.start_cpu_s:
+        found += problem.start_cpu_s * chains.highest(1 / share)
     return found
 
 
@@ -124,8 +131,14 @@ def handling(problem: Problem, chains: Chains) -> FloatArray:
 def messages(problem: Problem, chains: Chains) -> FloatArray:
     """Return the seconds of each rank's messages on its CPU share, float64[L]; 0 for a rank without a neighbour."""
     hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
-    talks = chains.spread((chains.lengths > 1).astype(np.float64))
-    found: FloatArray = talks * problem.messages_cpu_s / problem.priced_share[hosts, sharing]
+    return _messages(problem, chains, problem.priced_share[hosts, sharing])
+
+
+def _messages(problem: Problem, chains: Chains, share: FloatArray) -> FloatArray:
+    if not problem.messages_cpu_s:
+        return np.zeros(len(share))
+    talks = (chains.lengths > 1).astype(np.float64)
+    found: FloatArray = chains.spread(talks * problem.messages_cpu_s) / share
     return found
 
 
@@ -140,11 +153,18 @@ def coupling(problem: Problem, chains: Chains, options: PlanningOptions) -> Floa
 
     The paper's model leaves this to the overhead.
     """
+    hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
+    slope, share = problem.slope[hosts, sharing], problem.priced_share[hosts, sharing]
+    return _coupling(problem, chains, options, slope, share)
+
+
+def _coupling(
+    problem: Problem, chains: Chains, options: PlanningOptions, slope: FloatArray, share: FloatArray
+) -> FloatArray:
     if options.model == "paper":
         return np.ones(len(chains.members))
-    hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
-    absent = -np.log(problem.priced_share[hosts, sharing])
-    iteration_s = problem.size / chains.total(1 / problem.slope[hosts, sharing]) / problem.workload.iterations
+    absent = -np.log(share)
+    iteration_s = problem.size / chains.total(1 / slope) / problem.workload.iterations
     return waiting_factor(chains.spread(chains.total(absent)) - absent, chains.spread(iteration_s))
 
 
