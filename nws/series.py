@@ -64,7 +64,7 @@ class Resource(StrEnum):
 
 
 CPU = frozenset({Resource.CPU_NEW, Resource.CPU_CAPACITY})
-"""Resources that tell the CPU shares of new processes."""
+"""Resources with the CPU shares that new processes get."""
 
 _UNITS = {
     Resource.CPU_NEW: "CPU",

@@ -14,7 +14,7 @@ from nws.base.hostlist import fold
 _LISTED = 40
 
 #: Number of composed pairs whose path is printed.
-#: Judged runs from which the report says how often ranges held.
+#: Judged runs from which the report states how often ranges held.
 _JUDGED = 5
 _COMPOSED_LISTED = 10
 

@@ -2,7 +2,7 @@
 
 Every leaf page of a table is read, from the file and every copy of it in the write-ahead log, older ones included: the
 caller chooses among versions of a row. Where a page's list of cells is damaged, a cell is looked for at every byte. The
-caller tells rows of the store from others by their checksums. See https://www.sqlite.org/fileformat2.html.
+caller recognises rows of the store by their checksums. See https://www.sqlite.org/fileformat2.html.
 """
 
 from __future__ import annotations

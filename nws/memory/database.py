@@ -26,7 +26,7 @@ KINDS = (0, 60, 600)
 #: Tables with a count and a sum of ids.
 TALLIED = ("series", "source", "host", "event", "forecaster", "loss")
 
-# times in seconds since the epoch, spans counted from it; `total` and `progress` tell of samples in blocks only.
+# times in seconds since the epoch, spans counted from it; `total` and `progress` count samples in blocks only.
 # Names of series and the progress exist twice, as everything depends on them.
 _TABLES = """
 CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, crc INTEGER NOT NULL);

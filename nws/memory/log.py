@@ -3,7 +3,7 @@
 Defines a batch as a blob, and the progress of compaction through the log (`CompactionProgress`). The samples of a
 row leave the log for the chunks series by series, and within a series hour by hour; `CompactionProgress` moves in the
 same transaction as the chunks, so that readers see every sample once. Rows are numbered without gaps. Times, values and
-series of a batch have checksums of their own, so that a damaged row still tells which samples are lost.
+series of a batch have checksums of their own, so that a damaged row still names the lost samples.
 """
 
 from __future__ import annotations

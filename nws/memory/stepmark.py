@@ -1,4 +1,4 @@
-"""The mark beside a store: the number of its last step, which tells whether the end of the store is missing.
+"""The mark beside a store: the number of its last step, which shows whether the end of the store is missing.
 
 SQLite drops the end of a damaged or shortened write-ahead log without an error, and takes an emptied file for a new
 one. The mark is written after each step, and never synchronised to disk: after a power failure, when the last seconds
