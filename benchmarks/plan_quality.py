@@ -26,7 +26,7 @@ from apples.errors import NoFeasiblePlan
 from apples.model.grid import Conditions, Estimate, Host, Snapshot
 from apples.model.template import Costs, Overhead, Workload
 from apples.planning.options import PlanningOptions
-from apples.planning.planner import choose
+from apples.planning.planner import search
 from apples.planning.problem import Problem, build
 
 
@@ -166,9 +166,10 @@ def compare(case: Case, options: PlanningOptions) -> tuple[float, float, float]:
     """Return (optimum, makespan planned, CPU seconds of planning); inf for a refusal."""
     started = time.process_time()
     try:
-        planned = choose(build(*case, options), options).schedule.makespan_s
+        found = search(build(*case, options), options)
     except NoFeasiblePlan:
-        planned = float("inf")
+        found = None
+    planned = float("inf") if found is None else found.schedule.makespan_s
     spent = time.process_time() - started
     optimum = reference(*case)
     if planned < optimum * (1 - 1e-9):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,8 @@ from apples.errors import ConfigError
 
 if TYPE_CHECKING:
     from apples.model.grid import Snapshot
+    from apples.model.plan import Plan
     from apples.model.template import Costs, Workload
-    from apples.planning.advice import Offer
     from apples.planning.options import PlanningOptions
     from apples.run.agent import Agent
     from apples.run.request import RunRequest
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=HeadedCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("size", type=click.IntRange(min=1))
-@with_options(RunOptions, only=[name for name in PLANNING if name != "cut"])
+@with_options(RunOptions, only=PLANNING)
 @click.option("--by", metavar="TIME", help="The run must end by 18:00, or within 90 (s), 15m or 2h.")
 @click.option(
     "--offers",
@@ -50,19 +50,23 @@ def advise(
     from apples.planning.advice import advice, cheapest_by
 
     now, problems = time.time(), Problems()
+    cut = options.plan.cut
     left_s = None if by is None else problems.collect(lambda: seconds_until(by, now))
     if offers is not None:
         if options.pool.grid_file is not None:
             problems.append("--grid and --offers both name hosts; give one of them")
-        options = replace(options, pool=replace(options.pool, grid_file=offers, mock=True))
+        pool = replace(options.pool, grid_file=offers, mock=True)
+        options = replace(options, pool=pool, plan=replace(options.plan, cut=None))
     options = replace(options, output=OutputOptions(dry_run=True, quiet=options.output.quiet))
     assembled = problems.collect(lambda: assemble(size, options, Console(quiet=options.output.quiet)))
     if problems or assembled is None:
         raise ConfigError(problems)
     agent, request = assembled
-    found = advice(*(_decided(agent, request) if offers is None else _offered(offers, request)))
-    if offers is not None:
-        found = tuple(_as_stated(offer) for offer in found)
+    inputs = _decided(agent, request) if offers is None else _offered(offers, request, cut)
+    found = tuple(
+        agent.calibrated(plan, inputs[0].over(plan.horizon_s))[0] if offers is None else _as_stated(plan)
+        for plan in advice(*inputs)
+    )
     chosen = None if left_s is None else cheapest_by(found, left_s)
     if as_json:
         click.echo(
@@ -93,10 +97,13 @@ def _decided(agent: Agent, request: RunRequest) -> _Inputs:
     from apples.run.loop import AttemptLoop
 
     decision = AttemptLoop(agent, request).decide()
-    return decision.snapshot, decision.workload, decision.costs, request.planning
+    workload = decision.workload
+    if agent.platform.simulated:
+        workload = replace(workload, axes=None)
+    return decision.snapshot, workload, decision.costs, request.planning
 
 
-def _offered(offers: str, request: RunRequest) -> _Inputs:
+def _offered(offers: str, request: RunRequest, cut: str | None) -> _Inputs:
     """Return the inputs of a plan on hosts that are not there yet: idle, and as fast as stated."""
     from apples.cli.pool import open_grid_file
     from apples.model.grid import Snapshot
@@ -109,24 +116,28 @@ def _offered(offers: str, request: RunRequest) -> _Inputs:
             f"state them under applications"
         )
     workload = request.template.workload(request.size, request.settings)
+    request = replace(request, overrides={**request.overrides, "cut": cut or "auto"})
     return Snapshot.nominal(file.grid), workload, costs.costs, request.planning
 
 
-def _as_stated(offer: Offer) -> Offer:
-    """Return an offer whose range holds if costs were stated to a tenth, as one standard deviation."""
+def _as_stated(plan: Plan) -> Plan:
+    """Return a plan whose range holds if costs were stated to a tenth, as one standard deviation."""
     from apples.learning.runs import PRIOR_SPREAD
     from apples.planning.bounds import HIGH
 
-    spread_s = NormalDist().inv_cdf(HIGH) * PRIOR_SPREAD * offer.predicted_s
-    low_s, high_s = offer.predicted_s - spread_s, offer.predicted_s + spread_s
-    return replace(offer, low_s=min(offer.low_s, low_s), high_s=max(offer.high_s, high_s))
+    spread_s = NormalDist().inv_cdf(HIGH) * PRIOR_SPREAD * plan.predicted_s
+    low_s, high_s = plan.predicted_s - spread_s, plan.predicted_s + spread_s
+    return replace(plan, low_s=min(plan.low_s, low_s), high_s=max(plan.high_s, high_s))
 
 
-def _document(offer: Offer | None) -> dict[str, Any] | None:
-    return None if offer is None else {**asdict(offer), "host_hours": offer.host_hours}
+def _document(plan: Plan | None) -> dict[str, Any] | None:
+    if plan is None:
+        return None
+    stated = ("hosts", "predicted_s", "low_s", "high_s", "cost", "host_hours")
+    return {"ranks": len(plan.assignments), **{name: getattr(plan, name) for name in stated}}
 
 
-def _lines(offers: tuple[Offer, ...], now: float, chosen: Offer | None, by: str | None) -> list[str]:
+def _lines(offers: tuple[Plan, ...], now: float, chosen: Plan | None, by: str | None) -> list[str]:
     """Return the table, and the plan to take if there is a time."""
     from apples.cli.report import seconds, table
     from nws.base.hostlist import fold
@@ -135,7 +146,7 @@ def _lines(offers: tuple[Offer, ...], now: float, chosen: Offer | None, by: str 
     rows = [
         [
             len(o.hosts),
-            o.ranks,
+            len(o.assignments),
             seconds(o.predicted_s),
             f"{seconds(o.low_s)} … {seconds(o.high_s)}",
             _moment(now + o.predicted_s, now),
@@ -160,7 +171,7 @@ def _moment(at: float, now: float) -> str:
     return time.strftime("%H:%M:%S" if then[:3] == time.localtime(now)[:3] else "%a %d %b %H:%M", then)
 
 
-def _plot(offers: tuple[Offer, ...], path: Path, size: int) -> None:
+def _plot(offers: tuple[Plan, ...], path: Path, size: int) -> None:
     """Write cost against length, with the likely range of each length."""
     try:
         from matplotlib.figure import Figure

@@ -6,12 +6,11 @@ Slabs remain the choice unless a cut on two axes ends sooner. Either plan states
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from apples.errors import ConfigError, NoFeasiblePlan
+from apples.errors import ConfigError
 from apples.model.cut import Axes, Cut
 from apples.model.plan import Assignment, LeftOut, Plan
 from apples.model.template import Workload
@@ -23,9 +22,6 @@ from apples.planning.chains import Chains
 from apples.planning.model import coupling
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem
-
-#: Plan of slabs, and the seconds by which it is compared.
-Slabs = tuple[Plan, float]
 
 
 def check(workload: Workload, options: PlanningOptions) -> None:
@@ -41,29 +37,27 @@ def check(workload: Workload, options: PlanningOptions) -> None:
 
 
 def choose_cut(
-    problem: Problem, axes: Axes, options: PlanningOptions, slab_plan: Callable[[], Slabs]
-) -> Plan:
+    problem: Problem, axes: Axes, options: PlanningOptions, slabs: Plan | None, slabs_s: float
+) -> Plan | None:
     """Return the plan of slabs, or of the best cut on two axes if that ends sooner, with the reason.
 
-    Raises `NoFeasiblePlan` if there is neither, or not the one that the user asked for.
+    None if there is neither, or not the one that the user asked for.  slabs_s : by which slabs are compared
     """
-    slabs: Slabs | None = None
-    refusal = f"no {axes.cut} cut places all cells of {problem.size} {problem.workload.row}s"
-    try:
-        slabs = slab_plan()
-    except NoFeasiblePlan as error:
-        refusal = f"{error}; {refusal}" if options.cut != "slabs" else str(error)
     boxes = None
     if options.cut != "slabs" and not problem.coupling:
-        members = [] if slabs is None else [_processors(problem, slabs[0])]
+        members = [] if slabs is None else [_processors(problem, slabs)]
         boxes = BoxSearch(problem, axes, options, members).best()
     forced = options.cut == axes.cut
-    if boxes is None and (forced or slabs is None):
-        raise NoFeasiblePlan(refusal)
-    if boxes is not None and (slabs is None or forced or _seconds(problem, boxes, options) < slabs[1]):
-        return _plan(problem, axes, boxes, options, None if slabs is None else slabs[0])
-    assert slabs is not None
-    return replace(slabs[0], cut=_cut(problem, axes, boxes, slabs[0], options, taken=False))
+    if boxes is not None and (slabs is None or forced or _seconds(problem, boxes, options) < slabs_s):
+        return _plan(problem, axes, boxes, options, slabs)
+    if slabs is None or forced:
+        return None
+    return replace(slabs, cut=_cut(problem, axes, boxes, slabs, options, taken=False))
+
+
+def no_cut(problem: Problem, axes: Axes) -> str:
+    """Return the sentence about a problem without a cut on two axes."""
+    return f"no {axes.cut} cut places all cells of {problem.size} {problem.workload.row}s"
 
 
 def _processors(problem: Problem, plan: Plan) -> IntArray:

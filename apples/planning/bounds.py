@@ -144,8 +144,10 @@ def low_expected_high(
 
     horizon : with "next", the expected time is that if every forecast is exact
     """
-    found = ranks.distribution()
-    expected = found.mean() if horizon == "run" else ranks.makespan()
+    found, expected = ranks.distribution(), ranks.makespan()
+    if horizon == "run":
+        # The expected maximum is never less than the largest expectation.
+        expected = max(found.mean(), expected)
     spread = NormalDist().inv_cdf(HIGH) * overhead_error_s
     low = expected - math.hypot(max(expected - found.quantile(LOW), 0.0), spread)
     high = expected + math.hypot(max(found.quantile(HIGH) - expected, 0.0), spread)

@@ -64,34 +64,66 @@ def make_plan(
 ) -> Plan:
     """Return the cheapest plan for the workload on the snapshot's hosts; raises `NoFeasiblePlan`."""
     options = options or PlanningOptions()
+    problem, found = _at_its_length(snapshot, workload, costs, options)
+    if found is None:
+        raise NoFeasiblePlan(_refusal(problem, options))
+    plan, slabs = found
+    return plan if slabs is None else replace(plan, prices=_prices(problem, slabs, options))
+
+
+def find_plan(snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions) -> Plan | None:
+    """Return the plan of `make_plan` without the prices of limits; None instead of reasons if there is none."""
+    found = _at_its_length(snapshot, workload, costs, options)[1]
+    return found and found[0]
+
+
+#: A plan, and the schedule that it was made of if it is one of slabs.
+_Found = tuple[Plan, CandidateSchedule | None] | None
+
+
+def _at_its_length(
+    snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions
+) -> tuple[Problem, _Found]:
+    """Return the cheapest plan by forecasts over about its own length, and its problem."""
     axes.check(workload, options)
     problem = build(snapshot, workload, costs, options)
     if options.horizon == "next" or not snapshot.has_outlooks:
-        return _cheapest(problem, options)
+        return problem, _cheapest(problem, options)
     span_s = problem.shortest_s
     for last in range(_ROUNDS, 0, -1):
-        plan = _cheapest(build(snapshot.over(span_s), workload, costs, options), options)
-        makespan_s = plan.predicted_s - plan.lateness_s
-        if last == 1 or span_s / _NEAR <= makespan_s <= span_s * _NEAR:
+        problem = build(snapshot.over(span_s), workload, costs, options)
+        found = _cheapest(problem, options)
+        if found is None:
             break
+        makespan_s = found[0].predicted_s - found[0].lateness_s
+        if last == 1 or span_s / _NEAR <= makespan_s <= span_s * _NEAR:
+            return problem, (replace(found[0], horizon_s=span_s), found[1])
         span_s = makespan_s
-    return replace(plan, horizon_s=span_s)
+    return problem, None
 
 
-def _cheapest(problem: Problem, options: PlanningOptions) -> Plan:
-    """Return the cheapest plan of a problem."""
-    if problem.workload.axes is None or options.model == "paper":
-        return _slab_plan(problem, options)[0]
-    return axes.choose_cut(problem, problem.workload.axes, options, lambda: _slab_plan(problem, options))
+def _cheapest(problem: Problem, options: PlanningOptions) -> _Found:
+    """Return the cheapest plan of a problem; None if none is feasible."""
+    choice = search(problem, options)
+    slabs = None if choice is None else _slab_plan(problem, choice, options)
+    plan = slabs
+    if problem.workload.axes is not None and options.model != "paper":
+        seconds = math.inf
+        if choice is not None and slabs is not None:
+            by_forecast = options.quantile == 0.5
+            seconds = slabs.predicted_s if by_forecast else _rank(problem, choice.schedule, options)
+        plan = axes.choose_cut(problem, problem.workload.axes, options, slabs, seconds)
+    if plan is None:
+        return None
+    return plan, choice.schedule if choice is not None and not plan.on_two_axes else None
 
 
-def _slab_plan(problem: Problem, options: PlanningOptions) -> tuple[Plan, float]:
-    """Return the cheapest plan of slabs, and the seconds by which it is compared with a cut on two axes."""
-    choice = choose(problem, options)
+def _slab_plan(problem: Problem, choice: Choice, options: PlanningOptions) -> Plan:
+    """Return the plan of a schedule."""
     schedule = choice.schedule
     ranks = bounds.uncertain_ranks(problem, schedule, options)
     low, expected, high = bounds.low_expected_high(ranks, problem.overhead_error_s, options.horizon)
-    plan = Plan(
+    return Plan(
         scheduler="apples",
         application=problem.workload.application,
         size=problem.size,
@@ -107,11 +139,9 @@ def _slab_plan(problem: Problem, options: PlanningOptions) -> tuple[Plan, float]
         left_out=reasons.left_out(problem, schedule, options),
         candidates=choice.candidates,
         communication=problem.communication,
-        prices=_prices(problem, schedule, options),
         cost=_cost(problem, schedule),
         links=reasons.links(problem, schedule),
     )
-    return plan, expected if options.quantile == 0.5 else _rank(problem, schedule, options)
 
 
 def _prices(problem: Problem, schedule: CandidateSchedule, options: PlanningOptions) -> tuple[str, ...]:
@@ -142,16 +172,17 @@ def check_room(snapshot: Snapshot, workload: Workload, options: PlanningOptions)
         raise NoFeasiblePlan(lacking)
 
 
-def choose(problem: Problem, options: PlanningOptions) -> Choice:
-    """Return the cheapest schedule; raises `NoFeasiblePlan` naming the limits that bind."""
-    found = search(problem, options)
-    if found is None:
-        raise NoFeasiblePlan(
-            refused(problem, options)
-            if problem.limits and problem.limits.stated and reasons.lacks_room(problem, options) is None
-            else reasons.why_infeasible(problem, options)
-        )
-    return found
+def _refusal(problem: Problem, options: PlanningOptions) -> str:
+    """Return why there is no plan, naming the limits that bind."""
+    able = problem.workload.axes
+    whole = "" if able is None or options.model == "paper" else axes.no_cut(problem, able)
+    if options.cut not in ("auto", "slabs") and search(problem, options) is not None:
+        return whole
+    if problem.limits and problem.limits.stated and reasons.lacks_room(problem, options) is None:
+        slabs = refused(problem, options)
+    else:
+        slabs = reasons.why_infeasible(problem, options)
+    return f"{slabs}; {whole}" if whole and options.cut != "slabs" else slabs
 
 
 def search(problem: Problem, options: PlanningOptions) -> Choice | None:

@@ -164,7 +164,7 @@ class Agent:
         absent = [LeftOut(host=host, reason=reason) for host, reason in snapshot.absent.items()]
         plan = replace(plan, left_out=(*plan.left_out, *absent))
         planned_on = snapshot.over(plan.horizon_s)
-        plan, judged = self._calibrated(plan, planned_on)
+        plan, judged = self.calibrated(plan, planned_on)
         planned = time.perf_counter()
         ranks = len(plan.assignments)
         self.report(
@@ -188,7 +188,7 @@ class Agent:
             coverage=judged,
         )
 
-    def _calibrated(self, plan: Plan, snapshot: Snapshot) -> tuple[Plan, Coverage]:
+    def calibrated(self, plan: Plan, snapshot: Snapshot) -> tuple[Plan, Coverage]:
         """Return the plan with a range by earlier runs on hosts as loaded as its own, and how often those held."""
         ranks = Counter(one.host for one in plan.assignments)
         least = min(

@@ -1,16 +1,20 @@
 """Advice: the plans of which none is both slower and dearer, against all plans of a small pool."""
 
 import itertools
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apples.errors import NoFeasiblePlan
+from apples.model.cut import Axes
 from apples.model.limits import Limits
 from apples.planning.advice import advice, cheapest_by
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from nws.series import Outlook
 
 
 @settings(max_examples=15, deadline=None)
@@ -49,7 +53,7 @@ def test_offers_without_prices_count_host_hours(pool):
 def test_advice_with_a_number_of_ranks_offers_no_other(pool):
     at, options = pool.snapshot([1.0, 0.5, 0.4]), PlanningOptions(ranks=2)
     offers = advice(at, pool.workload(600), pool.costs(per_rank_s=500.0), options)
-    assert {o.ranks for o in offers} == {2}
+    assert {len(o.assignments) for o in offers} == {2}
 
 
 def test_advice_refuses_like_a_plan(pool):
@@ -60,3 +64,35 @@ def test_advice_refuses_like_a_plan(pool):
             pool.costs(),
             PlanningOptions(limits=Limits(deadline=5.0)),
         )
+
+
+def test_each_plan_is_forecast_over_its_own_length(pool):
+    """Hosts are free for the next seconds and busy over an hour."""
+    at = pool.snapshot([0.9] * 4)
+    outlooks = tuple(
+        Outlook(over_s=s, mean=share, quantiles=(share,) * 7) for s, share in ((1.0, 0.9), (4000.0, 0.3))
+    )
+    conditions = tuple(
+        replace(c, availability=replace(c.availability, outlooks=outlooks)) for c in at.conditions
+    )
+    at, work, costs = replace(at, conditions=conditions), pool.workload(600), pool.costs(per_rank_s=120.0)
+    plans = advice(at, work, costs)
+    assert len(plans) > 1
+    for plan in plans:
+        assert plan.horizon_s / 2 <= plan.predicted_s <= plan.horizon_s * 2
+        alone = make_plan(at, work, costs, PlanningOptions(ranks=len(plan.assignments)))
+        assert plan.predicted_s == pytest.approx(alone.predicted_s, rel=0.1)
+
+
+def test_advice_cuts_on_two_axes_where_that_ends_sooner(pool):
+    at = pool.snapshot([1.0] * 4, latency=np.full((4, 4), 1e-3), bandwidth=np.full((4, 4), 1e5))
+    work = pool.workload(
+        40,
+        iterations=100,
+        messages=100,
+        bytes_exchanged=64000.0,
+        axes=Axes(cut="rectilinear", width=40, min_width=1),
+    )
+    fastest = advice(at, work, pool.costs(0.01))[0]
+    assert fastest.on_two_axes
+    assert fastest.predicted_s == make_plan(at, work, pool.costs(0.01)).predicted_s

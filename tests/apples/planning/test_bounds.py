@@ -70,6 +70,18 @@ def test_expectation_agrees_with_sampling(uncertain):
     assert low_expected_high(uncertain, 0.0, "next")[1] == uncertain.makespan()
 
 
+@given(
+    value=st.floats(0.01, 1.0),
+    quantiles=st.lists(st.floats(0.01, 1.0), min_size=7, max_size=7).map(sorted),
+)
+def test_expectation_is_no_less_than_the_slowest_expected_rank(value, quantiles):
+    """Also where shares are near the least that counts, and their distribution ends."""
+    uncertain = replace(ranks([60], [value], [0.0]), quantiles=np.array(quantiles)[:, None])
+    low, expected, high = low_expected_high(uncertain, 0.0)
+    assert low <= expected <= high
+    assert expected >= uncertain.makespan()
+
+
 floats = st.floats(0.1, 1.0)
 
 
