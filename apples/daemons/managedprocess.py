@@ -172,15 +172,18 @@ class ManagedProcess:
 
         return self.use_page(take)
 
-    def share(self) -> float | None:
+    def share(self, now: float) -> float | None:
         """Return its running time since the last call as a share of the time for which it was ready to run.
 
-        None the first time, if it was never ready, and where the kernel does not count.
+        None the first time, if it was never ready, and where the kernel does not count. A process that has run counts
+        as looked at: no other program has stopped it.
         """
         before, self.ready_s = self.ready_s, self.control.ready_s()
         if before is None or self.ready_s is None:
             return None
-        ran_s, queued_s = (after - earlier for after, earlier in zip(self.ready_s, before, strict=True))
+        ran_s, queued_s = self.ready_s[0] - before[0], self.ready_s[1] - before[1]
+        if ran_s > 0:
+            self.looked_at = now
         return ran_s / (ran_s + queued_s) if ran_s + queued_s > 0 else None
 
     def has_request(self) -> bool:

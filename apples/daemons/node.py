@@ -137,7 +137,7 @@ class ManagedNode:
 
     def heartbeat(self, slot: int, now: float) -> None:
         """Begin a slot, after reading the counts of the owners of the slot that ends."""
-        measured = _of_owners(self.policy, self.slot, self._placed, self.processes)
+        measured = _of_owners(self.policy, self.slot, self._placed, self.processes, now)
         row = self.view.rows.get(slot)
         place: dict[str, Any] = {} if row is None else {"jobs": row.jobs, "fill": row.fill}
         self.slot = Heartbeat(slot=None if row is None else slot, **place, **measured, now=now)
@@ -287,6 +287,7 @@ def _of_owners(
     ended: Heartbeat | None,
     placed: Mapping[str, Mapping[Process, int]],
     processes: Mapping[Process, ManagedProcess],
+    now: float,
 ) -> dict[str, Any]:
     """Return readings and shares of the owners of the slot that ends, as far as the policy needs them."""
     readings: dict[Process, MonitorCounts] = {}
@@ -298,7 +299,7 @@ def _of_owners(
             continue
         if policy.needs_monitor and managed.read():
             readings[process] = managed.reading
-        if policy.needs_shares and (share := managed.share()) is not None:
+        if policy.needs_shares and (share := managed.share(now)) is not None:
             shares[process] = share
     return {"readings": readings, "shares": shares}
 

@@ -304,12 +304,26 @@ def test_a_rank_without_its_processor_in_its_slots_blocks_and_shares(gang):
 
 def test_shares_of_a_process_come_from_the_kernel_between_two_calls(bench):
     made = bench("gang").add("x")
-    assert made.share() is None
+    assert made.share(0.0) is None
     made.control.ready = (1.0, 0.0)
-    assert made.share() is None
+    assert made.share(0.1) is None
     made.control.ready = (1.3, 0.1)
-    assert made.share() == pytest.approx(0.75)
-    assert made.share() is None
+    assert made.share(0.2) == pytest.approx(0.75)
+    assert made.share(0.3) is None
+
+
+def test_a_process_that_has_run_is_not_looked_at(bench):
+    made = bench("gang").add("x")
+    for now, ready in ((0.0, (1.0, 0.0)), (LOOK_AGAIN_S, (1.1, 0.0))):
+        made.control.ready = ready
+        made.share(now)
+    made.control.is_stopped = True
+    made.resume(LOOK_AGAIN_S)
+    assert made.control.is_stopped
+    # Without a growing running time, another program may have stopped it.
+    made.share(2 * LOOK_AGAIN_S)
+    made.resume(2 * LOOK_AGAIN_S)
+    assert not made.control.is_stopped
 
 
 def test_share_by_need_renices_from_the_counts_of_a_second(bench):
