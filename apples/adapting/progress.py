@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -113,9 +114,13 @@ def _is_sound(told: Progress) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSlabs:
-    """Order to go on with slabs of these heights, in rank order."""
+    """Order to go on with slabs of these heights, in rank order. Ranks without rows leave the run.
+
+    reader : host of the first rank that stays, None if it is the present one
+    """
 
     rows: tuple[int, ...]
+    reader: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +133,16 @@ class CheckpointAndEnd:
 Order = NewSlabs | CheckpointAndEnd
 
 
+class DepartureController(Protocol):
+    """Lets a run leave hosts that are drained, or that have announced their end."""
+
+    def look(self) -> Mapping[str, str]:
+        """Return the drained hosts, each with a predicate as the reason."""
+
+    def leave(self, hosts: Mapping[str, str]) -> Order | None:
+        """Return the order by which the run leaves these hosts, None if it cannot; the user is informed."""
+
+
 class AdaptationController(Protocol):
     """Receives the progress of a run and may interfere. Called between other duties, so it must return quickly."""
 
@@ -137,6 +152,12 @@ class AdaptationController(Protocol):
 
     def hear(self, told: Progress) -> Order | None:
         """Return the order that this report calls for, None to let the run go on."""
+
+    def leave(self, hosts: Mapping[str, str]) -> Order | None:
+        """Return the order that moves the rows of these hosts to others; None if they cannot hold them.
+
+        hosts : each with the reason
+        """
 
     def ended(self) -> tuple[Move, ...]:
         """Stop all background work after the run; return the ordered moves of rows with their results."""

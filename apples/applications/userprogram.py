@@ -37,7 +37,7 @@ class UserProgram:
         self.name, self.source, self.even = file.entry.name, file.path, file.even
         self.summary = f"the user's own program ({file.path})"
         self.short_size = file.entry.benchmark.size
-        self.moves_rows = file.entry.moves_rows
+        self.moves_rows, self.restarts = file.entry.moves_rows, file.entry.restart is not None
 
     @staticmethod
     def read(path: str | Path) -> UserProgram:

@@ -15,6 +15,7 @@ toolbox = LazyGroup(
         ),
         "advise": ("Advise how many hosts to use: time against cost.", "apples.cli.advise:advise"),
         "probe": ("Check hosts over ssh, and explain which is slow.", "apples.cli.probe:probe"),
+        "drain": ("Make runs leave a host, and later ones avoid it.", "apples.cli.drain:drain"),
         "calibrate": (
             "Measure an application's benchmarks and show the corrections learned from runs.",
             "apples.cli.calibrate:calibrate",

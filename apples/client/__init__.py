@@ -6,13 +6,14 @@ with `apples_f.c`). docs/moving-rows.md has the protocol. Without `--adapt` ever
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import os
 import sys
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -37,19 +38,28 @@ def include() -> Path:
 class Run:
     """Progress of an MPI program and its changes of rows; one on every rank.
 
-    rows, first : of this rank.  all : rows of each rank.  least : fewest rows a rank may have
+    comm : of the ranks that take part.  rows, first : of this rank.  all : rows of each rank
+    least : fewest rows a rank may have
     """
 
-    def __init__(self, comm: Intracomm, rows: int, *, least: int = 1) -> None:
-        """Start; collective. rows: of this rank, in the order of the ranks."""
-        self._comm = comm.Dup()
-        self.least = least
-        self._take(self._comm.allgather(rows))
+    def __init__(self, comm: Intracomm, rows: int, *, least: int = 1, leave: bool = False) -> None:
+        """Start; collective.
+
+        Args:
+            comm: communicator of the program.
+            rows: of this rank, in the order of the ranks.
+            least: fewest rows a rank may have.
+            leave: whether ranks may leave the run while it goes on. All messages of the program must then be on
+                `Run.comm`, which `moved` replaces.
+        """
+        self.comm = comm.Dup()
+        self.least, self._leave = least, leave
+        #: Communicators of the ranks that were left after each departure.
+        self._remaining: list[Intracomm] = []
+        self._take(self.comm.allgather(rows))
         self._next = self.all
-        told = os.environ if comm.rank == 0 else {}
-        self._progress, self._slabs = told.get("STENCIL_APP_PROGRESS"), told.get("STENCIL_APP_SLABS")
-        self._every_s = float(told.get("STENCIL_APP_REPORT_EVERY") or 1.0)
-        self._active: bool = self._comm.bcast(bool(self._progress or self._slabs))
+        self._read_environment()
+        self._active: bool = self.comm.bcast(bool(self._progress or self._slabs))
         self._reported = self._agreed = self._marked = perf_counter()
         self._looked = -math.inf
         # seconds computing, in exchanges, moving
@@ -93,13 +103,13 @@ class Run:
         if wish & _REPORT:
             self._report(iteration, left)
         moves = bool(wish & _ROWS) and self._offered()
-        if self._comm.rank == 0:
+        if self.comm.rank == 0:
             each_s = (now - self._agreed) / self._since
             # at most twice as many iterations as last time: the first ones tell little
             most = min(2 * self._period, _MOST_ITERATIONS)
             self._wish[:] = self._wishes(now), min(max(int(_AGREE_S / each_s), 1), most)
         self._since, self._agreed = 0, now
-        self._request = self._comm.Ibcast(self._wish)
+        self._request = self.comm.Ibcast(self._wish)
         self._mark(0)
         return moves
 
@@ -110,32 +120,13 @@ class Run:
             array: shape (rows + 2 * ghosts, ...), C-contiguous. Ghost planes are refilled by the next exchange.
             ghosts: planes before the first row, and after the last one.
         """
-        rank, first, rows = self._comm.rank, sum(self._next[: self._comm.rank]), self._next[self._comm.rank]
-        made = np.zeros((rows + 2 * ghosts, *array.shape[1:]), dtype=array.dtype)
-        if ghosts:
-            # the planes outside the mesh belong to the first and the last rank, which stay the first and the last
-            made[:ghosts], made[-ghosts:] = array[:ghosts], array[-ghosts:]
-        requests = []
-        for other in range(self._comm.size):
-            their_old, their_new = sum(self.all[:other]), sum(self._next[:other])
-            low, high = max(first, their_old), min(first + rows, their_old + self.all[other])
-            if low < high:
-                part = made[low - first + ghosts : high - first + ghosts]
-                requests.append(self._comm.Irecv(part, other))
-            low, high = (
-                max(self.first, their_new),
-                min(self.first + self.all[rank], their_new + self._next[other]),
-            )
-            if low < high:
-                part = np.ascontiguousarray(array[low - self.first + ghosts : high - self.first + ghosts])
-                requests.append(self._comm.Isend(part, other))
-        for request in requests:
-            request.Wait()
-        return made
+        return _moved_planes(self.comm, array, ghosts, (self.all, self._next))
 
     def moved(self) -> None:
-        """Take the new rows after all arrays have moved."""
-        self._take(self._next)
+        """Take the new rows after all arrays have moved. Does not return on ranks that leave."""
+        if 0 in self._next:
+            self._go_on_without()
+        self._take([rows for rows in self._next if rows])
         self._moves += 1
         now = perf_counter()
         self._spent[2] += now - self._marked
@@ -145,11 +136,39 @@ class Run:
         """End; collective."""
         if self._request is not None:
             self._request.Wait()
-        self._comm.Free()
+        self.comm.Free()
+
+    def _go_on_without(self) -> None:
+        """Go on without the ranks that have no rows; collective. Does not return on those."""
+        before, rank = self.comm, self.comm.rank
+        if self._request is not None:
+            # The wishes of rank 0 are for the ranks of before; only the period holds.
+            self._request.Wait()
+            self._request, self._period = None, int(self._wish[1])
+        stays = next(other for other, rows in enumerate(self._next) if rows)
+        self.comm = cast("Intracomm", before.Split(int(not self._next[rank]), rank))
+        before.Barrier()
+        if not self._next[rank]:
+            # All others have received everything that this rank has sent.
+            before.recv(source=stays, tag=3)
+            _release()
+        self.comm.Barrier()
+        if rank == stays:
+            for other in (other for other, rows in enumerate(self._next) if not rows):
+                before.send(None, other, tag=3)
+        self._read_environment()
+        if not self._remaining:
+            atexit.register(_finalize, self._remaining)
+        self._remaining.append(self.comm.Dup())
+
+    def _read_environment(self) -> None:
+        told = os.environ if self.comm.rank == 0 else {}
+        self._progress, self._slabs = told.get("STENCIL_APP_PROGRESS"), told.get("STENCIL_APP_SLABS")
+        self._every_s = float(told.get("STENCIL_APP_REPORT_EVERY") or 1.0)
 
     def _take(self, rows: list[int]) -> None:
         self.all = rows
-        self.rows, self.first = rows[self._comm.rank], sum(rows[: self._comm.rank])
+        self.rows, self.first = rows[self.comm.rank], sum(rows[: self.comm.rank])
 
     def _mark(self, phase: int) -> float:
         now = perf_counter()
@@ -171,20 +190,14 @@ class Run:
         return wish
 
     def _offered(self) -> bool:
-        text = self._comm.bcast(self._offer)
+        text = self._seen = self.comm.bcast(self._offer)
         try:
             rows = [int(part) for part in text.split(",")]
         except ValueError:
             rows = []
-        problem = None
-        if len(rows) != self._comm.size:
-            problem = "not one number of rows per rank"
-        elif min(rows) < self.least:
-            problem = "a rank with fewer rows than it can have"
-        elif sum(rows) != sum(self.all):
-            problem = "not as many rows as the run has"
+        problem = _problem(rows, self.all, self.least, leave=self._leave)
         if problem is not None:
-            if self._comm.rank == 0:
+            if self.comm.rank == 0:
                 self._refused = problem
                 sys.stderr.write(f"{self._slabs}: {problem}; the rows stay as they are\n")
             return False
@@ -192,8 +205,8 @@ class Run:
         return rows != self.all
 
     def _report(self, iteration: int, left: float | None) -> None:
-        everyone = np.empty((self._comm.size, 3))
-        self._comm.Gather(self._spent, everyone if self._comm.rank == 0 else None)
+        everyone = np.empty((self.comm.size, 3))
+        self.comm.Gather(self._spent, everyone if self.comm.rank == 0 else None)
         steps, self._steps = self._steps, 0
         self._spent[:] = 0.0
         now = perf_counter()
@@ -209,7 +222,7 @@ class Run:
             "rows": self.all,
             "compute_s": everyone[:, 0].tolist(),
             "exchange_s": everyone[:, 1].tolist(),
-            "reduce_s": [0.0] * self._comm.size,
+            "reduce_s": [0.0] * self.comm.size,
             "moves": self._moves,
             "moved_s": float(everyone[:, 2].max()) or None,
             "refused": self._refused,
@@ -221,3 +234,69 @@ class Run:
         except OSError as error:
             sys.stderr.write(f"{self._progress}: progress is reported no more: {error.strerror}\n")
             self._progress = None
+
+
+def _problem(rows: list[int], before: list[int], least: int, *, leave: bool) -> str | None:
+    """Return why new rows cannot be taken, None if they can. leave : ranks may leave"""
+    if len(rows) != len(before):
+        return "not one number of rows per rank"
+    if 0 in rows and leave and not _can_release():
+        return "ranks can leave under MPICH's mpiexec only"
+    if any(count < least and not (count == 0 and leave) for count in rows):
+        return "a rank with fewer rows than it can have"
+    return None if sum(rows) == sum(before) else "not as many rows as the run has"
+
+
+def _moved_planes(
+    comm: Intracomm, array: NDArray[Any], ghosts: int, cuts: tuple[list[int], list[int]]
+) -> NDArray[Any]:
+    """Return the planes of this rank's new rows. cuts : rows of each rank before and after"""
+    old, new = cuts
+    rank, first = comm.rank, [sum(rows[: comm.rank]) for rows in cuts]
+    made = np.zeros((new[rank] + 2 * ghosts, *array.shape[1:]), dtype=array.dtype)
+    requests = []
+    if ghosts:
+        # Planes outside the mesh belong to the first and the last rank. If these leave, others are so now.
+        made[:ghosts], made[-ghosts:] = array[:ghosts], array[-ghosts:]
+        staying = [other for other, rows in enumerate(new) if rows]
+        ends = (0, staying[0], slice(ghosts)), (len(old) - 1, staying[-1], slice(-ghosts, None))
+        for tag, (before, after, planes) in enumerate(ends, 1):
+            if before != after and rank == before:
+                requests.append(comm.Isend(np.ascontiguousarray(array[planes]), after, tag))
+            if before != after and rank == after:
+                requests.append(comm.Irecv(made[planes], before, tag))
+    for other in range(comm.size):
+        their_old, their_new = sum(old[:other]), sum(new[:other])
+        low, high = max(first[1], their_old), min(first[1] + new[rank], their_old + old[other])
+        if low < high:
+            part = made[low - first[1] + ghosts : high - first[1] + ghosts]
+            requests.append(comm.Irecv(part, other, 0))
+        low, high = max(first[0], their_new), min(first[0] + old[rank], their_new + new[other])
+        if low < high:
+            part = np.ascontiguousarray(array[low - first[0] + ghosts : high - first[0] + ghosts])
+            requests.append(comm.Isend(part, other, 0))
+    for request in requests:
+        request.Wait()
+    return made
+
+
+def _can_release() -> bool:
+    """Return whether a rank can end before the others: only hydra, which speaks PMI 1, lets it."""
+    return "PMI_FD" in os.environ and "SLURM_STEP_ID" not in os.environ
+
+
+def _finalize(remaining: list[Intracomm]) -> None:
+    """End this process before MPI_Finalize, which would wait for the ranks that have left."""
+    if hasattr(sys, "last_value"):
+        os._exit(1)
+    remaining[-1].Barrier()
+    _release()
+
+
+def _release() -> None:
+    """End this process as MPI_Finalize and the end of the program would, without the ranks that have left or stay."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    hydra = int(os.environ["PMI_FD"])
+    os.write(hydra, b"cmd=finalize\n")
+    os._exit(0 if os.read(hydra, 256) else 125)

@@ -128,6 +128,7 @@ class AgentConnection:
     """The connection to the host agent of one host.
 
     found : the agent's report when it was ready, None before.  gone : it reported that no process is left on its host
+    leaving : its host has announced its end
     lost : why no more frames are expected from it, None while some are
     """
 
@@ -143,7 +144,7 @@ class AgentConnection:
         """
         self.address, self.host = address, address.host
         self.found: dict[str, Any] | None = None
-        self.gone = False
+        self.gone = self.leaving = False
         self.lost: str | None = None
         self.received_at = time.monotonic()
         self.log = log
@@ -235,6 +236,8 @@ class AgentConnection:
                 self.lose(f"cannot take part: {payload.decode(errors='replace')}")
             elif kind == b"G":
                 self.gone = True
+            elif kind == b"L":
+                self.leaving = True
 
     def _take_report(self, payload: bytes) -> None:
         try:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
-from apples.adapting.progress import AdaptationController, CheckpointAndEnd, NewSlabs, parse_progress
+from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Order, parse_progress
 from apples.launching.filelock import locked
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.processes import LaunchMethod, RunProcesses
@@ -29,23 +28,26 @@ from apples.launching.termination import (
 from apples.launching.verdict import LaunchResult, judge
 from apples.model.plan import Outcome
 
+#: Seconds between two looks for drained hosts.
+LOOK_S = 1.0
+
 
 class RunLoop:
-    """The loop of one launch."""
+    """The loop of one launch. left : hosts that the run leaves, each with the reason"""
 
     def __init__(
         self,
+        request: LaunchRequest,
         processes: RunProcesses,
         termination: Termination,
         signals: SignalQueue,
         notify: Notify,
-        *,
-        controller: AdaptationController | None = None,
-        on_progress: Callable[[bytes], None] | None = None,
     ) -> None:
+        self.left: dict[str, str] = {}
         self._lost: set[str] = set()
-        self._on_line = on_progress
-        self._controller, self._notify = controller, notify
+        self._looked_at = time.monotonic()
+        self._on_line, self._notify = request.on_progress, notify
+        self._controller, self._departures = request.controller, request.departures
         self._processes, self._termination, self._signals = processes, termination, signals
 
     def run(self, hosts: list[str]) -> None:
@@ -55,13 +57,15 @@ class RunLoop:
         poll.register(self._processes.events, select.POLLIN)
         over = False
         while not over:
-            moments = (self._termination.wake_at, self._processes.wake_at)
+            look_at = None if self._departures is None else self._looked_at + LOOK_S
+            moments = (self._termination.wake_at, self._processes.wake_at, look_at)
             wake_at = min((at for at in moments if at is not None), default=None)
             poll.poll(None if wake_at is None else 1000.0 * max(0.0, wake_at - time.monotonic()))
             changed, over = self._processes.listen()
             instructions = [i for record in changed for i in self._on_record(record)]
             instructions += self._on_lost_hosts()
             instructions += self._on_progress()
+            instructions += self._on_departures(hosts)
             for signal in self._signals.take():
                 instructions += self._termination.signalled(signal, time.monotonic())
             instructions += self._termination.tick(time.monotonic())
@@ -88,13 +92,31 @@ class RunLoop:
         if self._controller is None:
             return []
         for report in map(parse_progress, lines):
-            order = None if report is None else self._controller.hear(report)
-            match order:
-                case NewSlabs(rows=rows):
-                    self._processes.offer(",".join(map(str, rows)))
-                case CheckpointAndEnd(why=why):
-                    self._notify(why)
-                    return self._termination.adapt()
+            if instructions := self._carry_out(None if report is None else self._controller.hear(report)):
+                return instructions
+        return []
+
+    def _on_departures(self, hosts: list[str]) -> list[Instruction]:
+        """Leave hosts that have been drained, or have announced their end."""
+        if self._departures is None:
+            return []
+        found = dict(self._processes.leaving_hosts())
+        if time.monotonic() >= self._looked_at + LOOK_S:
+            self._looked_at = time.monotonic()
+            found |= self._departures.look()
+        new = {host: why for host, why in found.items() if host in hosts and host not in self.left}
+        if not new or self._termination.cause is not None:
+            return []
+        self.left |= new
+        return self._carry_out(self._departures.leave(self.left))
+
+    def _carry_out(self, order: Order | None) -> list[Instruction]:
+        match order:
+            case NewSlabs():
+                self._processes.offer(order)
+            case CheckpointAndEnd(why=why):
+                self._notify(why)
+                return self._termination.adapt()
         return []
 
     def _act(self, instructions: list[Instruction], hosts: list[str]) -> bool:
@@ -131,14 +153,7 @@ def launch(request: LaunchRequest, method: LaunchMethod, grace: GracePeriods, no
         termination = Termination(started=started, time_limit_s=request.time_limit_s, grace=grace)
         processes = RunProcesses(request, method)
         try:
-            loop = RunLoop(
-                processes,
-                termination,
-                signals,
-                notify,
-                controller=request.controller,
-                on_progress=request.on_progress,
-            )
+            loop = RunLoop(request, processes, termination, signals, notify)
             loop.run(hosts)
         finally:
             code = processes.close()
@@ -155,4 +170,6 @@ def launch(request: LaunchRequest, method: LaunchMethod, grace: GracePeriods, no
         ),
         termination,
     )
+    if outcome.ended == "adapted":
+        outcome = replace(outcome, lost=loop.left)
     return outcome if request.controller is None else replace(outcome, moves=request.controller.ended())

@@ -13,6 +13,7 @@ the host agent, so it imports little.
     D  new slabs, text      N  a line of progress
     F  a file, as in F →    G  no process is left on the host
                             W  the agent cannot take part: the reason, text
+                            L  the host is about to end: TERM came
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from apples.launching.orders import SETUP, START, IllegalOrder, read_file, read_order, read_signal, read_slabs
 from apples.launching.proxies import Proxies
 from apples.launching.ranksupervisors import RankSupervisors
-from apples.launching.steering import LOOK_EVERY_S, ProgressReader, offer
+from apples.launching.steering import ProgressReader, offer
 from nws.base.files import write_whole
 
 TYPE_CHECKING = False
@@ -69,10 +69,10 @@ class HostAgent:
         self._partial = b""
         page = setup["watched"]
         self._tail = None if page is None else ProgressReader(self._run_dir, page)
-        self._look_at = 0.0
         self._launcher = FrameWriter(1)
         self._end_at: float | None = None
         self._killed = self._drained = False
+        self._noticed = setup["beat_s"] is None or _ends_with_allocation()
         self._received_at = self._beat_at = time.monotonic()
         lifeline_read, self._lifeline = os.pipe()
         self._events, events_write = os.pipe()
@@ -84,10 +84,7 @@ class HostAgent:
         self._wake, wake_write = os.pipe()
         for fd in (0, 1, self._events, self._wake, wake_write):
             os.set_blocking(fd, False)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            signal.signal(number, lambda number, frame: None)
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        _wake_on_signals(wake_write)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._sources = {0: self._listen, self._events: self._on_events, self._wake: self._on_wake}
         self._sources |= dict.fromkeys(self._outputs, self._on_output)
@@ -122,11 +119,9 @@ class HostAgent:
                 self._launcher.send(b"B")
             moments.append(self._beat_at)
         if self._tail is not None:
-            if now >= self._look_at:
-                self._look_at = now + LOOK_EVERY_S
-                for line in self._tail.lines():
-                    self._launcher.send(b"N", line)
-            moments.append(self._look_at)
+            for line in self._tail.lines(now):
+                self._launcher.send(b"N", line)
+            moments.append(self._tail.look_at)
         for fd, _ in poll.poll(1000.0 * max(0.0, min(moments) - now) if moments else None):
             if fd == 1:
                 self._launcher.flush()
@@ -180,6 +175,7 @@ class HostAgent:
             self._supervisors.forward(read_signal(payload))
         elif kind == b"D":
             offer(self._run_dir, read_slabs(payload))
+            self._tail = self._tail or ProgressReader(self._run_dir, "")
         elif kind == b"F":
             name, content = read_file(payload)
             write_whole(os.path.join(self._run_dir, name), content)
@@ -211,9 +207,12 @@ class HostAgent:
             self._launcher.send(b"T", text)
 
     def _on_wake(self, fd: int) -> None:
-        """Handle signals: children have ended, or this agent is asked to end."""
-        numbers = os.read(fd, CHUNK)
-        if any(number != signal.SIGCHLD for number in numbers):
+        """Handle signals: children have ended, the host will end (the first TERM), or this agent is asked to end."""
+        asked = set(os.read(fd, CHUNK)) - {signal.SIGCHLD}
+        if asked == {signal.SIGTERM} and not self._noticed:
+            self._noticed = True
+            self._launcher.send(b"L")
+        elif asked:
             self._cut()
         self._report_ended()
 
@@ -290,6 +289,18 @@ def serve(outputs: tuple[int, int] | None = None) -> None:
     except MemoryError:
         # The kernel closes the lifeline when this process ends, so the ranks end as well.
         _write(frame(b"W", b"no memory is left on this host"))
+
+
+def _wake_on_signals(wake: int) -> None:
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda number, frame: None)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
+def _ends_with_allocation() -> bool:
+    """Return whether TERM comes to the agents of all hosts at the end of a Slurm allocation."""
+    return "SLURM_STEP_ID" in os.environ
 
 
 def _report(directory: str, shared: bool) -> dict[str, Any]:

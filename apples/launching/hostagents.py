@@ -6,6 +6,7 @@ import contextlib
 import select
 import time
 from collections import UserDict
+from collections.abc import Collection
 from pathlib import Path
 
 from apples.launching.agentconnection import HEARTBEAT_S, AgentConnection, Heartbeats, LivenessTimeouts
@@ -72,6 +73,10 @@ class HostAgents(UserDict[str, AgentConnection]):
         """Return the hosts that were lost, each with the reason."""
         return {host: agent.lost for host, agent in self.items() if agent.lost is not None}
 
+    def leaving(self) -> dict[str, str]:
+        """Return the hosts that have announced their end, each with the reason."""
+        return {host: "ends soon (its host agent got TERM)" for host, agent in self.items() if agent.leaving}
+
     def send_missing(self, file: Path) -> None:
         """Send a file of the run directory, if it exists, to the hosts that do not share the directory."""
         if file.exists():
@@ -79,10 +84,10 @@ class HostAgents(UserDict[str, AgentConnection]):
                 if not (agent.found or {})["shared"]:
                     agent.send(b"F", file.name.encode() + b"\n" + file.read_bytes())
 
-    def send(self, kind: bytes, payload: bytes = b"") -> None:
-        """Send a frame to every agent that is not over."""
-        for agent in self.values():
-            if not agent.over:
+    def send(self, kind: bytes, payload: bytes = b"", *, only: Collection[str] | None = None) -> None:
+        """Send a frame to every agent that is not over, or to those of the hosts `only`."""
+        for host, agent in self.items():
+            if not agent.over and (only is None or host in only):
                 agent.send(kind, payload)
 
     def close(self) -> None:

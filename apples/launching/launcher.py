@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from apples.adapting.progress import AdaptationController
+from apples.adapting.progress import AdaptationController, DepartureController
 from apples.model.plan import Plan
 from apples.model.template import Workload
 
@@ -41,6 +41,7 @@ class LaunchRequest:
     mpi : the MPI that starts the ranks
     output : file for all output of the ranks instead, None for none
     controller : receives the progress of the run and may move its slabs or end it; None for a run without adaptation
+    departures : lets the run leave hosts; None for a run that stays on its hosts
     on_progress : receives each line of progress of the run (`apples.adapting.progress`)
     progress_pattern : regular expression whose group is the iteration that a line of the program's output reports
     """
@@ -55,6 +56,7 @@ class LaunchRequest:
     program_output_to_stderr: bool = False
     checkpoint_every: int | None = None
     controller: AdaptationController | None = None
+    departures: DepartureController | None = None
     on_progress: Callable[[bytes], None] | None = None
     progress_pattern: str | None = None
     directory: Path | None = None

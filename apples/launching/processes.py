@@ -22,6 +22,7 @@ from pathlib import Path
 from signal import SIGKILL, Signals
 from typing import Any
 
+from apples.adapting.progress import NewSlabs
 from apples.errors import LaunchError
 from apples.launching.agentconnection import (
     AgentConnection,
@@ -98,6 +99,7 @@ class RunProcesses:
         self._run_dir: Path = request.run_dir
         self._log = self._run_dir / "mpiexec.log"
         self._first_host = next(iter(method.agents)) if method.here else groups_of(request)[0][0]
+        self._readers: set[str] = set()
         self._progress: list[bytes] = []
         self._token = f".shared-{secrets.token_hex(8)}"
         self._started = self._cut = False
@@ -118,6 +120,7 @@ class RunProcesses:
             self.close()
             raise _refused("the host agents", error) from error
         self._agents.start_heartbeats()
+        self.leaving_hosts = self._agents.leaving
 
     def _connect(self, address: HostAddress, command: Sequence[str] | None, proxies: int) -> None:
         host, here = address.host, self._method.here
@@ -170,11 +173,10 @@ class RunProcesses:
         lines, self._progress = self._progress, []
         return lines
 
-    def offer(self, heights: str) -> None:
+    def offer(self, order: NewSlabs) -> None:
         """Write new slabs, as in `20,22,22`, where rank 0 looks for them on its host."""
-        agent = self._agents[self._first_host]
-        if not agent.over:
-            agent.send(b"D", heights.encode())
+        self._readers |= {self._first_host, order.reader or self._first_host}
+        self._agents.send(b"D", ",".join(map(str, order.rows)).encode(), only=self._readers)
 
     def lost_hosts(self) -> Mapping[str, str]:
         """Return the hosts that were lost, each with the reason."""

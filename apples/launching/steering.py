@@ -55,14 +55,21 @@ class FileTail:
 
 
 class ProgressReader:
-    """Progress of a run, on the host of rank 0. page : path of the rank's page, empty for a run without the monitor."""
+    """Progress of a run, on the host of rank 0. page : path of the rank's page, empty for a run without the monitor.
+
+    look_at : time of the next look, by the clock of `lines`
+    """
 
     def __init__(self, directory: str, page: str) -> None:
         self._tail, self._page = FileTail(os.path.join(directory, PROGRESS)), page
         self._counted = 0
+        self.look_at = 0.0
 
-    def lines(self) -> list[bytes]:
-        """Return the lines of progress that are new since the last call."""
+    def lines(self, now: float) -> list[bytes]:
+        """Return the lines of progress that are new since the last call; none before `look_at`."""
+        if now < self.look_at:
+            return []
+        self.look_at = now + LOOK_EVERY_S
         lines = self._tail.lines()
         if not self._page:
             return lines

@@ -215,7 +215,7 @@ class Outcome:
     exit_code : the highest over ranks, 128 + signal for a killed rank, 124, 125, 130 (see docs)
     observed_s : wall seconds from launch to end
     message : for the user, empty after success
-    lost : hosts that were lost, or where the launcher failed, with a predicate each, as in "was lost: …"
+    lost : hosts that were lost or drained, or where the launcher failed, with a predicate each, as in "was lost: …"
     kept_iterations : iterations of this attempt in its newest checkpoint, if the launcher knows them by itself
         (simulated runs have no files); None if the file must be read
     moves : of rows between the ranks during the run

@@ -243,7 +243,12 @@ class Restartable(Protocol):
 
 @runtime_checkable
 class SelfCheckpointing(Protocol):
-    """A `Template` of a program that may write checkpoints by itself and go on from them, on any hosts."""
+    """A `Template` of a program that may write checkpoints by itself and go on from them, on any hosts.
+
+    restarts : whether it does; others have no checkpoints
+    """
+
+    restarts: bool
 
     def checkpoints(self) -> Mapping[int, tuple[int, int]]:
         """Return the checkpoints that exist: iterations in each → its size in bytes and time of change in ns."""

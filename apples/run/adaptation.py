@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from apples.adapting.departures import inputs_after, slabs_without
 from apples.adapting.hosts import HostPolicy, PoolSample, as_ranks_see_it
-from apples.adapting.policy import AdaptationInputs, Proposal, SlabPolicy
+from apples.adapting.policy import AdaptationInputs, SlabPolicy
 from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Order, Progress
 from apples.adapting.repartitioning import balanced, slowest
 from apples.adapting.settings import AdaptSettings
@@ -80,9 +81,15 @@ class SlabController:
 
     def __init__(self, inputs: AdaptationInputs, settings: AdaptSettings, notify: Notify) -> None:
         self.policy = SlabPolicy(inputs, settings.slabs)
-        self._settings, self._notify = settings, notify
+        self._inputs, self._settings, self._notify = inputs, settings, notify
         self._moves: list[Move] = []
-        self._open: Proposal | None = None
+        self._open: tuple[int, ...] | None = None
+        #: Hosts to leave, those of the last order to do so, and inputs of the run after it: until the ranks have
+        #: obeyed, nothing else is decided.
+        self._leaving: Mapping[str, str] = {}
+        self._left: set[str] = set()
+        self._after: AdaptationInputs | None = None
+        self._at: Progress | None = None
 
     @property
     def report_every_s(self) -> float:
@@ -95,12 +102,15 @@ class SlabController:
 
     def hear(self, progress: Progress) -> Order | None:
         """See `apples.adapting.progress.AdaptationController`."""
+        self._at = progress
         self._note(progress)
+        if self._after is not None:
+            return self._departed(progress)
         before = self.policy.rows
         proposal = self.policy.hear(progress)
         if proposal is None:
             return None
-        self._open = proposal
+        self._open = proposal.rows
         self._moves.append(
             Move(
                 iteration=progress.iteration,
@@ -118,11 +128,57 @@ class SlabController:
         )
         return NewSlabs(rows=proposal.rows)
 
+    def leave(self, hosts: Mapping[str, str]) -> Order | None:
+        """See `apples.adapting.progress.AdaptationController`."""
+        self._leaving = hosts
+        if self._after is None:
+            return self._without(stay=False)
+        # The ranks have still to answer the last order.
+        return NewSlabs(rows=self._moves[-1].after)
+
+    def _without(self, *, stay: bool) -> Order | None:
+        """Return the order that frees the leaving hosts. stay : their ranks stay with the least rows"""
+        rows = slabs_without(self._inputs, self.policy.row_s(), self._leaving, stay=stay)
+        if rows is None:
+            return None
+        self._left = set(self._leaving)
+        self._open, self._after = rows, inputs_after(self._inputs, rows, self._leaving)
+        why = "; ".join(f"{host} {how}" for host, how in self._leaving.items())
+        self._notify(f"{why}: {'nearly all' if stay else 'its'} rows go to {fold(self._staying())}")
+        self._moves.append(
+            Move(
+                iteration=0 if self._at is None else self._at.iteration,
+                before=self.policy.rows,
+                after=rows,
+                reason=why,
+                gain_s=0.0,
+                cost_s=0.0,
+            )
+        )
+        return NewSlabs(rows=rows, reader=self._staying()[0])
+
+    def _staying(self) -> list[str]:
+        return list(dict.fromkeys(host for host in self._inputs.hosts if host not in self._leaving))
+
+    def _departed(self, progress: Progress) -> Order | None:
+        """Go on with the ranks that have rows, once they report; or let all stay if they refuse."""
+        assert self._after is not None
+        if progress.rows == self._after.rows:
+            self._inputs, self._after = self._after, None
+            self.policy = SlabPolicy(self._inputs, self._settings.slabs)
+            return self._without(stay=False) if self._leaving.keys() - self._left else None
+        if progress.refused is not None and 0 in self._moves[-1].after:
+            self._notify(f"{', '.join(self._leaving)} must not end before the run: its ranks cannot leave")
+            return self._without(stay=True)
+        if progress.refused is not None:
+            self._after = None
+        return None
+
     def _note(self, progress: Progress) -> None:
         """Record the result of the last order."""
         if self._open is None:
             return
-        if progress.rows == self._open.rows:
+        if progress.rows == tuple(filter(None, self._open)):
             self._moves[-1] = replace(self._moves[-1], took_s=progress.moved_s)
         elif progress.refused is not None:
             self._moves[-1] = replace(self._moves[-1], refused=progress.refused)
@@ -168,6 +224,10 @@ class HostController:
         if self._thread is not None:
             self._thread.join()
         return self._slabs.ended()
+
+    def leave(self, hosts: Mapping[str, str]) -> Order | None:
+        """See `apples.adapting.progress.AdaptationController`."""
+        return self._slabs.leave(hosts)
 
     def hear(self, progress: Progress) -> Order | None:
         """See `apples.adapting.progress.AdaptationController`."""

@@ -17,6 +17,7 @@ from typing import Any
 from apples.launching.launcher import Notify
 from apples.learning.history import History
 from apples.learning.ranges import MOST, Coverage, alike, calibrate_range, coverage, is_loaded
+from apples.model.drained import DrainedHosts
 from apples.model.grid import LEAST_SHARE, Snapshot
 from apples.model.plan import LeftOut, Plan, Record
 from apples.model.snapshots import unmeasured
@@ -150,6 +151,7 @@ class Agent:
         options = request.planning
         check_cut(total, options)
         started = time.perf_counter()
+        self._drop_drained()
         snapshot = self.platform.snapshot(self.notify)
         measured = time.perf_counter()
         if request.scheduler in RESPECT_LIMITS:
@@ -187,6 +189,17 @@ class Agent:
             counted_each=self._costing.counted_each(self.platform, request),
             coverage=judged,
         )
+
+    def _drop_drained(self) -> None:
+        """Leave drained hosts out of the plan; hosts of the mock grid cannot be drained."""
+        found = {} if self.platform.simulated else DrainedHosts().at(time.time())
+        drained = {
+            h.name: f"it {found[h.name].reason()}" for h in self.platform.pool.hosts if h.name in found
+        }
+        for host, why in drained.items():
+            self.notify(f"without {host}: {why}")
+        if drained:
+            self.platform.drop(drained)
 
     def calibrated(self, plan: Plan, snapshot: Snapshot) -> tuple[Plan, Coverage]:
         """Return the plan with a range by earlier runs on hosts as loaded as its own, and how often those held."""

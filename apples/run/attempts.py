@@ -44,7 +44,12 @@ def what_next(outcome: Outcome, pool: Collection[str], *, failures: int, limit: 
     limit : most attempts in all
     """
     if outcome.ended == "adapted":
-        return Next(again=True, why="the run was ended to go on with another plan")
+        why = "; ".join(f"{host} {how}" for host, how in outcome.lost.items())
+        return Next(
+            again=True,
+            why=why or "the run was ended to go on with another plan",
+            without=dict(outcome.lost),
+        )
     if outcome.ended != "failed":
         return Next(again=False)
     found = _cause(outcome, pool)

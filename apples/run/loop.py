@@ -23,6 +23,7 @@ from apples.platforms.platform import Platform
 from apples.run.agent import Agent, Decision
 from apples.run.attempts import Next, what_next
 from apples.run.checkpoints import Checkpoints
+from apples.run.departures import Departures
 from apples.run.directory import run_directory
 from apples.run.documents import attempt_document
 from apples.run.programruns import run_program
@@ -150,11 +151,12 @@ class AttemptLoop:
         started_at = self._platform.now()
         with run_directory() as directory:
             launch = launch_request(request, decision, directory)
+            leaving = Departures(request, decision, launch.controller, self._notify)
             wait, monitor = self._waits.wait(decision), self._waits.monitor
             monitored = {} if monitor is None else monitor.environment(directory, wait)
             listener = progress_listener(self._platform, request, decision, self._on_event)
             variables = {**launch.environment, **monitored}
-            launch = replace(launch, environment=variables, on_progress=listener)
+            launch = replace(launch, environment=variables, on_progress=listener, departures=leaving)
             check_program(request.template, self._platform)
             self._platform.check(launch)
             if self._begun is None:

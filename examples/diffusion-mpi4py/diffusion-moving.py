@@ -21,15 +21,16 @@ if file.exists():
 else:
     rows = [given.ny // comm.size + (rank < given.ny % comm.size) for rank in range(comm.size)]
 mine, first = rows[comm.rank], sum(rows[: comm.rank])
-up = comm.rank - 1 if comm.rank > 0 else MPI.PROC_NULL
-down = comm.rank + 1 if comm.rank + 1 < comm.size else MPI.PROC_NULL
 
 now = np.zeros((mine + 2, given.nx + 2))
 lines = np.arange(first, first + mine)[:, None]
 now[1:-1, 1:-1] = 1.0 / (1 + lines % 17 + np.arange(given.nx) % 13)
-run = Run(comm, mine)
+run = Run(comm, mine, leave=True)
 for step in range(1, given.steps + 1):
     run.exchange()
+    comm = run.comm
+    up = comm.rank - 1 if comm.rank > 0 else MPI.PROC_NULL
+    down = comm.rank + 1 if comm.rank + 1 < comm.size else MPI.PROC_NULL
     comm.Sendrecv(now[1], up, recvbuf=now[-1], source=down)
     comm.Sendrecv(now[-2], down, recvbuf=now[0], source=up)
     run.compute()
@@ -38,8 +39,7 @@ for step in range(1, given.steps + 1):
     if run.step(step, given.steps - step):
         now = run.move(now, ghosts=1)
         run.moved()
-run.end()
-
-highest = comm.reduce(now.max(), MPI.MAX)
-if comm.rank == 0:
+highest = run.comm.reduce(now.max(), MPI.MAX)
+if run.comm.rank == 0:
     print(f"diffusion: {given.steps} steps, highest {highest:.15e}")
+run.end()

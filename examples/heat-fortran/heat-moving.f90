@@ -18,19 +18,21 @@ program heat
    call get_environment_variable('HEAT_ROWS', text)
    if (len_trim(text) > 0) read (text, *) rows
    mine = rows(rank); first = sum(rows(0:rank - 1))
-   up = merge(rank - 1, MPI_PROC_NULL, rank > 0); down = merge(rank + 1, MPI_PROC_NULL, rank < ranks - 1)
    allocate (now(0:nx + 1, 0:mine + 1), next(0:nx + 1, 0:mine + 1))
    now = 0; next = 0
    do j = 1, mine
       now(1:nx, j) = [(1d0/(1 + mod(first + j, 17) + mod(i, 13)), i=1, nx)]
    end do
    call apples_begin(run, MPI_COMM_WORLD, mine)
+   run%leave = .true.
    do s = 1, steps
       call apples_exchange(run)
+      up = merge(run%rank - 1, MPI_PROC_NULL, run%rank > 0)
+      down = merge(run%rank + 1, MPI_PROC_NULL, run%rank < run%ranks - 1)
       call MPI_Sendrecv(now(0, 1), nx + 2, MPI_DOUBLE_PRECISION, up, 0, now(0, mine + 1), nx + 2, &
-                        MPI_DOUBLE_PRECISION, down, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE, error)
+                        MPI_DOUBLE_PRECISION, down, 0, run%comm, MPI_STATUS_IGNORE, error)
       call MPI_Sendrecv(now(0, mine), nx + 2, MPI_DOUBLE_PRECISION, down, 1, now(0, 0), nx + 2, &
-                        MPI_DOUBLE_PRECISION, up, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE, error)
+                        MPI_DOUBLE_PRECISION, up, 1, run%comm, MPI_STATUS_IGNORE, error)
       call apples_compute(run)
       do j = 1, mine
          do i = 1, nx
@@ -45,10 +47,10 @@ program heat
          mine = run%rows
       end if
    end do
-   call apples_end(run)
    highest = maxval(now(1:nx, 1:mine))
-   call MPI_Reduce(highest, all, 1, MPI_DOUBLE_PRECISION, MPI_MAX, 0, MPI_COMM_WORLD, error)
-   if (rank == 0) print '(a, i0, a, es22.15)', 'heat: ', steps, ' steps, highest ', all
+   call MPI_Reduce(highest, all, 1, MPI_DOUBLE_PRECISION, MPI_MAX, 0, run%comm, error)
+   if (run%rank == 0) print '(a, i0, a, es22.15)', 'heat: ', steps, ' steps, highest ', all
+   call apples_end(run)
    call MPI_Finalize(error)
 contains
    integer function argument(number, default)

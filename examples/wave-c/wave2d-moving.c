@@ -21,17 +21,19 @@ int main(int argc, char **argv) {
         mine = rows ? (int)strtol(rows, &rows, 10) : ny / ranks + (r < ny % ranks);
         if (rows && *rows == ',') rows++;
     }
-    int w = nx + 2, up = rank ? rank - 1 : MPI_PROC_NULL, down = rank + 1 < ranks ? rank + 1 : MPI_PROC_NULL;
+    int w = nx + 2, up, down;
     double *old = calloc((size_t)(mine + 2) * w, 8), *now = calloc((size_t)(mine + 2) * w, 8), sum = 0, all;
     for (int i = 1; i <= mine; i++)
         for (int j = 1; j <= nx; j++)
             old[i * w + j] = now[i * w + j] = 1.0 / (1 + (first + i) % 17 + j % 13);
     apples_run run;
     apples_begin(&run, MPI_COMM_WORLD, mine);
+    run.leave = 1;
     for (int s = 0; s < steps; s++) {
         apples_exchange(&run);
-        MPI_Sendrecv(now + w, w, MPI_DOUBLE, up, 0, now + (mine + 1) * w, w, MPI_DOUBLE, down, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Sendrecv(now + mine * w, w, MPI_DOUBLE, down, 1, now, w, MPI_DOUBLE, up, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        up = run.rank ? run.rank - 1 : MPI_PROC_NULL, down = run.rank + 1 < run.ranks ? run.rank + 1 : MPI_PROC_NULL;
+        MPI_Sendrecv(now + w, w, MPI_DOUBLE, up, 0, now + (mine + 1) * w, w, MPI_DOUBLE, down, 0, run.comm, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(now + mine * w, w, MPI_DOUBLE, down, 1, now, w, MPI_DOUBLE, up, 1, run.comm, MPI_STATUS_IGNORE);
         apples_compute(&run);
         for (int i = 1; i <= mine; i++)
             for (double *c = now + i * w + 1, *o = old + i * w + 1, *end = c + nx; c < end; c++, o++)
@@ -44,10 +46,10 @@ int main(int argc, char **argv) {
             mine = (int)run.rows;
         }
     }
-    apples_end(&run);
     for (int i = 1; i <= mine; i++)
         for (int j = 1; j <= nx; j++) sum += (double)(long long)(now[i * w + j] * 1e9);
-    MPI_Reduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (!rank) printf("wave2d: %d steps, checksum %.0f\n", steps, all);
+    MPI_Reduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, 0, run.comm);
+    if (!run.rank) printf("wave2d: %d steps, checksum %.0f\n", steps, all);
+    apples_end(&run);
     MPI_Finalize();
 }

@@ -12,6 +12,9 @@
 !        end if
 !     end do
 !     call apples_end(run)
+!
+! With run%leave = .true. after apples_begin, ranks may leave while the run goes on. All messages of the program must then
+! be on run%comm, with run%rank and run%ranks, which apples_moved changes.
 module apples
   use iso_c_binding, only: c_ptr, c_int, c_long, c_size_t, c_double
   implicit none
@@ -20,7 +23,8 @@ module apples
 
   type apples_run
      type(c_ptr), private :: handle
-     integer :: rows = 0, first = 0
+     integer :: rows = 0, first = 0, comm = 0, rank = 0, ranks = 0
+     logical :: leave = .false.
   end type apples_run
 
   interface
@@ -38,10 +42,11 @@ module apples
        import :: c_ptr
        type(c_ptr), value :: handle
      end subroutine c_compute
-     function c_step(handle, iteration, left) bind(C, name="apples_f_step") result(moves)
+     function c_step(handle, iteration, left, leave) bind(C, name="apples_f_step") result(moves)
        import :: c_ptr, c_int, c_long
        type(c_ptr), value :: handle
        integer(c_long), value :: iteration, left
+       integer(c_int), value :: leave
        integer(c_int) :: moves
      end function c_step
      function c_next(handle) bind(C, name="apples_f_next") result(rows)
@@ -57,11 +62,16 @@ module apples
        integer(c_size_t), value :: plane_bytes
        integer(c_int), value :: ghosts
      end subroutine c_move
-     subroutine c_moved(handle, rows, first) bind(C, name="apples_f_moved")
-       import :: c_ptr, c_long
+     subroutine c_moved(handle) bind(C, name="apples_f_moved")
+       import :: c_ptr
        type(c_ptr), value :: handle
-       integer(c_long), intent(out) :: rows, first
      end subroutine c_moved
+     subroutine c_state(handle, pieces, ranks) bind(C, name="apples_f_state")
+       import :: c_ptr, c_int, c_long
+       type(c_ptr), value :: handle
+       integer(c_long), intent(out) :: pieces(2)
+       integer(c_int), intent(out) :: ranks(3)
+     end subroutine c_state
      subroutine c_end(handle) bind(C, name="apples_f_end")
        import :: c_ptr
        type(c_ptr), value :: handle
@@ -78,8 +88,20 @@ contains
     type(apples_run), intent(out) :: run
     integer, intent(in) :: comm, rows
     run%handle = c_begin(int(comm, c_int), int(rows, c_long))
-    run%rows = rows
+    call take(run)
   end subroutine apples_begin
+
+  subroutine take(run)
+    type(apples_run), intent(inout) :: run
+    integer(c_long) :: pieces(2)
+    integer(c_int) :: ranks(3)
+    call c_state(run%handle, pieces, ranks)
+    run%rows = int(pieces(1))
+    run%first = int(pieces(2))
+    run%comm = ranks(1)
+    run%rank = ranks(2)
+    run%ranks = ranks(3)
+  end subroutine take
 
   subroutine apples_exchange(run)
     type(apples_run), intent(in) :: run
@@ -95,15 +117,14 @@ contains
   logical function apples_step(run, iteration, left)
     type(apples_run), intent(in) :: run
     integer, intent(in) :: iteration, left
-    apples_step = c_step(run%handle, int(iteration, c_long), int(left, c_long)) /= 0
+    apples_step = c_step(run%handle, int(iteration, c_long), int(left, c_long), &
+                         merge(1_c_int, 0_c_int, run%leave)) /= 0
   end function apples_step
 
   subroutine apples_moved(run)
     type(apples_run), intent(inout) :: run
-    integer(c_long) :: rows, first
-    call c_moved(run%handle, rows, first)
-    run%rows = int(rows)
-    run%first = int(first)
+    call c_moved(run%handle)
+    call take(run)
   end subroutine apples_moved
 
   subroutine apples_end(run)

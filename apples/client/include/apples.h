@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef __cplusplus
 #define APPLES_INLINE static inline
@@ -40,10 +41,12 @@
 enum { APPLES_REPORT = 1, APPLES_ROWS = 2 };
 
 /* rows, first: of this rank.  least: the fewest rows a rank may have, 1 unless the program sets it after apples_begin.
+   leave: set to 1 after apples_begin if ranks may leave the run while it goes on. All messages of the program must then
+   be on comm, with rank and ranks, which apples_moved changes.
    The other members are private. */
 typedef struct {
     MPI_Comm comm;
-    int rank, ranks, active;
+    int rank, ranks, active, leave, released;
     long rows, first, least;
     long *all, *next;
     const char *progress, *slabs;
@@ -53,6 +56,7 @@ typedef struct {
     long steps, reported_steps, period, since;
     int wish[2], pending;
     MPI_Request request;
+    MPI_Comm *staying;
     char *offer, *seen;
     char refused[256];
 } apples_run;
@@ -99,6 +103,8 @@ APPLES_INLINE void apples_begin(apples_run *run, MPI_Comm comm, long rows) {
         run->active = run->progress || run->slabs;
     }
     MPI_Bcast(&run->active, 1, MPI_INT, 0, run->comm);
+    /* only hydra, which speaks PMI 1, lets a rank go before the others */
+    run->released = getenv("PMI_FD") != NULL && getenv("SLURM_STEP_ID") == NULL;
     run->began = run->reported = run->agreed = run->marked = MPI_Wtime();
     run->looked = -1e9;
 }
@@ -168,10 +174,12 @@ APPLES_INLINE int apples_offered_(apples_run *run) {
     char *at = run->offer, *end;
     int changed = 0;
     MPI_Bcast(run->offer, APPLES_TEXT, MPI_CHAR, 0, run->comm);
+    strcpy(run->seen, run->offer);
     for (int r = 0; r < run->ranks && !problem; r++, at = end) {
         run->next[r] = strtol(at, &end, 10);
         if (end == at || (r + 1 < run->ranks ? *end++ != ',' : *end != 0)) problem = "not one number of rows per rank";
-        else if (run->next[r] < run->least) problem = "a rank with fewer rows than it can have";
+        else if (!run->next[r] && run->leave && !run->released) problem = "ranks can leave under MPICH's mpiexec only";
+        else if (run->next[r] < run->least && (run->next[r] || !run->leave)) problem = "a rank with fewer rows than it can have";
         sum += run->next[r];
         changed |= run->next[r] != run->all[r];
     }
@@ -226,15 +234,26 @@ APPLES_INLINE void *apples_move_into(apples_run *run, const void *planes, void *
     const char *from = (const char *)planes;
     char *to = (char *)made;
     long first = apples_first_(run->next, run->rank), rows = run->next[run->rank], theirs[2] = {0, 0};
-    MPI_Request *requests = (MPI_Request *)malloc(2 * sizeof(MPI_Request) * (size_t)run->ranks);
+    MPI_Request *requests = (MPI_Request *)malloc(2 * sizeof(MPI_Request) * (size_t)(run->ranks + 2));
     MPI_Datatype plane;
     int count = 0;
     MPI_Type_contiguous((int)plane_bytes, MPI_BYTE, &plane);
     MPI_Type_commit(&plane);
-    /* the planes outside the mesh belong to the first and the last rank, which stay the first and the last */
     memcpy(to, from, plane_bytes * (size_t)ghosts);
     memcpy(to + plane_bytes * (size_t)(rows + ghosts), from + plane_bytes * (size_t)(run->rows + ghosts),
            plane_bytes * (size_t)ghosts);
+    /* the planes outside the mesh belong to the first and the last rank: if these leave, to those that are so now */
+    for (int last = 0; last < 2; last++) {
+        int before = last ? run->ranks - 1 : 0, after = before;
+        while (!run->next[after]) after += last ? -1 : 1;
+        if (after == before) continue;
+        if (run->rank == before)
+            MPI_Isend(from + (last ? plane_bytes * (size_t)(run->rows + ghosts) : 0), ghosts, plane, after, 1 + last,
+                      run->comm, &requests[count++]);
+        if (run->rank == after)
+            MPI_Irecv(to + (last ? plane_bytes * (size_t)(rows + ghosts) : 0), ghosts, plane, before, 1 + last,
+                      run->comm, &requests[count++]);
+    }
     for (int r = 0; r < run->ranks; r++) {
         /* planes that this rank gets from r, and gives to r */
         for (int gives = 0; gives < 2; gives++) {
@@ -256,7 +275,7 @@ APPLES_INLINE void *apples_move_into(apples_run *run, const void *planes, void *
 }
 
 APPLES_INLINE void *apples_move(apples_run *run, void *planes, size_t plane_bytes, int ghosts) {
-    void *made = calloc((size_t)(run->next[run->rank] + 2 * ghosts), plane_bytes);
+    void *made = calloc((size_t)(run->next[run->rank] + 2 * ghosts + 1), plane_bytes);
     if (made == NULL) {
         fprintf(stderr, "apples: no memory for %ld rows of %zu bytes\n", run->next[run->rank], plane_bytes);
         MPI_Abort(run->comm, 1);
@@ -266,9 +285,66 @@ APPLES_INLINE void *apples_move(apples_run *run, void *planes, size_t plane_byte
     return made;
 }
 
-/* Take the new rows after all arrays have moved. */
+/* End this process as MPI_Finalize and a return from main would, but without the ranks that have left or stay. */
+APPLES_INLINE void apples_release_(void) {
+    const char *fd = getenv("PMI_FD"), request[] = "cmd=finalize\n";
+    char answer[256];
+    fflush(NULL);
+    if (fd == NULL || write(atoi(fd), request, sizeof request - 1) < 0 || read(atoi(fd), answer, sizeof answer) <= 0) _exit(125);
+    exit(0);
+}
+
+/* MPI_Finalize deletes the attributes of MPI_COMM_SELF first. It would wait for the ranks that have left. */
+APPLES_INLINE int apples_finalize_(MPI_Comm self, int key, void *comm, void *unused) {
+    (void)self, (void)key, (void)unused;
+    MPI_Barrier(*(MPI_Comm *)comm);
+    apples_release_();
+    return MPI_SUCCESS;
+}
+
+/* Go on without the ranks that have no rows; collective. Does not return on those. */
+APPLES_INLINE void apples_leave_(apples_run *run) {
+    MPI_Comm before = run->comm;
+    int stays = 0, key, count = 0, rank = run->rank;
+    if (run->pending) {
+        /* what rank 0 wished is for the ranks of before; only the period holds */
+        MPI_Wait(&run->request, MPI_STATUS_IGNORE);
+        run->period = run->wish[1];
+        run->pending = 0;
+    }
+    while (!run->all[stays]) stays++;
+    MPI_Comm_split(before, !run->all[rank], rank, &run->comm);
+    MPI_Barrier(before);
+    if (!run->all[rank]) {
+        /* all others have received all that this rank has sent */
+        MPI_Recv(NULL, 0, MPI_BYTE, stays, 3, before, MPI_STATUS_IGNORE);
+        apples_release_();
+    }
+    MPI_Barrier(run->comm);
+    for (int r = 0; r < run->ranks; r++) {
+        if (run->all[r]) run->all[count++] = run->all[r];
+        else if (rank == stays) MPI_Send(NULL, 0, MPI_BYTE, r, 3, before);
+    }
+    MPI_Comm_rank(run->comm, &run->rank);
+    run->ranks = count;
+    if (run->rank == 0) {
+        run->progress = getenv("STENCIL_APP_PROGRESS");
+        run->slabs = getenv("STENCIL_APP_SLABS");
+        run->every_s = getenv("STENCIL_APP_REPORT_EVERY") ? atof(getenv("STENCIL_APP_REPORT_EVERY")) : 1.0;
+    }
+    if (run->staying == NULL) {
+        run->staying = (MPI_Comm *)malloc(sizeof *run->staying);
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, apples_finalize_, &key, NULL);
+        MPI_Comm_set_attr(MPI_COMM_SELF, key, run->staying);
+    }
+    MPI_Comm_dup(run->comm, run->staying);
+}
+
+/* Take the new rows after all arrays have moved. Does not return on ranks that leave. */
 APPLES_INLINE void apples_moved(apples_run *run) {
-    memcpy(run->all, run->next, sizeof(long) * (size_t)run->ranks);
+    int leaves = 0;
+    for (int r = 0; r < run->ranks; r++) leaves |= !(run->all[r] = run->next[r]);
+    if (leaves) apples_leave_(run);
     run->rows = run->all[run->rank];
     run->first = apples_first_(run->all, run->rank);
     run->moves++;

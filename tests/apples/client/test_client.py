@@ -14,7 +14,8 @@ from apples.client import include
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 BIN = Path(sys.executable).parent
-RANKS, LINES, STEPS = 2, 60, 400
+LINES, STEPS = 60, 400
+ROWS = {2: "30,30", 3: "20,20,20"}
 
 
 def compiled(command, cwd):
@@ -28,7 +29,7 @@ def wave(directory, name):
     strict = ["-Wall", "-Wextra", "-Werror"] if name == "wave2d-moving" else []
     source = EXAMPLES / "wave-c" / f"{name}.c"
     compiled([BIN / "mpicc", "-O2", *strict, f"-I{include()}", "-o", name, source], directory)
-    arguments = ["--nx", 80, "--ny", LINES, "--steps", STEPS, "--rows", "30,30"]
+    arguments = ["--nx", 80, "--ny", LINES, "--steps", STEPS, "--rows", ROWS[2]]
     return [BIN / "mpiexec"], [f"./{name}", *arguments]
 
 
@@ -62,7 +63,7 @@ def commands(request, tmp_path_factory):
 def program(commands, tmp_path):
     """A function that runs the plain or the moving program and returns its output, stderr and reports."""
 
-    def run(name, offer=None):
+    def run(name, offer=None, ranks=2):
         progress, slabs = tmp_path / "progress", tmp_path / "slabs"
         launcher, command = commands[0][name]
         environment = dict(os.environ)
@@ -70,7 +71,7 @@ def program(commands, tmp_path):
             slabs.write_text(offer)
             environment |= {"STENCIL_APP_PROGRESS": str(progress), "STENCIL_APP_SLABS": str(slabs)}
             environment["STENCIL_APP_REPORT_EVERY"] = "0"
-        words = [*launcher, "-n", RANKS, *command]
+        words = [*launcher, "-n", ranks, *[ROWS[ranks] if word == ROWS[2] else word for word in command]]
         done = subprocess.run(
             [str(word) for word in words],
             cwd=commands[1],
@@ -97,7 +98,17 @@ def test_moved_rows_change_nothing_of_the_result(program):
     assert sum(report.iterations for report in reports) == reports[-1].iteration <= STEPS
 
 
-@pytest.mark.parametrize("offer", ["20,20,20", "60,0", "30,31", "x,59", ""])
+@pytest.mark.parametrize("offer", ["25,35,0", "0,0,60"])
+def test_ranks_without_rows_leave_and_change_nothing(program, offer):
+    plain, _, _ = program("wave2d", ranks=3)
+    moved, stderr, lines = program("wave2d-moving", offer, ranks=3)
+    assert (moved, stderr) == (plain, "")
+    reports = [parse_progress(line) for line in lines]
+    assert reports[-1].rows == tuple(int(rows) for rows in offer.split(",") if rows != "0")
+    assert sum(report.iterations for report in reports) == reports[-1].iteration <= STEPS
+
+
+@pytest.mark.parametrize("offer", ["20,20,20", "60,-1", "30,31", "x,59", ""])
 def test_rows_that_cannot_be_taken_are_refused(program, offer):
     _, stderr, lines = program("wave2d-moving", offer)
     reports = [json.loads(line) for line in lines]

@@ -8,10 +8,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from apples.adapting.progress import CheckpointAndEnd
 from apples.errors import LaunchError, ProgramNotFound
 from apples.launching import mpirun
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
@@ -137,8 +139,23 @@ def ranks(runs, count: int) -> list[dict]:
     return [json.loads(path.read_text()) for path in paths] if all(p.exists() for p in paths) else []
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_host_agent_takes_its_ranks_along(runs, wait_for, number) -> None:
+class Leaving:
+    """Departures that make the run go on from a checkpoint elsewhere; asked : hosts to leave."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, str]] = []
+
+    def look(self) -> dict[str, str]:
+        return {}
+
+    def leave(self, hosts) -> CheckpointAndEnd:
+        self.asked.append(dict(hosts))
+        return CheckpointAndEnd(why="going on elsewhere")
+
+
+def signal_agent(runs, wait_for, monkeypatch, *numbers: int, departures=None) -> Outcome:
+    """The outcome of a run whose host agent gets these signals."""
+
     def act() -> None:
         wait_for(lambda: ranks(runs, 2))
         (agent,) = (
@@ -146,16 +163,30 @@ def test_a_killed_host_agent_takes_its_ranks_along(runs, wait_for, number) -> No
             for pid, command in runs.left().items()
             if "hostagent.py serve" in command and command.startswith(sys.executable)
         )
-        os.kill(agent, number)
+        for number in numbers:
+            os.kill(agent, number)
+            time.sleep(0.1)
 
     # our marker is in the environment of ssh, and so in that of the host agent behind it
-    os.environ["APPLES_TEST_MARKER"] = runs.marker
-    try:
-        outcome = follow(runs.request("sleep", "60", hosts=["alpha", "alpha"]), act)
-    finally:
-        del os.environ["APPLES_TEST_MARKER"]
-    assert (outcome.ended, outcome.exit_code) == ("failed", 125)
+    monkeypatch.setenv("APPLES_TEST_MARKER", runs.marker)
+    request = runs.request("sleep", "60", hosts=["alpha", "alpha"])
+    outcome = follow(dataclasses.replace(request, departures=departures), act)
+    monkeypatch.delenv("APPLES_TEST_MARKER")
     wait_for(lambda: not runs.left())
+    return outcome
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGKILL], [signal.SIGTERM, signal.SIGTERM]])
+def test_a_killed_host_agent_takes_its_ranks_along(runs, wait_for, monkeypatch, numbers) -> None:
+    outcome = signal_agent(runs, wait_for, monkeypatch, *numbers)
+    assert (outcome.ended, outcome.exit_code) == ("failed", 125)
+
+
+def test_term_to_a_host_agent_is_a_notice_to_leave(runs, wait_for, monkeypatch) -> None:
+    leaving = Leaving()
+    outcome = signal_agent(runs, wait_for, monkeypatch, signal.SIGTERM, departures=leaving)
+    assert leaving.asked == [{"alpha": "ends soon (its host agent got TERM)"}]
+    assert (outcome.ended, outcome.lost) == ("adapted", leaving.asked[0])
 
 
 def test_a_launcher_that_dies_leaves_nothing_on_any_host(runs, wait_for) -> None:

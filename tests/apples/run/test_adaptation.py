@@ -117,6 +117,34 @@ def test_a_refusal_is_said_and_kept(slabs):
     assert said[-1] == "the slabs stay as they are: b: no memory"
 
 
+def test_departure_moves_all_rows_and_goes_on(slabs):
+    controller, said = slabs
+    hear(controller, (50, 50), (2e-3, 2e-3), 3)
+    assert controller.leave({"a": "is drained"}) == NewSlabs(rows=(0, 100), reader="b")
+    assert said == ["a is drained: its rows go to b"]
+    assert controller.hear(told((50, 50), (2e-3, 2e-3), 40)) is None
+    alone = replace(told((50, 50), (2e-3, 2e-3), 50), rows=(100,), moved_s=0.5)
+    for stretch in range(6):
+        one = {"compute_s": (0.1,), "exchange_s": (0.0,), "reduce_s": (0.0,)}
+        assert controller.hear(replace(alone, **one, iteration=50 + 10 * stretch)) is None
+    (move,) = controller.ended()
+    assert (move.before, move.after, move.reason, move.took_s) == ((50, 50), (0, 100), "a is drained", 0.5)
+
+
+def test_departure_that_ranks_refuse_leaves_them_idle(slabs):
+    controller, said = slabs
+    controller.leave({"b": "is drained"})
+    assert controller.leave({"b": "is drained"}) == NewSlabs(rows=(100, 0)), "until the ranks have answered"
+    refused = told((50, 50), (2e-3, 2e-3), 10, refused="ranks can leave under MPICH's mpiexec only")
+    assert controller.hear(refused) == NewSlabs(rows=(98, 2), reader="a")
+    assert "b must not end before the run: its ranks cannot leave" in said
+    assert hear(controller, (98, 2), (2e-3, 2e-3), 12, start=10) == [], "and they get no rows back"
+
+
+def test_departure_from_the_only_hosts_is_impossible(slabs):
+    assert slabs[0].leave({"a": "is drained", "b": "is drained"}) is None
+
+
 @pytest.fixture
 def watched(decided, slabs):
     """An controller of hosts over a pool that a test sets; everything settled, looks one after the other."""

@@ -87,3 +87,9 @@ def test_attempts_have_a_limit_that_is_told():
 
 def test_a_run_that_ended_to_go_on_otherwise_is_no_failure():
     assert after(Outcome(ended="adapted", exit_code=143, observed_s=3.0), failures=0, limit=1).again
+
+
+def test_run_that_left_a_host_goes_on_without_it():
+    left = Outcome(ended="adapted", exit_code=143, observed_s=3.0, lost={"a": "is drained"})
+    found = after(left, failures=0, limit=1)
+    assert (found.again, found.why, found.without) == (True, "a is drained", {"a": "is drained"})

@@ -93,16 +93,17 @@ def test_output_reader_finds_the_latest_iteration_over_pieces():
 def test_progress_reader_joins_lines_and_the_page(tmp_path):
     path = tmp_path / "run.0"
     reader = ProgressReader(str(tmp_path), page_of({"APPLES_MONITOR": str(tmp_path), "APPLES_JOB": "run"}))
-    assert reader.lines() == []
+    assert reader.lines(1.0) == []
     (tmp_path / PROGRESS).write_bytes(b"one\ntwo")
     content = bytearray(page.PAGE_BYTES)
     content[: len(PAGE_BEGIN)] = PAGE_BEGIN
     content[PAGE_ITERATIONS] = 7
     path.write_bytes(content)
-    assert reader.lines() == [b"one", b'{"counted": 7}']
-    assert reader.lines() == []
+    assert reader.lines(1.1) == []
+    assert reader.lines(2.0) == [b"one", b'{"counted": 7}']
+    assert reader.lines(3.0) == []
     path.write_bytes(b"x" * page.PAGE_BYTES)
-    assert reader.lines() == []
+    assert reader.lines(4.0) == []
 
 
 def test_steering_and_page_agree_on_the_iterations():

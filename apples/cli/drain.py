@@ -1,0 +1,48 @@
+"""`apples drain HOST`: runs in progress leave the host, and later ones avoid it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import click
+
+
+@click.command()
+@click.argument("hosts", metavar="[HOST]...", nargs=-1)
+@click.option("--for", "period", metavar="TIME", help="Only for so long, as in 2h (default: until --undo).")
+@click.option("--undo", is_flag=True, help="Let runs use the hosts again.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document of the drained hosts.")
+def drain(hosts: tuple[str, ...], period: str | None, undo: bool, as_json: bool) -> None:
+    """DrainedHost hosts, named as runs name them; without HOST, list the drained ones.
+
+    Runs of this state directory ($APPLES_STATE) that use a drained host leave it within seconds: its rows go to the
+    others if the program can move rows (--adapt slabs), else the run goes on from its checkpoint without it. Later
+    runs do not use it.
+    """
+    from apples.errors import ConfigError
+    from apples.launching.filelock import locked
+    from apples.model.drained import LONGEST, DrainedHost, DrainedHosts
+    from nws.base.durations import parse_period
+
+    if not hosts and (undo or period):
+        raise ConfigError(
+            f"{'--undo' if undo else '--for'}: names no host; give one, or leave it out to list them"
+        )
+    if undo and period is not None:
+        raise ConfigError("--undo and --for exclude each other; give one of them")
+    if any(not 0 < len(host) <= LONGEST for host in hosts):
+        raise ConfigError(f"HOST: a name has 1 to {LONGEST} characters")
+    now, store = time.time(), DrainedHosts()
+    if hosts:
+        until = None if period is None else now + parse_period(period, what="--for")
+        store.path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(store.path.with_suffix(".lock"), f"the list of drained hosts {store.path}"):
+            added = [] if undo else [DrainedHost(host=host, since=now, until=until) for host in hosts]
+            store.change(now, add=added, remove=hosts if undo else ())
+    found = store.at(now)
+    if as_json:
+        entries = [{"host": d.host, "since": d.since, "until": d.until} for d in found.values()]
+        click.echo(json.dumps({"version": 1, "hosts": entries}))
+        return
+    click.echo("\n".join(f"{d.host} {d.reason()}" for d in found.values()) or "no host is drained")

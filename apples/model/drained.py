@@ -1,0 +1,84 @@
+"""Drained hosts: those that runs leave and that later plans avoid, as one document on disk.
+
+`apples drain HOST` adds an entry, which holds until its time or `--undo`. Runs in progress look at the file each
+second. Entries of the past are dropped at the next change.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from apples.model import jsonstore
+from apples.model.jsonstore import BadDocument, Format
+from nws.client import state_dir
+
+FORMAT = Format(name="apples-drained", version=1, lost="runs use drained hosts again")
+#: Most entries, and longest name of a host.
+MOST, LONGEST = 10_000, 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainedHost:
+    """A drained host. since, until : seconds since the epoch; until None for without end"""
+
+    host: str
+    since: float
+    until: float | None = None
+
+    def reason(self) -> str:
+        """Return why plans leave the host out, as a predicate."""
+        end = (
+            ""
+            if self.until is None
+            else time.strftime(" until %Y-%m-%d %H:%M:%S", time.localtime(self.until))
+        )
+        return f"is drained{end} (apples drain --undo {self.host})"
+
+
+class DrainedHosts:
+    """The document of a state directory; without a file there are no hosts.
+
+    Its methods raise `HistoryError` if the file is damaged, or cannot be written.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or state_dir() / "drained.json"
+        self._seen: tuple[int, int] | None = None
+        self._known: dict[str, DrainedHost] = {}
+
+    def at(self, now: float) -> dict[str, DrainedHost]:
+        """Return the hosts that are drained at an instant, by name. The file is read only if it has changed."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return {}
+        if (seen := (status.st_ino, status.st_mtime_ns)) != self._seen:
+            # A damaged file is reported once.
+            self._seen, self._known = seen, {}
+            entries = jsonstore.read_all([self.path], FORMAT, _decode)
+            self._known = {entry.host: entry for found in entries for entry in found}
+        return {host: e for host, e in self._known.items() if e.until is None or now < e.until}
+
+    def change(self, now: float, *, add: Iterable[DrainedHost] = (), remove: Collection[str] = ()) -> None:
+        """Add and remove hosts; the caller holds a lock."""
+        entries = self.at(now) | {drain.host: drain for drain in add}
+        kept = [asdict(entry) for host, entry in entries.items() if host not in remove]
+        jsonstore.write(self.path, FORMAT, {"hosts": kept[-MOST:]})
+
+
+def _decode(document: dict[str, Any]) -> list[DrainedHost]:
+    from pydantic import TypeAdapter
+
+    try:
+        found = TypeAdapter(list[DrainedHost]).validate_json(json.dumps(document.get("hosts")), strict=True)
+    except ValueError:
+        found = None
+    if found is None or len(found) > MOST or not all(0 < len(one.host) <= LONGEST for one in found):
+        raise BadDocument(f"has no list of drained hosts; remove it ({FORMAT.lost})")
+    return found
