@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import zlib
 
+_BLOB = (bytes, memoryview)
+
 
 def crc(kind: str, *values: object, data: object = b"") -> int:
     """Return the checksum of a row of a table: its plain values, key included, and its blob; -1 if that is none."""
-    if not isinstance(data, bytes | memoryview):
+    if not isinstance(data, _BLOB):
         return -1
     # repr is exact, and distinguishes 1, 1.0 and "1" (not numpy's numbers); SQLite keeps no sign of zero
     plain = [float(value) + 0.0 if isinstance(value, float) else value for value in values]

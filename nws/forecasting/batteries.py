@@ -76,8 +76,8 @@ METHOD_TEXTS = tuple(text for selector in _TEXT for text in selector)
 def first_illegal(values: NDArray[np.float64]) -> int | None:
     """Place of the first value that no battery takes: NaN, infinite or beyond ±`LARGEST`; None if all are legal."""
     # written so that NaN counts as illegal
-    illegal = np.flatnonzero(~(np.abs(values) <= LARGEST))
-    return int(illegal[0]) if illegal.size else None
+    legal = np.abs(values) <= LARGEST
+    return None if legal.all() else int(np.argmin(legal))
 
 
 def refusal(series: str, value: float) -> str:
@@ -179,7 +179,7 @@ class BatteryBank:
         illegal = first_illegal(value)
         if illegal is not None:
             raise UsageError(refusal(f"series {at[illegal]}", float(value[illegal])))
-        advance_many(self._states, at, value, np.array(np.broadcast_to(time, value.shape)))
+        advance_many(self._states, at, value, np.full(value.shape, time))
 
     def samples(self, index: int) -> int:
         """Return values taken of a series so far."""

@@ -11,7 +11,7 @@ from nws.base.checksum import crc
 from nws.base.errors import StoreError
 from nws.memory.database import KINDS, refuse_missing_events
 from nws.memory.headblock import HeadBlock
-from nws.memory.integrity import get_losses, sound_rows
+from nws.memory.integrity import DamagedRows, get_losses, sound_rows
 from nws.memory.names import Names
 from nws.memory.reading import blocks_of
 from nws.memory.store import Memory
@@ -85,5 +85,5 @@ def _check_events(connection: sqlite3.Connection) -> None:
     rows = connection.execute("SELECT t, kind, host, text, crc FROM event NOT INDEXED").fetchall()
     for *values, check_ in rows:
         if crc("event", *values) != check_:
-            raise ValueError("an event")
+            raise DamagedRows("an event")
     refuse_missing_events(connection)

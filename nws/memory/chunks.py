@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nws.memory.integrity import DamagedRows
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -36,7 +38,7 @@ def pack(times: Floats, values: Floats) -> bytes:
 
 
 def unpack(blob: bytes) -> tuple[Floats, Floats]:
-    """Return times and values, float64[n] each; raises `ValueError` when the blob is none of `pack`'s."""
+    """Return times and values, float64[n] each; raises `DamagedRows` when the blob is none of `pack`'s."""
     times, values = _columns(blob, 2)
     return times, values
 
@@ -77,21 +79,21 @@ def _blob(n: int, columns: list[tuple[int, Integers]]) -> bytes:
 
 def _columns(blob: bytes, count: int) -> list[Floats]:
     if blob[:1] != bytes([_VERSION]):
-        raise ValueError(f"chunk of version {blob[:1]!r}, expected {bytes([_VERSION])!r}")
+        raise DamagedRows(f"chunk of version {blob[:1]!r}, expected {bytes([_VERSION])!r}")
     body = _HEAD.size + count * _COLUMN.size
     if len(blob) < body:
-        raise ValueError(f"chunk of {len(blob)} bytes, expected at least {body}")
+        raise DamagedRows(f"chunk of {len(blob)} bytes, expected at least {body}")
     n = _HEAD.unpack_from(blob)[1]
     try:
         plain = zlib.decompress(blob[body:])
     except zlib.error as error:
-        raise ValueError(f"chunk that does not decompress: {error}") from error
+        raise DamagedRows(f"chunk that does not decompress: {error}") from error
     found, at = [], 0
     for column in range(count):
         way, width, first, base = _COLUMN.unpack_from(blob, _HEAD.size + column * _COLUMN.size)
         size = max(n - 1, 0) * width
         if width not in (1, 2, 4, 8) or at + size > len(plain) or way not in (_FLOAT64, _FLOAT32, *_SCALES):
-            raise ValueError(f"chunk whose column {column} makes no sense")
+            raise DamagedRows(f"chunk whose column {column} makes no sense")
         integers = np.empty(n, np.int64)
         if n:
             integers[0] = first
@@ -100,7 +102,7 @@ def _columns(blob: bytes, count: int) -> list[Floats]:
         found.append(_floats(way, integers))
         at += size
     if at != len(plain):
-        raise ValueError(f"chunk with {len(plain)} bytes inside, expected {at}")
+        raise DamagedRows(f"chunk with {len(plain)} bytes inside, expected {at}")
     return found
 
 

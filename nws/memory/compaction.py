@@ -20,8 +20,8 @@ from nws.base.checksum import crc
 from nws.memory import chunks
 from nws.memory.database import Database
 from nws.memory.headblock import HOUR_S, HeadBlock
-from nws.memory.integrity import Loss, put_losses
-from nws.memory.log import FIRST_HOUR, CompactionProgress, LogBatch, joined, progress, save
+from nws.memory.integrity import DamagedRows, Loss, put_losses
+from nws.memory.log import FIRST_HOUR, CompactionProgress, LogBatch, joined, progress
 from nws.memory.reading import in_order
 from nws.memory.rollups import SPANS_S, pack_buckets, summed_up, unpack_buckets
 from nws.memory.rollups import joined as joined_buckets
@@ -98,7 +98,7 @@ class Compaction:
     def _begin(self, connection: sqlite3.Connection, _deadline: float) -> CompactionProgress:
         at = self._tail.follow(connection)
         at = replace(at, closing_to=at.written_to, series=0, hour=FIRST_HOUR)
-        save(connection, at)
+        self._database.progress = at
         return at
 
     def _close(self, connection: sqlite3.Connection, deadline: float) -> CompactionProgress:
@@ -109,12 +109,12 @@ class Compaction:
             for hour, batch in _by_hour(left):
                 if time.monotonic() >= deadline and (series, hour) > (at.series, at.hour):
                     at = replace(at, series=series, hour=hour)
-                    save(connection, at)
+                    self._database.progress = at
                     return at
                 self._move(connection, series, hour, batch)
         put_losses(connection, [loss for row, loss in self._tail.losses if row <= at.closing_to])
         at = replace(at, closed_to=at.closing_to, series=0, hour=FIRST_HOUR)
-        save(connection, at)
+        self._database.progress = at
         return at
 
     def _move(self, connection: sqlite3.Connection, series: int, hour: int, batch: LogBatch) -> None:
@@ -134,7 +134,7 @@ class Compaction:
         """Add `more` samples to the totals, and the last one of a batch. Damaged totals stay as they are."""
         try:
             total = read_total(connection, series)
-        except ValueError as error:
+        except DamagedRows as error:
             self._note(error)
             return
         total = replace(total, samples=total.samples + more)
@@ -205,7 +205,7 @@ class Compaction:
         # the clock may have been set since they were seen to be old
         if rows := self._outlived(connection, at, self._clock()):
             connection.execute("DELETE FROM log WHERE id <= ?", (rows[-1],))
-            save(connection, replace(at, deleted_to=rows[-1]))
+            self._database.progress = replace(at, deleted_to=rows[-1])
 
     def _sweep(self, connection: sqlite3.Connection, deadline: float) -> None:
         """Delete outdated samples, series by series."""
@@ -227,7 +227,7 @@ class Compaction:
             if time.monotonic() >= deadline:
                 return
         self._sweep_from = 0
-        save(connection, replace(progress(connection), swept=_hour(now)))
+        self._database.progress = replace(progress(connection), swept=_hour(now))
 
 
 def _by_hour(batch: LogBatch) -> list[tuple[int, LogBatch]]:

@@ -13,13 +13,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
+from typing import TYPE_CHECKING
 
 from nws.base.checksum import crc
 from nws.base.errors import StoreDamaged, StoreError
 from nws.base.files import set_aside
 from nws.base.sqlite import SqliteFile, SqliteFormat
-from nws.memory.integrity import EVERYTHING, DamageLog, get_losses, put_losses
+from nws.memory.integrity import EVERYTHING, DamagedRows, DamageLog, get_losses, put_losses
 from nws.memory.stepmark import StepMark
+
+if TYPE_CHECKING:
+    from nws.memory.log import CompactionProgress
 
 #: Lengths of the buckets of a table's blocks: 0 for samples as measured.
 KINDS = (0, 60, 600)
@@ -104,13 +108,30 @@ def event_key(row: str) -> str:
     return f"{row}.id + CAST({row}.t * 1000 AS INTEGER)"
 
 
+def next_step(connection: Connection, at: CompactionProgress | None) -> int:
+    """Store the progress if it moved, and return the number of this step; `DamagedRows` if its rows are missing."""
+    columns, values = "", list[int | None]()
+    if at is not None:
+        columns = (
+            ", written_to = ?, deleted_to = ?, closed_to = ?, closing_to = ?, series = ?, hour = ?, swept = ?"
+        )
+        columns += ", crc = ?"
+        values = [*at.columns(), crc("progress", *at.columns())]
+    steps = connection.execute(
+        f"UPDATE progress SET step = step + 1{columns} RETURNING step", values
+    ).fetchall()
+    if not steps:
+        raise DamagedRows("the progress of its log is missing")
+    return int(steps[0][0])
+
+
 def refuse_missing_events(connection: Connection) -> None:
-    """Raise `ValueError` if rows of the table of events are missing."""
+    """Raise `DamagedRows` if rows of the table of events are missing."""
     found = connection.execute(
         f"SELECT count(*), coalesce(sum({event_key('event')}), 0) FROM event NOT INDEXED"
     ).fetchone()
     if found not in connection.execute("SELECT event_rows, event_sum FROM progress").fetchall():
-        raise ValueError("events are missing")
+        raise DamagedRows("events are missing")
 
 
 _LOSS = "measure again; the history in it is lost"
@@ -148,6 +169,7 @@ class Database(SqliteFile):
     """The memory's file. `full_sync`: wait for the disk at each step, so that a power failure loses nothing.
 
     damage : the damage found in it since it was opened
+    progress : set it in a transaction that moves it; stored with the step
     """
 
     def __init__(
@@ -160,6 +182,7 @@ class Database(SqliteFile):
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.damage = DamageLog()
+        self.progress: CompactionProgress | None = None
         self._mark: StepMark | None = None
         if not in_memory:
             removed = not path.exists()
@@ -182,20 +205,19 @@ class Database(SqliteFile):
         """Yield the connection in a transaction that writes all of the block, or nothing if it raises."""
         with self.lock:
             with super().writing() as connection:
+                self.progress = None
                 yield connection
-                steps = connection.execute("UPDATE progress SET step = step + 1 RETURNING step").fetchall()
-                if not steps:
-                    raise ValueError("the progress of its log is missing")
+                step = next_step(connection, self.progress)
             if self._mark is not None:
-                self._mark.write(steps[0][0])
+                self._mark.write(step)
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn errors of SQLite, and each `ValueError` about a row, into errors of the store; note damage."""
+        """Turn errors of SQLite, and `DamagedRows`, into errors of the store; note damage."""
         try:
             with super().explained():
                 yield
-        except ValueError as error:
+        except DamagedRows as error:
             found = damaged(self.path, error)
             self.damage.note(str(found))
             raise found from error

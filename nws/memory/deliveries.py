@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nws.base.checksum import crc
 from nws.base.errors import UsageError
-from nws.memory.integrity import sound_rows
+from nws.memory.integrity import DamagedRows, sound_rows
 from nws.memory.log import LogBatch, joined
 from nws.memory.names import Names
 
@@ -52,11 +52,11 @@ class Receipt:
 def check(delivery: Delivery, names: Names) -> None:
     """Raise `UsageError` for samples that cannot be stored."""
     d = delivery
-    wanted = np.ones(len(d.ids), bool) if d.wanted is None else d.wanted
-    if not d.ids.shape == d.times.shape == d.values.shape == wanted.shape or d.ids.ndim != 1:
+    marks = d.ids.shape if d.wanted is None else d.wanted.shape
+    if not d.ids.shape == d.times.shape == d.values.shape == marks or d.ids.ndim != 1:
         raise UsageError(
             f"a delivery of {d.ids.shape} series, {d.times.shape} times, {d.values.shape} values, "
-            f"{wanted.shape} marks: expected four columns of one length"
+            f"{marks} marks: expected four columns of one length"
         )
     if not 0 <= d.first < 1 << 62:
         raise UsageError(f"a delivery that begins with sample {d.first}: expected a number from 0 to 2^62")
@@ -67,9 +67,11 @@ def check(delivery: Delivery, names: Names) -> None:
         raise UsageError(
             f"no series {int(d.ids[unknown][0])} in a memory of {len(names)}; `series_ids` makes one"
         )
-    wrong = np.flatnonzero(wanted & ~(np.isfinite(d.values) & (np.abs(d.times) <= FURTHEST_S)))
-    if wrong.size:
-        at = int(wrong[0])
+    legal = np.isfinite(d.values) & (np.abs(d.times) <= FURTHEST_S)
+    if d.wanted is not None:
+        legal |= ~d.wanted
+    if not legal.all():
+        at = int(np.argmin(legal))
         raise UsageError(
             f"{names.all()[int(d.ids[at])]}: {d.values[at]} at {d.times[at]} is not a measurement; both must be "
             f"finite numbers, and the time within ±{FURTHEST_S:g} s of the epoch"
@@ -101,16 +103,16 @@ def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tu
 
 
 def _expected(connection: sqlite3.Connection, sources: Iterable[str]) -> dict[str, int]:
-    """Return the number expected of each source; `ValueError` for a damaged row, or if one may be missing."""
+    """Return the number expected of each source; `DamagedRows` for a damaged row, or if one may be missing."""
     found = {}
     for source in sources:
         row = connection.execute("SELECT next, heard, crc FROM source WHERE name = ?", (source,)).fetchone()
         if row is not None:
             if crc("source", source, *row[:2]) != row[2]:
-                raise ValueError(f"the numbered stream {source}")
+                raise DamagedRows(f"the numbered stream {source}")
             found[source] = int(row[0])
     fresh = set(sources) - found.keys()
     # new, or its row is missing and its samples would be stored twice
     if fresh and any(name in fresh for name, *_ in sound_rows(connection, "source", "name, next, heard")):
-        raise ValueError("the index of the numbered streams")
+        raise DamagedRows("the index of the numbered streams")
     return found | dict.fromkeys(fresh, 0)

@@ -153,6 +153,8 @@ class HeadBlock:
         self.progress: CompactionProgress | None = None
         #: Losses of damaged rows, each with the number of its row.
         self.losses: list[tuple[int, Loss]] = []
+        #: The last row that this process wrote, and its samples.
+        self.latest: tuple[int, LogBatch] | None = None
         self._seen = 0
 
     def follow(self, connection: sqlite3.Connection) -> CompactionProgress:
@@ -171,6 +173,7 @@ class HeadBlock:
 
     def written(self, row: int, batch: LogBatch) -> None:
         """Add a row that this process has committed to the log."""
+        self.latest = row, batch
         if row == self._seen + 1 and self.progress is not None:
             self.open.add(batch)
             self._seen = row

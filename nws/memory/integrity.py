@@ -26,6 +26,10 @@ _LOG.addHandler(logging.NullHandler())
 _MOST_TEXTS = 100
 
 
+class DamagedRows(ValueError):
+    """The content of the store differs from what was written; the text names the part."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
     """Samples that are lost.
@@ -102,13 +106,13 @@ def is_complete(connection: sqlite3.Connection, table: str, ids: Sequence[int], 
 
 
 def sound_rows(connection: sqlite3.Connection, table: str, columns: str) -> list[tuple[Any, ...]]:
-    """Return all rows of a small table, without checksum and id; `ValueError` if one is damaged or missing."""
+    """Return all rows of a small table, without checksum and id; `DamagedRows` if one is damaged or missing."""
     rows = connection.execute(f"SELECT {columns}, crc, id FROM {table} NOT INDEXED ORDER BY id").fetchall()
     for *values, check, _ in rows:
         if crc(table, *values) != check:
-            raise ValueError(f"a row of the table {table}")
+            raise DamagedRows(f"a row of the table {table}")
     if not is_complete(connection, table, [row[-1] for row in rows]):
-        raise ValueError(f"rows of the table {table} are missing")
+        raise DamagedRows(f"rows of the table {table} are missing")
     return [tuple(row[:-2]) for row in rows]
 
 

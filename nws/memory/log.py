@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.base.checksum import crc
-from nws.memory.integrity import EVERYTHING, Loss
+from nws.memory.integrity import EVERYTHING, DamagedRows, Loss
 
 #: Every hour is later than this one.
 FIRST_HOUR = -(1 << 40)
@@ -84,7 +84,7 @@ class CompactionProgress:
 
 
 def progress(connection: sqlite3.Connection) -> CompactionProgress:
-    """Return as of this transaction; `ValueError` if neither of the two rows is sound."""
+    """Return as of this transaction; `DamagedRows` if neither of the two rows is sound."""
     rows = connection.execute(
         "SELECT written_to, deleted_to, closed_to, closing_to, series, hour, swept, crc, loss_rows FROM progress"
     ).fetchall()
@@ -101,26 +101,15 @@ def progress(connection: sqlite3.Connection) -> CompactionProgress:
                 # damage of the count must not hide a loss
                 losses=any(row[-1] != 0 for row in rows),
             )
-    raise ValueError("the progress of its log")
+    raise DamagedRows("the progress of its log")
 
 
-def save(connection: sqlite3.Connection, at: CompactionProgress) -> None:
-    """Store the progress."""
-    values = at.columns()
-    connection.execute(
-        "UPDATE progress SET written_to = ?, deleted_to = ?, closed_to = ?, closing_to = ?, series = ?, hour = ?, "
-        "swept = ?, crc = ?",
-        (*values, crc("progress", *values)),
-    )
-
-
-def write(connection: sqlite3.Connection, batch: LogBatch, received: float) -> int:
-    """Return number of the new row; `received`: seconds since the epoch."""
+def write(connection: sqlite3.Connection, batch: LogBatch, received: float) -> CompactionProgress:
+    """Write a row; return the progress with its number. `received`: seconds since the epoch."""
     at = progress(connection)
-    row = at.written_to + 1
-    put(connection, row, batch, received)
-    save(connection, replace(at, written_to=row))
-    return row
+    at = replace(at, written_to=at.written_to + 1)
+    put(connection, at.written_to, batch, received)
+    return at
 
 
 def put(connection: sqlite3.Connection, row: int, batch: LogBatch, received: float) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from nws.base.checksum import crc
 from nws.base.errors import UsageError
 from nws.memory.database import damaged
+from nws.memory.integrity import DamagedRows
 from nws.series import Series
 
 
@@ -30,7 +31,7 @@ class Names:
     def follow(self, connection: sqlite3.Connection) -> None:
         """Read the names that other processes added; names never change and are never deleted.
 
-        `ValueError` for a name that is damaged, and its copy too.
+        `DamagedRows` for a name that is damaged, and its copy too.
         """
         known = len(self._names)
         rows = connection.execute("SELECT id, name, crc FROM series WHERE id >= ?", (known,)).fetchall()
@@ -43,9 +44,9 @@ class Names:
             names = _sound(copies.fetchall()) | names
         for number in range(known, known + len(names)):
             if number not in names:
-                raise ValueError(f"the name of series {number} is missing")
+                raise DamagedRows(f"the name of series {number} is missing")
         if known + len(names) not in counts:
-            raise ValueError(f"{known + len(names)} names of series, expected {counts}")
+            raise DamagedRows(f"{known + len(names)} names of series, expected {counts}")
         for number in range(known, known + len(names)):
             self.ids[names[number]] = number
             self._names.append(names[number])

@@ -1,6 +1,6 @@
 """Reads one series: from blocks on disk, and from the head block in memory.
 
-An answer is complete and as it was written, or a `ValueError` names what is damaged.
+An answer is complete and as it was written, or a `DamagedRows` names what is damaged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from nws.base.checksum import crc
 from nws.memory import chunks
 from nws.memory.headblock import HOUR_S, HeadBlock
-from nws.memory.integrity import get_losses, span_text
+from nws.memory.integrity import DamagedRows, get_losses, span_text
 from nws.memory.log import LogBatch
 from nws.memory.rollups import SPANS_S, Buckets, between, summed_up, unpack_buckets
 from nws.memory.rollups import joined as joined_buckets
@@ -122,7 +122,7 @@ def refuse_lost(
 
 def _refuse(reason: str, damaged: list[str] | None) -> None:
     if damaged is None:
-        raise ValueError(reason)
+        raise DamagedRows(reason)
     damaged.append(reason)
 
 

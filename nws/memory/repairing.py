@@ -24,7 +24,7 @@ from nws.base.files import flush_to_disk, put_in_place, set_aside
 from nws.base.lock import ByteLocks
 from nws.memory import chunks, log
 from nws.memory.carving import Pages, Values, carved
-from nws.memory.database import FORMAT, KINDS, Database
+from nws.memory.database import FORMAT, KINDS, Database, next_step
 from nws.memory.headblock import HOUR_S
 from nws.memory.integrity import Loss
 from nws.memory.log import CompactionProgress, joined
@@ -203,7 +203,7 @@ class _Rebuilt:
         series = self._write_names(report)
         self._write_totals(series, report)
         at = self._write_log(report)
-        log.save(connection, at)
+        next_step(connection, at)
         _rebuild_rollups(connection)
         for kind in KINDS:
             connection.execute(

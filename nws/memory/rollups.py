@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.memory.chunks import Floats, Integers, from_planes, to_planes
+from nws.memory.integrity import DamagedRows
 
 #: Lengths that are kept, in seconds, and how much time one stored blob of each covers.
 SPANS_S = {60: 3600, 600: 86400}
@@ -86,16 +87,16 @@ def pack_buckets(buckets: Buckets, bucket_s: int) -> bytes:
 
 
 def unpack_buckets(blob: bytes, bucket_s: int) -> Buckets:
-    """Return the buckets that `pack_buckets` packed; raises `ValueError` for any other blob."""
+    """Return the buckets that `pack_buckets` packed; raises `DamagedRows` for any other blob."""
     if len(blob) < _HEAD.size or blob[0] != _VERSION:
-        raise ValueError(f"roll-up of version {blob[:1]!r}, expected {bytes([_VERSION])!r}")
+        raise DamagedRows(f"roll-up of version {blob[:1]!r}, expected {bytes([_VERSION])!r}")
     _, bytes_per_value, width, n, start = _HEAD.unpack_from(blob)
     try:
         planes = zlib.decompress(blob[_HEAD.size :])
     except zlib.error as error:
-        raise ValueError(f"roll-up that does not decompress: {error}") from error
+        raise DamagedRows(f"roll-up that does not decompress: {error}") from error
     if width not in (1, 2, 4, 8) or len(planes) != 5 * n * width:
-        raise ValueError(f"roll-up of {n} buckets with {len(planes)} bytes inside")
+        raise DamagedRows(f"roll-up of {n} buckets with {len(planes)} bytes inside")
     numbers, count, low, mean, high = from_planes(width, planes).reshape(5, n)
     low = np.cumsum(low)
     return Buckets(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from nws.base.errors import StoreError, UsageError
 from nws.memory.database import Database
+from nws.memory.integrity import DamagedRows
 from nws.series import Measurement, Series
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nws.memory.deliveries import Delivery, Receipt
+    from nws.memory.log import LogBatch
     from nws.memory.rollups import Buckets
 
 DAY_S = 86400.0
@@ -123,6 +125,11 @@ class Memory:
         """Return the file itself, for tables of others (`host`, `event`, `forecaster`)."""
         return self._database
 
+    @property
+    def latest(self) -> tuple[int, LogBatch] | None:
+        """Return the last row of the log that this object wrote, and its samples."""
+        return self._tail.latest
+
     def append(self, measurements: Iterable[Measurement]) -> None:
         """Keep all of them, or none when this raises; `UsageError` for a value or time that is not finite."""
         import numpy as np
@@ -167,9 +174,10 @@ class Memory:
             with self._database.writing() as connection:
                 receipts, batch = accept(connection, deliveries)
                 received = max((d.received for d in deliveries), default=0.0)
-                row = log.write(connection, batch, received) if len(batch) else None
-            if row is not None:
-                self._tail.written(row, batch)
+                if len(batch):
+                    at = self._database.progress = log.write(connection, batch, received)
+            if len(batch):
+                self._tail.written(at.written_to, batch)
         return receipts
 
     def series_ids(self, names: Sequence[str]) -> NDArray[np.int32]:
@@ -268,7 +276,7 @@ class Memory:
             found = []
             for row, batch, losses in log.rows_after(connection, cursor, at.written_to):
                 if losses:
-                    raise ValueError(f"row {row} of its log: {losses[0]}")
+                    raise DamagedRows(f"row {row} of its log: {losses[0]}")
                 columns = (batch.ids.tolist(), batch.times.tolist(), batch.values.tolist())
                 found += [Measurement(self._names.series(i), t, v) for i, t, v in zip(*columns, strict=True)]
             return found, at.written_to
@@ -341,8 +349,8 @@ class Memory:
         """Name the series in errors about its content."""
         try:
             yield
-        except ValueError as error:
-            raise ValueError(f"{self._names.series(series)}: {error}") from error
+        except DamagedRows as error:
+            raise DamagedRows(f"{self._names.series(series)}: {error}") from error
 
 
 def _samples(times: NDArray[np.float64], values: NDArray[np.float64]) -> Samples:

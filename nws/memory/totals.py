@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import astuple, dataclass
 
 from nws.base.checksum import crc
+from nws.memory.integrity import DamagedRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,9 +19,9 @@ class Total:
 
 
 def total_of(series: int, row: tuple[int, float | None, float | None, int] | None) -> Total:
-    """Return the totals in a row with its checksum; `ValueError` if it is damaged or missing."""
+    """Return the totals in a row with its checksum; `DamagedRows` if it is damaged or missing."""
     if row is None or crc("total", series, *row[:3]) != row[3]:
-        raise ValueError(f"the totals of series {series}")
+        raise DamagedRows(f"the totals of series {series}")
     return Total(samples=row[0], last_t=row[1], last=row[2])
 
 
@@ -33,7 +34,7 @@ def write_name(connection: sqlite3.Connection, series: int, name: str) -> None:
 
 
 def read_total(connection: sqlite3.Connection, series: int) -> Total:
-    """Return the totals of a series; `ValueError` as `total_of`."""
+    """Return the totals of a series; `DamagedRows` as `total_of`."""
     return total_of(
         series,
         connection.execute(

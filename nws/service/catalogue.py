@@ -80,9 +80,10 @@ class Catalogue:
             raise UnknownSeries(f"no series {name!r}: it has no measurements; query the list of series")
         return found
 
-    def find(self, name: str) -> int | None:
-        """Return the number of a series, None if it is unknown."""
-        return self._number.get(name)
+    def numbers(self, names: Iterable[str]) -> list[int]:
+        """Return the number of each series, -1 for one that is unknown."""
+        number = self._number.get
+        return [number(name, -1) for name in names]
 
     def by_name(self) -> Ints:
         """Return the numbers of all series, sorted by name."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from nws.base.checksum import crc
 from nws.base.errors import Refused
 from nws.memory.database import Database, refuse_missing_events
-from nws.memory.integrity import get_losses
+from nws.memory.integrity import DamagedRows, get_losses
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.records import KIND, Event
 
@@ -72,13 +72,13 @@ class Events:
             refuse_missing_events(connection)
             for loss in get_losses(connection):
                 if loss.kind == -2 and since <= loss.until:
-                    raise ValueError(str(loss))
+                    raise DamagedRows(str(loss))
             rows = connection.execute(
                 "SELECT t, kind, host, text, crc FROM event WHERE t BETWEEN ? AND ? ORDER BY t DESC, id DESC LIMIT ?",
                 (since, until, most),
             ).fetchall()
             if any(crc("event", *row[:-1]) != row[-1] for row in rows):
-                raise ValueError("an event")
+                raise DamagedRows("an event")
         kept = [Event(t=t, kind=kind, host=host, text=text) for t, kind, host, text, _ in reversed(rows)]
         with self._lock:
             waiting = [e for e in self._waiting if since <= e.t <= until]

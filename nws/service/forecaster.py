@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.base.errors import StoreDamaged, StoreError
+from nws.base.errors import StoreDamaged, StoreError, UsageError
 from nws.base.files import set_aside
 from nws.forecasting.batteries import LARGEST, Ahead, BatteryBank, Columns, Pick
 from nws.memory import DAY_S, Memory
@@ -69,13 +69,17 @@ class Forecaster:
         self.restored = self._restore(now)
         self.restore_s = time.perf_counter() - start
 
-    def follow(self, now: float) -> None:
+    def follow(self, now: float, latest: tuple[int, LogBatch] | None = None) -> None:
         """Process new samples of the log; raises `StoreError` if it cannot be read.
 
         Args:
             now: seconds since the epoch, the end of the replayed period if the log does not reach back far enough
+            latest: a row of the log and its samples; if it is the next one, nothing is read
         """
         with self.lock:
+            if latest is not None and latest[0] == self._cursor + 1:
+                self._take(latest[1], latest[0])
+                return
             fresh = samples_since(self._memory, self._cursor)
             if fresh is None:
                 self._replay(now)
@@ -87,11 +91,12 @@ class Forecaster:
         if len(batch):
             if int(batch.ids.max()) >= len(self.catalogue):
                 self.learn_names()
-            # other programs may have stored values that a battery rejects
-            legal = np.abs(batch.values) <= LARGEST
-            if not legal.all():
-                batch = batch.picked(legal)
-            self._bank.update_many(batch.ids, batch.values, batch.times)
+            try:
+                self._bank.update_many(batch.ids, batch.values, batch.times)
+            except UsageError:
+                # other programs may have stored values that a battery rejects; nothing was updated
+                batch = batch.picked(np.abs(batch.values) <= LARGEST)
+                self._bank.update_many(batch.ids, batch.values, batch.times)
             # late samples do not move the last time backwards
             np.maximum.at(self.last_t, batch.ids, batch.times)
         self._cursor = cursor

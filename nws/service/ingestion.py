@@ -116,11 +116,12 @@ class Ingestion:
             )
         if batch.source is not None:
             self._check_source(batch, host)
-        owners, fresh = set(), {}
         catalogue = self._forecaster.catalogue
-        for name in batch.series:
-            number = catalogue.find(name)
-            owner = catalogue.series[number].host if number is not None else pending.owner_of.get(name)
+        numbers = catalogue.numbers(batch.series)
+        owners, fresh = {catalogue.series[i].host for i in numbers if i >= 0}, {}
+        unknown = (name for name, number in zip(batch.series, numbers, strict=True) if number < 0)
+        for name in unknown if -1 in numbers else ():
+            owner = pending.owner_of.get(name)
             if owner is None:
                 owner = fresh[name] = checked_series(name).host
             owners.add(owner)
@@ -184,15 +185,14 @@ class Ingestion:
 
     def _follow(self, now: float) -> None:
         try:
-            self._forecaster.follow(now)
+            self._forecaster.follow(now, self._memory.latest)
         except StoreError:
             # the samples are stored; the forecasters read them from the log at the next call
             return
 
     def _delivery(self, batch: Batch, wanted: NDArray[np.bool_], now: float) -> Delivery:
         with self._forecaster.lock:
-            find = self._forecaster.catalogue.number
-            numbers = np.fromiter((find(name) for name in batch.series), np.int32, len(batch.series))
+            numbers = np.array(self._forecaster.catalogue.numbers(batch.series), np.int32)
         return Delivery(
             ids=numbers[batch.index],
             times=batch.t,
@@ -213,6 +213,8 @@ class Ingestion:
         return chosen
 
     def _refusals(self, batch: Batch, wanted: NDArray[np.bool_], now: float) -> Refusals:
+        if wanted.all():
+            return Refusals()
         left_out = np.flatnonzero(~wanted)
         reasons = []
         for i in left_out[:_MOST_REASONS].tolist():

@@ -22,14 +22,16 @@ def samples_since(
         cursor: number of the last row of the log that is known
         included: int64[series], a later row for each series up to which its samples are known as well
     """
-    known = np.append(cursor if included is None else included, cursor)
+    known = None if included is None else np.append(included, cursor)
     batches = []
     with memory.database.reading() as connection:
         at = progress(connection)
         if at.deleted_to > cursor:
             return None
         for row, batch, losses in rows_after(connection, cursor, at.written_to):
-            batches.append(batch.picked(known[np.minimum(batch.ids, len(known) - 1)] < row))
+            if known is not None:
+                batch = batch.picked(known[np.minimum(batch.ids, len(known) - 1)] < row)
+            batches.append(batch)
             for loss in losses:
                 memory.database.damage.note(f"{memory.path}: damaged: row {row} of its log: {loss}")
     return joined(batches), at.written_to

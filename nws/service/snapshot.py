@@ -124,8 +124,10 @@ class SnapshotDocument:
 
 def compact_methods(columns: Columns) -> tuple[tuple[str, ...], Ints]:
     """Return the texts of the methods in use, and each series' index into them."""
-    used, places = np.unique(columns.method, return_inverse=True)
-    return tuple(METHOD_TEXTS[i] for i in used.tolist()), places.astype(np.int64)
+    used = np.flatnonzero(np.bincount(columns.method))
+    places = np.zeros(len(METHOD_TEXTS), np.int64)
+    places[used] = np.arange(len(used))
+    return tuple(METHOD_TEXTS[i] for i in used.tolist()), places[columns.method]
 
 
 def composed_pairs(

@@ -57,6 +57,13 @@ def test_a_new_file_that_another_process_is_preparing_is_waited_for(path):
     other.close()
 
 
+def test_a_step_with_a_programs_error_is_not_damage(path):
+    with Memory(path) as memory:
+        with pytest.raises(ValueError, match="a defect"), memory.database.writing():
+            raise ValueError("a defect")
+        assert memory.database.damage.summary() is None
+
+
 def test_store_created_is_for_this_user_alone(path, fill):
     old = os.umask(0)
     try:

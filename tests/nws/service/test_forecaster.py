@@ -304,6 +304,16 @@ def test_what_another_program_writes_into_the_store_is_foretold_too(service, sto
     assert forecast_of(service) == of(walk(1, 20))
 
 
+def test_samples_of_another_program_between_batches_keep_their_order(service, store):
+    samples = walk(5, 60)
+    feed(service, samples[:20])
+    with Memory(store) as other:
+        other.append(Measurement(Series.parse(ALPHA), t, v) for t, v in samples[20:40])
+    feed(service, samples[40:50])
+    feed(service, samples[50:])
+    assert forecast_of(service) == of(samples)
+
+
 def test_a_log_that_does_not_reach_back_is_no_end(start, store, clock):
     """Another program closed the hours that this service had not seen, while it was away."""
     samples = walk(1, 100)
