@@ -220,32 +220,16 @@ class Queue(Lines):
             raise Failed(f"a legal request was refused: {answer}")
 
 
-#: The node manager's requests. `register` has a model in code only.
-_NODE = {
-    "register": {
-        "type": "object",
-        "required": ["job", "rank", "ranks"],
-        "properties": {
-            "job": {"type": "string"},
-            "rank": {"type": "integer", "minimum": 0, "maximum": 3},
-            "ranks": {"const": 4},
-            "pid": {"type": "integer"},
-            "page": {"anyOf": [{"type": "string"}, {"type": "null"}]},
-        },
-    },
-    **{name: {"type": "null"} for name in ("status", "view", "beats", "hold", "schedule")},
-    "job": {"type": "string"},
-}
-
-
 class Node(Lines):
     """A node manager's socket, under a policy that reads pages. It registers sleeping processes of the fuzzer."""
 
     _policy = "fcs"
 
     def _start(self) -> None:
+        from apples.daemons.noderequests import NODE_REQUESTS
         from apples.testing.localcluster import LocalCluster
 
+        self._schemas = {name: adapter.json_schema() for name, adapter in NODE_REQUESTS.items()}
         cluster = self._stack.enter_context(LocalCluster(self.directory, {"a": "0"}, policy=self._policy))
         cluster.start()
         assert cluster.manager is not None
@@ -276,8 +260,11 @@ class Node(Lines):
             page.write_bytes(damaged(self._chance, page.read_bytes())[:65536])
         elif self._chance.random() < 0.02:
             self._chance.choice(self._pages).write_bytes(_page(os.getpid()))
-        name = self._chance.choice(list(_NODE))
-        return {name: self.generator.made(_NODE[name], name)}
+        name = self._chance.choice(list(self._schemas))
+        made = self.generator.made(self._schemas[name], name)
+        if name == "register" and self._chance.random() < 0.8:
+            made |= {"rank": self._chance.randrange(4), "ranks": 4}
+        return {name: made}
 
     def probe(self) -> None:
         """See `fuzz_engine.Listener`."""

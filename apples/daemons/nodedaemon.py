@@ -15,6 +15,7 @@ from apples.daemons.classmemory import ClassMemory
 from apples.daemons.journal import Journal
 from apples.daemons.managersession import Answer, ManagerSession
 from apples.daemons.node import ManagedNode
+from apples.daemons.noderequests import RegisterRequest
 from apples.daemons.owntimer import LOOK_S, OwnTimer
 from apples.daemons.paths import private_directory
 from apples.daemons.processcontrol import Capabilities, find_capabilities
@@ -126,7 +127,7 @@ class NodeDaemon:
 
     # requests of `registration`
 
-    def register(self, request: object, client: Client) -> Process:
+    def register(self, request: RegisterRequest, client: Client) -> Process:
         """Register a process (CMDREG); raises `RegistrationRefused`."""
         managed = self._registry.register(request, client.stream.socket)
         self._manager.report_arrival(managed.registration)
@@ -142,8 +143,8 @@ class NodeDaemon:
         if self.timer is not None:
             self.timer.request()
 
-    def ask(self, what: str, argument: object, answer: Answer) -> bool:
-        """Answer a query, now or later; False if `what` is no query."""
+    def ask(self, what: str, argument: object, answer: Answer) -> None:
+        """Answer a query, now or later."""
         instant = now()
         if what == "status":
             self.node.read_all()
@@ -154,11 +155,8 @@ class NodeDaemon:
             answer({"job": [*self._registry.ended.get(str(argument), {}).values(), *live]})
         elif what == "beats":
             answer({"beats": list(self._manager.heartbeats)})
-        elif what == "view":
-            self._manager.query_view(answer)
         else:
-            return False
-        return True
+            self._manager.query_view(answer)
 
     def _second(self) -> None:
         # First: a step that fails, for lack of memory for example, must not be the last.

@@ -13,13 +13,14 @@ import select
 import socket
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING
 
 from apples.coscheduling.events import Process
-from apples.daemons.paths import checked_name
-from apples.errors import ConfigError, SharingError
+from apples.errors import SharingError
 from apples.ipc.peers import peer
-from apples.monitoring.names import LEGAL
+
+if TYPE_CHECKING:
+    from apples.daemons.noderequests import RegisterRequest
 
 #: Limit of generations between the client and the registered process: a shell or two in practice.
 _GENERATIONS = 16
@@ -28,8 +29,6 @@ _LONGEST_STAT = 2048
 #: Words of a command line that name a program, and bytes of it that are read.
 _WORDS, _LONGEST_COMMAND = 3, 4096
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-#: Ranks of one job; more is a mistake in the line. No pid of Linux is larger either.
-_MOST_RANKS = _LARGEST_PID = 1 << 22
 
 
 class RegistrationRefused(SharingError):
@@ -132,10 +131,10 @@ def alive(pidfd: int) -> bool:
     return not poll.poll(0)
 
 
-def check(request: Any, connection: socket.socket) -> tuple[ProcessRegistration, int]:
+def check(request: RegisterRequest, connection: socket.socket) -> tuple[ProcessRegistration, int]:
     """Return a valid registration and the descriptor of its process; raises `RegistrationRefused`."""
     peer_pid, uid = peer(connection)
-    process, ranks, pid, page = _parse(request, peer_pid)
+    pid = peer_pid if request.pid is None else request.pid
     me = os.geteuid()
     if me not in (0, uid):
         raise RegistrationRefused(
@@ -158,12 +157,12 @@ def check(request: Any, connection: socket.socket) -> tuple[ProcessRegistration,
         os.close(pidfd)
         raise
     made = ProcessRegistration(
-        process=process,
-        ranks=ranks,
+        process=Process(request.job, request.rank),
+        ranks=request.ranks,
         pid=pid,
         uid=uid,
         started=about.started,
-        page=page,
+        page=request.page,
         program=program_of(pid),
     )
     return made, pidfd
@@ -183,46 +182,6 @@ def adopt(registration: ProcessRegistration) -> int | None:
         return pidfd
     os.close(pidfd)
     return None
-
-
-def _parse(request: Any, peer_pid: int) -> tuple[Process, int, int, str | None]:
-    if not isinstance(request, dict):
-        raise RegistrationRefused(
-            'expected {"register": {"job": …, "rank": …, "ranks": …, "pid": …, "page": …}}'
-        )
-    job, page = request.get("job"), request.get("page")
-    if not isinstance(job, str):
-        raise RegistrationRefused(f"job {job!r}: expected {LEGAL}")
-    try:
-        checked_name(job, what="job")
-    except ConfigError as error:
-        raise RegistrationRefused(str(error)) from None
-    rank, ranks, pid = (_number(request.get(name, otherwise)) for name, otherwise in _numbers(peer_pid))
-    if not (1 <= ranks <= _MOST_RANKS and 0 <= rank < ranks and 0 < pid <= _LARGEST_PID):
-        raise RegistrationRefused(
-            f"rank {request.get('rank')!r} of {request.get('ranks')!r}, process {request.get('pid')!r}: expected a "
-            "rank from 0 below ranks, and a pid"
-        )
-    if page is not None and not _is_path(page):
-        raise RegistrationRefused(f"page {page!r}: expected a path, or null")
-    return Process(job, rank), ranks, pid, page
-
-
-def _numbers(peer_pid: int) -> tuple[tuple[str, int], ...]:
-    return ("rank", -1), ("ranks", -1), ("pid", peer_pid)
-
-
-def _number(value: object) -> int:
-    """Return the value if it is an integer, else -1; true and false are no integers here."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else -1
-
-
-def _is_path(value: object) -> bool:
-    """Return whether a value can be a path: JSON allows texts that no system call accepts."""
-    try:
-        return isinstance(value, str) and 0 not in os.fsencode(value)
-    except UnicodeEncodeError:
-        return False
 
 
 def _descends(pid: int, ancestor: int) -> bool:

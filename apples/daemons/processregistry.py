@@ -18,6 +18,7 @@ from apples.daemons.classmemory import ClassMemory
 from apples.daemons.journal import Journal
 from apples.daemons.managedprocess import ManagedProcess, Page
 from apples.daemons.node import ManagedNode, check_free, check_limits
+from apples.daemons.noderequests import RegisterRequest
 from apples.daemons.processcontrol import Capabilities
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from apples.daemons.settings import UserLimits
@@ -53,7 +54,7 @@ class ProcessRegistry:
         self._pidfds: dict[Process, int] = {}
         self.ended: dict[str, dict[int, Json]] = {}
 
-    def register(self, request: object, connection: socket.socket) -> ManagedProcess:
+    def register(self, request: RegisterRequest, connection: socket.socket) -> ManagedProcess:
         """Register the process that sent a request over a connection; raises `RegistrationRefused`."""
         registration, pidfd = processes.check(request, connection)
         try:

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Protocol
 
 from apples.coscheduling.events import Process
+from apples.daemons.noderequests import NODE_REQUESTS, RegisterRequest
 from apples.daemons.paths import SYSTEM_DIRECTORY
 from apples.daemons.processes import RegistrationRefused
 from apples.errors import RequestRejected
 from apples.ipc.loop import Loop
+from apples.ipc.requests import read_request
 from apples.ipc.server import Client, SocketLimits, UnixServer
-from apples.ipc.wire import UNTRUSTED_LINE, Forged, Json, open_line, plain
+from apples.ipc.wire import UNTRUSTED_LINE, Json, open_line
 
 Answer = Callable[[Json], None]
 
@@ -28,7 +30,7 @@ Answer = Callable[[Json], None]
 class RequestHandler(Protocol):
     """The node manager as far as requests need it."""
 
-    def register(self, request: object, client: Client) -> Process:
+    def register(self, request: RegisterRequest, client: Client) -> Process:
         """Register a process for a client; raises `RegistrationRefused`."""
 
     def leave(self, process: Process) -> None:
@@ -37,8 +39,8 @@ class RequestHandler(Protocol):
     def requested(self) -> None:
         """Handle a message from a scheduled sender to a process that is not scheduled (CMDSCH)."""
 
-    def ask(self, what: str, argument: object, answer: Answer) -> bool:
-        """Answer a query, now or later; return False if `what` is no query."""
+    def ask(self, what: str, argument: object, answer: Answer) -> None:
+        """Answer a query, now or later."""
 
 
 class RegistrationServer:
@@ -89,11 +91,7 @@ class RegistrationServer:
         if not client.stream.open:
             # It has left meanwhile, and a process that it stands for with it.
             return
-        try:
-            request = plain(line)
-        except Forged as error:
-            raise RequestRejected(f"{error}; expected one JSON object a line") from None
-        what, argument = next(iter(request.items()), ("", None))
+        what, argument = read_request(NODE_REQUESTS, line)
 
         def answer(document: Json) -> None:
             client.send(open_line(document))
@@ -108,16 +106,18 @@ class RegistrationServer:
                 raise
             self._registered[client] = process
             answer({"registered": {"job": process.job, "rank": process.rank}})
-        elif what == "schedule" and client in self._registered:
+        elif what == "schedule":
+            if client not in self._registered:
+                raise RequestRejected(
+                    "'schedule' is no request of a connection without a process; register one"
+                )
             # Not answered: it goes on meanwhile.
             self._handler.requested()
         elif what == "hold":
             self.holding.add(client)
             answer({"held": {}})
-        elif not self._handler.ask(what, argument, answer):
-            raise RequestRejected(
-                f"{what!r} is no request; legal are register, status, view, job, beats, hold"
-            )
+        else:
+            self._handler.ask(what, argument, answer)
 
     def _ended(self, client: Client) -> None:
         self.holding.discard(client)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, get_type_hints
 
-import pydantic_core
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
-from apples.errors import ConfigError, HistoryError, RequestRejected
+from apples.errors import HistoryError
+from apples.ipc.requests import problems, short
 from apples.livequeue.records import JobRecord
 
 #: Longest path of Linux with its NUL, longest word of a command line with its NUL, and longest span of time (10 years).
@@ -184,57 +184,14 @@ class Answer(_Model):
         return self.model_dump_json(exclude_unset=True, by_alias=True).encode() + b"\n"
 
 
-def read_request(line: bytes) -> tuple[str, Any]:
-    """Return the name of a request and its validated argument.
-
-    Raises:
-        RequestRejected: the line is not one JSON object with one request.
-        ConfigError: values of the argument are not legal; the message has every problem.
-    """
-    try:
-        document = pydantic_core.from_json(line, allow_inf_nan=False)
-    except ValueError as error:
-        raise RequestRejected(f"no JSON ({error}); expected one JSON object a line") from None
-    if not isinstance(document, dict) or len(document) != 1:
-        raise RequestRejected("expected one JSON object a line, with one request")
-    ((name, argument),) = document.items()
-    if name not in REQUESTS:
-        raise RequestRejected(f"{_short(name)} is no request; legal are {', '.join(REQUESTS)}")
-    try:
-        return name, REQUESTS[name].validate_python(argument)
-    except ValidationError as error:
-        raise ConfigError([_problem(name, detail) for detail in _details(error)]) from None
-
-
 def stored_job(values: dict[str, Any]) -> JobRecord:
     """Return the validated record of a job; raise `HistoryError` if the store has been damaged."""
     try:
         _STORED.model_validate(values)
     except ValidationError as error:
-        raise HistoryError(
-            "\n".join(_problem(f"job {_short(values['id'])}", detail) for detail in _details(error))
-        ) from None
+        raise HistoryError("\n".join(problems(f"job {short(values['id'])}", error))) from None
     return JobRecord(**values)
 
 
 _STORED_FIELDS: dict[str, Any] = {name: (kind, ...) for name, kind in get_type_hints(JobRecord).items()}
 _STORED = create_model("StoredJob", __base__=_Model, **_STORED_FIELDS)
-#: Problems of one document that are reported.
-_REPORTED = 20
-
-
-def _details(error: ValidationError) -> list[Any]:
-    return list(error.errors(include_url=False))[:_REPORTED]
-
-
-def _problem(name: str, detail: Any) -> str:
-    place = ".".join(_short(part)[1:-1] if isinstance(part, str) else str(part) for part in detail["loc"])
-    given = "" if detail["type"] == "missing" else f" {_short(detail['input'])}"
-    text = str(detail.get("ctx", {}).get("error", detail["msg"]))
-    return f"{name}: {place}{given}: {text[:1].lower()}{text[1:]}" if place else f"{name}{given}: {text}"
-
-
-def _short(value: object) -> str:
-    # Of a long value only the begin is printed, so the message stays short.
-    text = repr(value[:60]) if isinstance(value, str | list) else repr(value)[:80]
-    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -17,12 +17,13 @@ from typing import Any
 from apples.daemons.paths import private_directory
 from apples.errors import HistoryError, SharingError
 from apples.ipc.loop import Alarm, Loop, run_until_signal
+from apples.ipc.requests import read_request
 from apples.ipc.server import Client, SocketLimits, UnixServer
 from apples.livequeue.cancellations import Cancellations
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import Machine, listed
 from apples.livequeue.locks import MANAGER, queue_locks
-from apples.livequeue.models import Answer, Cancelled, read_request, stored_job
+from apples.livequeue.models import REQUESTS, Answer, Cancelled, stored_job
 from apples.livequeue.paths import SYSTEM_SOCKET, own_socket
 from apples.livequeue.records import ENDED, RUNNING, STARTING
 from apples.livequeue.status import StatusRequests
@@ -204,7 +205,7 @@ class QueueServer:
     # requests
 
     def _receive(self, client: Client, line: bytes) -> None:
-        request, argument = read_request(line)
+        request, argument = read_request(REQUESTS, line)
         if request == "submit":
             self._submissions.add(client, argument, self.live.processors)
             self._schedule_instant()

@@ -12,8 +12,10 @@ from apples.coscheduling.events import Process
 from apples.daemons import processes
 from apples.daemons.client import NodeClient
 from apples.daemons.journal import Journal
+from apples.daemons.noderequests import NODE_REQUESTS, RegisterRequest
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused, adopt, alive, check, facts
-from apples.errors import SharingError
+from apples.errors import ConfigError, SharingError
+from apples.ipc.requests import read_request
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def connection(tmp_path):
 
 
 def request(pid, **changes):
-    return {"job": "j", "rank": 1, "ranks": 2, "pid": pid, "page": None} | changes
+    return RegisterRequest(**{"job": "j", "rank": 1, "ranks": 2, "pid": pid, "page": None} | changes)
 
 
 def test_a_process_registers_itself(connection):
@@ -58,9 +60,7 @@ def test_a_process_registers_itself(connection):
 
 
 def test_a_process_may_leave_its_pid_out(connection):
-    asked = request(0)
-    del asked["pid"]
-    registration, pidfd = check(asked, connection)
+    registration, pidfd = check(RegisterRequest(job="j", rank=1, ranks=2), connection)
     os.close(pidfd)
     assert registration.pid == os.getpid()
 
@@ -106,24 +106,38 @@ def test_a_process_of_another_user_is_refused(connection):
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"job": "../x"}, "expected 1 to 64 letters"),
-        ({"job": 5}, "expected 1 to 64 letters"),
-        ({"rank": 2}, "expected a rank from 0 below ranks"),
-        ({"rank": True}, "expected a rank from 0 below ranks"),
-        ({"rank": -1}, "expected a rank from 0 below ranks"),
-        ({"ranks": 10**9}, "expected a rank from 0 below ranks"),
-        ({"pid": "1"}, "and a pid"),
-        ({"page": 3}, "expected a path, or null"),
+        ({"job": "../x"}, "job '../x': expected 1 to 64 letters"),
+        ({"job": 5}, "job 5: input should be a valid string"),
+        ({"rank": 2}, "a rank below the number of ranks is legal"),
+        ({"rank": True}, "rank True: input should be a valid integer"),
+        ({"rank": -1}, "rank -1: input should be greater than or equal to 0"),
+        ({"ranks": 10**9}, "ranks 1000000000: input should be less than or equal to 4194304"),
+        ({"pid": "1"}, "pid '1': input should be a valid integer"),
+        ({"pid": 1 << 4000}, "pid .*: input should be less than or equal to 4194304"),
+        ({"page": 3}, "page 3: input should be a valid string"),
+        ({"page": "a\0b"}, "a path without NUL is legal"),
+        ({"page": "/" + "x" * 4096}, "page .*: string should have at most 4096 characters"),
+        ({"user": 0}, "user 0: extra inputs are not permitted"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_what_is_legal(connection, changes, why):
-    with pytest.raises(RegistrationRefused, match=why):
-        check(request(os.getpid()) | changes, connection)
+def test_register_request_illegal_value_is_refused_by_name(changes, why):
+    asked = {"job": "j", "rank": 1, "ranks": 2, "pid": 1, "page": None} | changes
+    with pytest.raises(ConfigError, match=f"^register.*{why}"):
+        read_request(NODE_REQUESTS, json.dumps({"register": asked}).encode())
 
 
-def test_what_is_no_object_is_refused(connection):
-    with pytest.raises(RegistrationRefused, match=r'expected \{"register"'):
-        check([1], connection)
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"register": [1]}', "register .*: Input should be a valid dictionary"),
+        (b'{"status": 1}', "status 1: Input should be None"),
+        (b'{"job": null}', "job None: Input should be a valid string"),
+        (b'{"job": "' + b"x" * 65 + b'"}', "at most 64 characters"),
+    ],
+)
+def test_node_request_illegal_argument_is_refused(line, why):
+    with pytest.raises(ConfigError, match=why):
+        read_request(NODE_REQUESTS, line)
 
 
 def test_one_that_still_lives_is_taken_over_and_one_that_has_its_number_is_not(sleeper):

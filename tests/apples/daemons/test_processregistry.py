@@ -10,6 +10,7 @@ from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
 from apples.daemons.journal import Journal
 from apples.daemons.node import check_limits
+from apples.daemons.noderequests import RegisterRequest
 from apples.daemons.processcontrol import Capabilities
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from apples.daemons.processregistry import ProcessRegistry
@@ -51,7 +52,7 @@ def test_news_of_another_process_with_the_same_descriptor_ends_nobody(keeping):
     child = subprocess.Popen(["sleep", "600"], start_new_session=True)
     near, far = socket.socketpair()
     with near, far:
-        keeping.register({"job": "j", "rank": 0, "ranks": 1, "pid": child.pid}, near)
+        keeping.register(RegisterRequest(job="j", rank=0, ranks=1, pid=child.pid), near)
         process = Process("j", 0)
         seen = keeping._loop._ready[keeping._pidfds[process]]
         # an event of the batch that was fetched before the descriptor was opened anew

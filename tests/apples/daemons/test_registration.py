@@ -89,7 +89,6 @@ def test_without_descriptors_the_door_is_closed_for_a_while_and_opened_again(loo
 
 def test_who_asks_for_the_processor_has_registered_and_gets_no_answer(loop, tmp_path):
     desk = Desk()
-    desk.ask = lambda what, argument, answer: False
     reception = RegistrationServer(loop, tmp_path / "s", desk, most_of_user=9)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(tmp_path / "s"))
@@ -101,7 +100,7 @@ def test_who_asks_for_the_processor_has_registered_and_gets_no_answer(loop, tmp_
             return client.recv(1000)
 
         assert b"'schedule' is no request" in answer(b'{"schedule": null}\n')
-        assert b"registered" in answer(b'{"register": {}}\n')
+        assert b"registered" in answer(b'{"register": {"job": "j", "rank": 0, "ranks": 1}}\n')
         client.settimeout(0)
         with pytest.raises(BlockingIOError):
             answer(b'{"schedule": null}\n{"schedule": null}\n')

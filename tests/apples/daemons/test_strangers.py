@@ -18,17 +18,21 @@ LONE = "\ud800"
 
 #: Lines as JSON; what the answer has to say.
 HOSTILE = [
-    ({"register": {"job": "j", "rank": 0, "ranks": 1, "pid": 99999999999}}, "and a pid"),
-    ({"register": {"job": "j", "rank": 0, "ranks": 1, "pid": 1 << 4000}}, "and a pid"),
-    ({"register": {"job": "j", "rank": 10**30, "ranks": 10**31}}, "rank from 0 below ranks"),
-    ({"register": {"job": LONE, "rank": 0, "ranks": 1}}, "1 to 64 letters"),
-    ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": "a\0b"}}, "expected a path"),
-    ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": LONE}}, "expected a path"),
+    (
+        {"register": {"job": "j", "rank": 0, "ranks": 1, "pid": 99999999999}},
+        "pid 99999999999: input should be less",
+    ),
+    ({"register": {"job": "j", "rank": 0, "ranks": 1, "pid": 1 << 4000}}, "input should be less"),
+    ({"register": {"job": "j", "rank": 10**30, "ranks": 10**31}}, "less than or equal to 4194304"),
+    ({"register": {"job": LONE, "rank": 0, "ranks": 1}}, "expected one JSON object"),
+    ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": "a\0b"}}, "a path without NUL"),
+    ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": LONE}}, "expected one JSON object"),
     ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": "/" + "x" * 3000}}, "name too long"),
     ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": "/dev/null"}}, "not a page"),
-    ({"register": [LONE]}, 'expected {"register"'),
-    ({LONE: LONE}, "is no request"),
-    ({}, "is no request"),
+    ({"register": [1]}, "register [1]: input should be a valid dictionary"),
+    ({LONE: LONE}, "expected one JSON object"),
+    ({"dance": 1}, "is no request"),
+    ({}, "with one request"),
 ]
 
 
@@ -50,7 +54,7 @@ def test_no_request_ends_a_node_manager(shared_cluster):
     for line, why in HOSTILE:
         (answer,) = said(site.socket("a"), line)
         assert why.lower() in answer["refused"].lower()
-    (odd,) = said(site.socket("a"), {"job": LONE})
+    (odd,) = said(site.socket("a"), {"job": "no-such"})
     assert odd == {"job": []}
     assert site.ask("a", "status")["processes"] == []
     assert site.nodes["a"].poll() is None

@@ -8,10 +8,11 @@ import time
 import pytest
 
 from apples.errors import ConfigError, HistoryError
+from apples.ipc.requests import read_request
 from apples.livequeue.clock import Clock, rounded_up
 from apples.livequeue.locks import queue_locks
 from apples.livequeue.log import swf_lines
-from apples.livequeue.models import JobRequest, read_request
+from apples.livequeue.models import REQUESTS, JobRequest
 from apples.livequeue.reasons import clock_time, why
 from apples.livequeue.store import Store
 from apples.livequeue.submissions import submission_of
@@ -56,7 +57,7 @@ def test_a_lock_ends_with_its_process(tmp_path):
 def test_everything_that_is_wrong_with_a_submission_is_said():
     wrong = {"procs": 0, "request_s": -1, "umask": True, "environment": {"A=": "x"}, "directory": "here"}
     with pytest.raises(ConfigError) as caught:
-        read_request(json.dumps({"submit": wrong}).encode())
+        read_request(REQUESTS, json.dumps({"submit": wrong}).encode())
     said = str(caught.value)
     for part in (
         "submit: token: field required",
@@ -69,7 +70,7 @@ def test_everything_that_is_wrong_with_a_submission_is_said():
     ):
         assert part in said
     with pytest.raises(ConfigError, match="submit \\[\\]: Input should be a valid dictionary"):
-        read_request(b'{"submit": []}')
+        read_request(REQUESTS, b'{"submit": []}')
 
 
 def test_a_submission_that_this_machine_cannot_run(request_document):
