@@ -32,9 +32,20 @@ if TYPE_CHECKING:
     "so while others want it.",
 )
 @click.option("--monitor", is_flag=True, help="Afterwards, print how efficiently the ranks used their time.")
+@click.option(
+    "--fit",
+    is_flag=True,
+    help="Run nothing: say whether two programs fit on the same CPUs, by their last measured runs. COMMAND: both "
+    "programs, each one word, as './solver input' or solver.",
+)
 @click.argument("command", nargs=-1, required=True)
 def share(
-    job: str | None, node_socket: Path | None, wait: str | None, monitor: bool, command: tuple[str, ...]
+    job: str | None,
+    node_socket: Path | None,
+    wait: str | None,
+    monitor: bool,
+    fit: bool,
+    command: tuple[str, ...],
 ) -> int:
     """Run COMMAND, for example `mpiexec -n 4 ./program`, so that its ranks register with the node manager here.
 
@@ -45,6 +56,8 @@ def share(
     from apples.daemons.paths import SOCKET_VARIABLE, checked_name
     from apples.errors import ConfigError, NoDaemon, NotExecutable, ProgramNotFound
 
+    if fit:
+        return _fit(command)
     if wait is not None and node_socket is not None:
         raise ConfigError(
             "--wait and --node-socket exclude each other: a node manager sets how ranks wait; leave one out"
@@ -73,6 +86,37 @@ def share(
         if monitor:
             click.echo("\n".join(_seen(client, name)), err=True)
     return code
+
+
+def _fit(programs: tuple[str, ...]) -> int:
+    """Print whether two programs fit beside each other; return 0 if they do, else 1."""
+    from apples.coscheduling.fitting import fit
+    from apples.daemons.classmemory import ClassMemory
+    from apples.errors import ConfigError
+    from nws.base.paths import state_dir
+    from nws.client.local import usable_cpus
+
+    if len(programs) != 2:
+        raise ConfigError(
+            f"--fit: {len(programs)} programs given; expected 2, each one word ('./solver input')"
+        )
+    memory = ClassMemory(state_dir() / "classes.json")
+    duties = [memory.duties(program) for program in programs]
+    problems = [
+        f"{program}: no run of it was measured; run it once under a policy with a monitor, as --policy spin-block"
+        for program, known in zip(programs, duties, strict=True)
+        if not known
+    ]
+    if problems:
+        raise ConfigError(problems)
+    found = fit(*duties, usable_cpus())
+    for program, known, longer in zip(programs, duties, (found.first, found.second), strict=True):
+        shares = ", ".join(f"{duty:.0%}" for duty in known)
+        click.echo(
+            f"{program}: ranks compute {shares} of their time; {longer:.2f} × its time alone beside the other"
+        )
+    click.echo(f"on {usable_cpus()} CPUs they {'fit' if found.fits else 'do not fit'}")
+    return 0 if found.fits else 1
 
 
 def _run_alone(name: str, wait: str, command: list[str], *, monitor: bool) -> int:

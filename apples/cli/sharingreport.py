@@ -11,7 +11,12 @@ from apples.cli.report import seconds, table
 def sharing_lines(sharing: Mapping[str, Any]) -> list[str]:
     """Return the lines on a run that shared its hosts: by a node manager, or by its own waits."""
     if "ranks" in sharing:
-        return process_lines(sharing["ranks"])
+        beside = [
+            f"{'fits' if one['fits'] else 'does not fit'} beside {job}: {one['own']:.2f} × its own time alone, "
+            f"{one['other']:.2f} × that of {job}"
+            for job, one in sharing.get("beside", {}).items()
+        ]
+        return process_lines(sharing["ranks"]) + beside
     waited_s, used_s = sharing["waited_s"], sharing["used_s"]
     return [
         f"ranks waited {seconds(waited_s)} in MPI, slept {sharing['sleeps']} times and used {seconds(used_s)} of CPU "

@@ -1,7 +1,8 @@
-"""Classes of programs from earlier runs, so that a new run of a program starts in its class.
+"""Classes and duty cycles of programs from earlier runs: a new run of a program starts in its class.
 
 A program is known by its file, the words up to its first option (an interpreter's script, a subcommand), the number of
 ranks and the rank. The class is a start only: the policy classifies the process again after its usual number of slots.
+Duty cycles answer whether two programs fit beside each other (`apples.coscheduling.fitting`).
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from apples.coscheduling.classes import ProcessClass
 from apples.daemons.processes import ProcessRegistration
 from nws.base.files import write_whole
 from nws.base.lock import open_private
 from nws.base.sealed import seal, unseal
+
+Value = TypeVar("Value")
 
 #: Programs that are remembered.
 _MOST = 512
@@ -26,11 +30,14 @@ class ClassMemory:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._classes: dict[str, str] = {}
+        self._duties: dict[str, float] = {}
         with (
             suppress(OSError, ValueError, AttributeError, LookupError, TypeError, RecursionError),
             open(open_private(path, os.O_RDONLY), "rb") as file,
         ):
-            self._classes = {str(key): str(value) for key, value in unseal(file.read())["classes"].items()}
+            document = unseal(file.read())
+            self._classes = {str(key): str(value) for key, value in document["classes"].items()}
+            self._duties = {str(key): float(value) for key, value in document["duties"].items()}
 
     def recall(self, registration: ProcessRegistration) -> ProcessClass | None:
         """Return the last class of the program, None if it is unknown."""
@@ -38,18 +45,55 @@ class ClassMemory:
             return ProcessClass(self._classes.get(_key(registration) or ""))
         return None
 
-    def note(self, registration: ProcessRegistration, seen: ProcessClass) -> None:
-        """Remember the class of a program; if the file cannot be written, until this daemon ends."""
+    def note(
+        self, registration: ProcessRegistration, seen: ProcessClass | None, duty: float | None = None
+    ) -> None:
+        """Remember the class and duty cycle of a program, each unless None.
+
+        If the file cannot be written, they are remembered until this daemon ends.
+        """
         key = _key(registration)
-        if key is None or self._classes.get(key) == seen.value:
+        if key is None:
             return
-        self._classes.pop(key, None)
-        self._classes[key] = seen.value
-        while len(self._classes) > _MOST:
-            del self._classes[next(iter(self._classes))]
-        with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, seal({"classes": self._classes}), mode=0o600)
+        changed = seen is not None and _remember(self._classes, key, seen.value)
+        if duty is not None:
+            changed |= _remember(self._duties, key, round(duty, 2))
+        if changed:
+            with suppress(OSError):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                text = seal({"classes": self._classes, "duties": self._duties})
+                write_whole(self._path, text, mode=0o600)
+
+    def duties(self, program: str) -> list[float]:
+        """Return the duty cycles of the ranks of a program's last run that was measured, empty for none.
+
+        Args:
+            program: Last words of its name; of each word, directories may be left out.
+        """
+        wanted = program.split()
+        found: dict[int, float] = {}
+        for key, duty in self._duties.items():
+            name, _, place = key.rpartition(" ")
+            known = name.split()[-len(wanted) :]
+            if 0 < len(wanted) == len(known) and all(
+                full == word or Path(full).name == word for full, word in zip(known, wanted, strict=True)
+            ):
+                with suppress(ValueError):
+                    rank, ranks = map(int, place.split("/"))
+                    # Entries of an earlier number of ranks come first.
+                    found = {r: d for r, d in found.items() if r < ranks} | {rank: duty}
+        return [found[rank] for rank in sorted(found)]
+
+
+def _remember(known: dict[str, Value], key: str, value: Value) -> bool:
+    """Make a value the last of a bounded mapping; return whether it is new."""
+    if known.get(key) == value:
+        return False
+    known.pop(key, None)
+    known[key] = value
+    while len(known) > _MOST:
+        del known[next(iter(known))]
+    return True
 
 
 def _key(registration: ProcessRegistration) -> str | None:

@@ -1,14 +1,17 @@
 """A run's part in the policy of one host: the node manager there is found or started, and held while the run needs it.
 
 On the launcher's machine it is called directly. On other hosts `serve` answers requests of the launcher, one JSON
-document a line, and ends with the connection.
+document a line, and ends with the connection. The daemons outlive the run while other runs need them, except those of a
+step of Slurm, which Slurm kills after the step: they are ended before, so that they resume all processes.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,11 @@ from apples.daemons.starting import ManagerAccess, Notify, cut_off, machine_of, 
 from apples.errors import SharingError
 from nws.base.errors import ReportedError
 
+#: Where neither ssh nor a local start shows it: the address by which others reach this host.
+REACHED_AT = "APPLES_REACHED_AT"
+#: Seconds until daemons that have been asked to end must have ended.
+_END_S = 2.0
+
 
 class HostSharing:
     """The node manager of this host for one run; `leave` releases it.
@@ -25,8 +33,11 @@ class HostSharing:
     started : it was started here.  path : its socket.  status : what it answered when the run joined it
     """
 
-    def __init__(self, kind: PolicyKind, notify: Notify) -> None:
+    def __init__(self, kind: PolicyKind, notify: Notify, *, lasting: bool = True) -> None:
+        """With `lasting` False, daemons that are started end with the run."""
         self.started = False
+        self._lasting = lasting
+        self._daemons: Sequence[subprocess.Popen[bytes]] = ()
         self.path, self.status = Path(), dict[str, Any]()
         self._kind, self._notify = kind, notify
         self._client: NodeClient | None = None
@@ -50,7 +61,8 @@ class HostSharing:
         found = self.look()
         if found is None:
             self.started = True
-            found = start_node(self._kind, self._notify, machine=machine, listen=listen)
+            started = start_node(self._kind, self._notify, machine=machine, listen=listen)
+            found, self._daemons = (started.path, started.status), started.daemons
         self.path, self.status = found
         if cut_off(self.status):
             self._notify(
@@ -64,24 +76,35 @@ class HostSharing:
         assert self._client is not None
         return self._client.ask(what, argument)
 
+    def holds(self) -> bool:
+        """Return whether the node manager that the run has joined still runs."""
+        return self._client is not None and self._client.connected
+
     def leave(self) -> None:
         """Release the node manager, which ends if it was started for runs and none needs it."""
         if self._client is not None:
             self._client.close()
             self._client = None
+        # The node manager first: it resumes everything, and does not wait for heartbeats.
+        for daemon in () if self._lasting else reversed(self._daemons):
+            daemon.terminate()
+        for daemon in () if self._lasting else self._daemons:
+            with suppress(subprocess.TimeoutExpired):
+                daemon.wait(_END_S)
+        self._daemons = ()
 
 
 def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> None:
     """Answer the requests of a launcher on another host until its connection ends.
 
-    The first line is the name of the policy. Requests: `look`, `join` (a machine manager's address and key, or null;
-    the address at which to listen, or null for that which ssh reached), `leave`, and `ask` (a request of the node
-    manager, with its argument). A refused request is answered by `refused`, a reason.
+    The first line has the policy's name and `lasting`. Requests: `look`, `join` (a machine manager's address and key,
+    or null; the address at which to listen, or null for that which the launcher reached), `holds`, `leave`, and `ask`
+    (a request of the node manager, with its argument). A refused request is answered by `refused`, a reason.
     """
     requests = iter(lines)
-    sharing = HostSharing(
-        policy_kind(json.loads(next(requests))["policy"]), lambda text: answer({"note": text})
-    )
+    first = json.loads(next(requests))
+    kind = policy_kind(first["policy"])
+    sharing = HostSharing(kind, lambda text: answer({"note": text}), lasting=first["lasting"])
     try:
         for line in requests:
             try:
@@ -95,21 +118,26 @@ def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> N
         sharing.leave()
 
 
-def _ssh_addresses() -> tuple[str, str]:
-    """Return the launcher's address as this host sees it, and this host's address that the launcher reached by ssh."""
+def _addresses() -> tuple[str, str]:
+    """Return the launcher's address as this host sees it, and this host's address that the launcher reached."""
     known = os.environ.get("SSH_CONNECTION", "").split()
-    return (known[0], known[2]) if len(known) == 4 else ("127.0.0.1", "127.0.0.1")
+    here = "127.0.0.1"
+    return (known[0], known[2]) if len(known) == 4 else (here, os.environ.get(REACHED_AT, here))
 
 
 def _look(sharing: HostSharing, _: object) -> dict[str, Any]:
     found = sharing.look()
-    return {"launcher": _ssh_addresses()[0], "node": None if found is None else _described(*found)}
+    return {"launcher": _addresses()[0], "node": None if found is None else _described(*found)}
 
 
 def _join(sharing: HostSharing, argument: tuple[dict[str, str] | None, str | None]) -> dict[str, Any]:
     machine, listen = argument
-    sharing.join(None if machine is None else ManagerAccess(**machine), listen or _ssh_addresses()[1])
+    sharing.join(None if machine is None else ManagerAccess(**machine), listen or _addresses()[1])
     return _described(sharing.path, sharing.status) | {"started": sharing.started}
+
+
+def _holds(sharing: HostSharing, _: object) -> bool:
+    return sharing.holds()
 
 
 def _leave(sharing: HostSharing, _: object) -> None:
@@ -122,7 +150,7 @@ def _ask(sharing: HostSharing, request: tuple[str, object]) -> Any:
 
 def _described(path: Path, status: dict[str, Any]) -> dict[str, Any]:
     machine = machine_of(status, path)
-    known = ("node", "policy", "slots", "manager", "pid")
+    known = ("node", "policy", "slots", "manager", "connected", "pid")
     return {
         **{name: status[name] for name in known},
         "socket": str(path),
@@ -133,6 +161,7 @@ def _described(path: Path, status: dict[str, Any]) -> dict[str, Any]:
 _REQUESTS: dict[str, Callable[[HostSharing, Any], Any]] = {
     "look": _look,
     "join": _join,
+    "holds": _holds,
     "leave": _leave,
     "ask": _ask,
 }

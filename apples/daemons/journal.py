@@ -1,6 +1,6 @@
 """The registered processes of a node manager on disk, and the lock that allows one node manager per name.
 
-A node manager that starts after one that was killed adopts its processes that are still alive. Their connections are
+A node manager adopts the processes of an earlier one, killed or ended, that are still alive. Their connections are
 lost; pid and start time identify them. The file is written to a temporary name and renamed.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -59,8 +60,9 @@ class Journal:
         """Write the current registrations; raises `OSError`."""
         write_whole(self._path, seal({"processes": [asdict(one) for one in registrations]}), mode=0o600)
 
-    def close(self) -> None:
-        """Remove the file, and what is known of its manager, and release the lock."""
-        for path in (self._path, machine_file(self._path)):
-            path.unlink(missing_ok=True)
+    def close(self, left: Collection[ProcessRegistration] = ()) -> None:
+        """Leave processes to the next node manager, remove the address of the machine manager, release the lock."""
+        machine_file(self._path).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.write(left) if left else self._path.unlink(missing_ok=True)
         self._lock.release()

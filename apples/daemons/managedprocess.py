@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from apples.coscheduling.classes import Classification, MonitorCounts, ProcessClass
+from apples.coscheduling.contention import LEAST_SHARE
 from apples.coscheduling.events import Wait
+from apples.coscheduling.fitting import duty_cycle
 from apples.daemons.processcontrol import ProcessControl
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import ApplesError
@@ -80,6 +82,14 @@ class ManagedProcess:
     queued_s: float = 0.0
     threads: int = 1
     ready_s: tuple[float, float] | None = None
+
+    @property
+    def own_duty(self) -> float | None:
+        """Return its duty cycle as of the last read; None if unknown, or if others had much of its CPU's time."""
+        t_cpu_s, t_comm_s, _ = self.reading
+        if self.queued_s > (1.0 - LEAST_SHARE) * (t_cpu_s + self.queued_s):
+            return None
+        return duty_cycle(t_cpu_s, t_comm_s)
 
     def held_s(self, now: float) -> float:
         """Return the seconds for which it was held stopped so far."""

@@ -61,6 +61,7 @@ class ManagerConnection:
     """The connection.
 
     key : of this node.  word : random word of this process.  welcomed : both sides have proved the key
+    refused_since : instant of the first of the last attempts at which no process listened there, None for other ends
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class ManagerConnection:
         self._loop, self._manager, self._key, self._callbacks = loop, manager, key, callbacks
         self.word = random_word()
         self.welcomed = False
+        self.refused_since: float | None = None
         self.receiver = HeartbeatReceiver(loop, self.word, lambda *heard: self._callbacks.beat(*heard))
         self._stream: Stream | None = None
         self._seal: Seal | None = None
@@ -214,6 +216,8 @@ class ManagerConnection:
         self.welcomed = False
         self._stream = self._seal = None
         self.receiver.close()
+        refused = reason == os.strerror(errno.ECONNREFUSED)
+        self.refused_since = (self.refused_since or now()) if refused else None
         if was or reason != self._reported:
             self._reported = reason
             self._callbacks.lost(reason)

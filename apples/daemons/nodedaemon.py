@@ -35,8 +35,8 @@ from nws.base.paths import state_dir
 _HUNG_SLICES, _LATE_S = 2.0, 0.05
 #: Real-time priority: below the watchdog's.
 _PRIORITY = 10
-#: With `while_needed`: wait for the first process or session, and for the next one, seconds.
-_FIRST_S, _NEXT_S = 10.0, 1.0
+#: With `while_needed`: wait for the first process or session, for the next one, and for a manager that has ended.
+_FIRST_S, _NEXT_S, _MANAGER_S = 10.0, 1.0, 2.0
 
 
 class NodeDaemon:
@@ -114,7 +114,8 @@ class NodeDaemon:
         notify(f"READY=1\nSTATUS=listens at {self._settings.socket}")
 
     def close(self) -> None:
-        """Resume all processes and remove socket, journal and watchdog."""
+        """Resume all processes, leave them to the next node manager, and remove socket and watchdog."""
+        left = [managed.registration for managed in self.node.processes.values()]
         self.node.release(now())
         for process in list(self.node.processes):
             self._registry.remove(process, "left alone")
@@ -122,7 +123,7 @@ class NodeDaemon:
         if self._manager.connection is not None:
             self._manager.connection.close()
         self._watchdog.close()
-        self._journal.close()
+        self._journal.close(left)
         self._loop.close()
 
     # requests of `registration`
@@ -170,8 +171,14 @@ class NodeDaemon:
             self._manager.connection.tick(instant, silent=self.node.silent)
         if self.node.processes or self._server.holding:
             self._needed_at = instant + _NEXT_S
-        if self._settings.while_needed and instant > self._needed_at:
+        if self._settings.while_needed and (instant > self._needed_at or self._without_manager(instant)):
             self._loop.stop()
+
+    def _without_manager(self, instant: float) -> bool:
+        """Return whether the machine manager has ended: runs that need one start it, and their node managers, again."""
+        connection = self._manager.connection
+        since = None if connection is None else connection.refused_since
+        return since is not None and instant - since > _MANAGER_S
 
     def _next_second(self) -> None:
         # Not at a heartbeat, which would save a wake-up: other nodes of this host act at the same one.

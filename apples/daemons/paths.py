@@ -39,7 +39,9 @@ def checked_name(name: str, *, what: str) -> str:
 def user_directory(environ: Mapping[str, str] | None = None) -> Path:
     """Return the directory for this user's daemons, which may not exist."""
     env = os.environ if environ is None else environ
-    return Path(env.get("XDG_RUNTIME_DIR") or "/tmp") / f"apples-{os.getuid()}"
+    runtime = Path(env.get("XDG_RUNTIME_DIR") or "/tmp")
+    # Slurm's steps have the variable of the host where they were submitted, without the directory.
+    return (runtime if runtime.is_dir() else Path("/tmp")) / f"apples-{os.getuid()}"
 
 
 def serving_socket(name: str, given: Path | None = None) -> Path:

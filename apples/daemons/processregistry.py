@@ -98,8 +98,8 @@ class ProcessRegistry:
         managed = self._node.processes.get(process)
         if managed is None:
             return
-        if (seen := self._node.policy.learned(process)) is not None:
-            self._memory.note(managed.registration, seen)
+        managed.read()
+        self._memory.note(managed.registration, self._node.policy.learned(process), managed.own_duty)
         self._remanaged(process, why)
         self._loop.forget(self._pidfds.pop(process))
         for number, _ in enumerate(managed.control.guards()):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from apples.coscheduling.fitting import duty_cycle, fit
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind, policy_kind
 from apples.daemons.client import efficiencies
 from apples.daemons.hostsharing import HostSharing
@@ -110,6 +111,32 @@ class SharingSession:
         except SharingError as error:
             self._notify(f"what the run shared is not known: {error}")
             return {}
-        return sharing_document(
+        document = sharing_document(
             self.kind, self.job, self.node, self.slots, started=self._here.started, processes=processes
         )
+        return document | {"beside": fits_beside(processes, self._here.ask("status"))}
+
+
+def fits_beside(ranks: Iterable[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return for each other job on a node whether the job of these ranks fits beside it.
+
+    own, other : how many times longer each takes than alone
+    """
+    jobs: dict[str, list[float]] = {}
+    own = _duties(ranks)
+    here = {str(process["job"]) for process in ranks}
+    for job in dict.fromkeys(str(process["job"]) for process in status["processes"]):
+        if job not in here:
+            jobs[job] = _duties(process for process in status["processes"] if process["job"] == job)
+    found = {
+        job: fit(own, duties, int(status["processors"])) for job, duties in jobs.items() if own and duties
+    }
+    return {job: {"fits": one.fits, "own": one.first, "other": one.second} for job, one in found.items()}
+
+
+def _duties(processes: Iterable[Mapping[str, Any]]) -> list[float]:
+    """Return the duty cycles of processes that are measured, by rank."""
+    known = sorted(
+        (int(p["rank"]), p["t_cpu_s"], p["t_comm_s"]) for p in processes if p["t_cpu_s"] is not None
+    )
+    return [duty for _, t_cpu_s, t_comm_s in known if (duty := duty_cycle(t_cpu_s, t_comm_s)) is not None]

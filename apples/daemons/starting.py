@@ -13,11 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from apples.coscheduling.policies import PolicyKind
 from apples.daemons.client import find_node
@@ -33,6 +33,14 @@ _START_S = 10.0
 #: Bytes after which another log is begun.
 _LONG_LOG = 1 << 20
 _COMMAND = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
+
+
+class Started(NamedTuple):
+    """A node manager that was started. path : its socket.  status : its answer.  daemons : all new processes"""
+
+    path: Path
+    status: dict[str, Any]
+    daemons: Sequence[subprocess.Popen[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +67,8 @@ def cut_off(status: Mapping[str, Any]) -> bool:
 
 def start_node(
     kind: PolicyKind, notify: Notify, *, machine: ManagerAccess | None = None, listen: str = "127.0.0.1"
-) -> tuple[Path, dict[str, Any]]:
-    """Start a node manager, and a machine manager if the policy needs one; return socket and status of the former.
+) -> Started:
+    """Start a node manager, and a machine manager if the policy needs one; return the former.
 
     Another run may have been quicker: then its node manager is returned. Raises `SharingError`.
 
@@ -86,6 +94,7 @@ def start_node(
                 )
             time.sleep(0.02)
 
+        daemons = []
         options = ["--policy", kind.name, "--while-needed"]
         deadline = time.monotonic() + _START_S
         if kind.coordinated:
@@ -95,7 +104,7 @@ def start_node(
                 options += ["--key", str(key)]
                 where = f"[{listen}]" if ":" in listen else listen
                 manager = ["manager", "--listen", f"{where}:0", "--place-file", str(place), *options]
-                process = _daemon(manager, log.fileno())
+                daemons.append(process := _daemon(manager, log.fileno()))
                 while not place.exists():
                     wait(process)
                 machine = ManagerAccess(
@@ -108,13 +117,15 @@ def start_node(
         notify(
             f"starting a node manager for {name}, policy {kind.name}, while it is needed; what it says is in {log.name}"
         )
-        process = _daemon(["node", "--name", name, "--socket", str(socket), *options], log.fileno())
+        daemons.append(
+            process := _daemon(["node", "--name", name, "--socket", str(socket), *options], log.fileno())
+        )
         while (found := find_node(socket)) is None or (cut_off(found[1]) and process.poll() is None):
             wait(process)
         if machine is not None and found[1]["manager"] == machine.address:
             private_directory(socket.parent)
             write_whole(machine_file(socket), json.dumps(asdict(machine)).encode(), mode=0o600)
-        return found
+        return Started(*found, daemons)
 
 
 def _opened_log() -> IO[bytes]:

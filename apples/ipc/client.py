@@ -7,6 +7,7 @@ and would receive all that is sent to it.
 from __future__ import annotations
 
 import json
+import select
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -85,6 +86,11 @@ class DaemonClient:
         except (OSError, ValueError) as error:
             raise self.absent(f"{self.path}: the {self.daemon} does not answer ({error})") from error
         return answers
+
+    @property
+    def connected(self) -> bool:
+        """Whether the daemon has not ended. Between requests nothing but the end of the connection can be read."""
+        return not select.select([self._socket], [], [], 0)[0]
 
     def close(self) -> None:
         """Close the connection."""

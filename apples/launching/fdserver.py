@@ -15,8 +15,8 @@ import select
 import struct
 import time
 
-#: Variables of the agent that its ranks get: the network interface that MPI is to use on this host.
-HANDED = ("UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include")
+#: Variables of the agent that its ranks get: the network interface that MPI is to use on this host, its node manager.
+HANDED = ("UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include", "APPLES_NODE_SOCKET")
 
 #: Seconds until the server has to listen, and between attempts: it is started before the ranks are.
 OPEN_S, RETRY_S = 30.0, 0.02

@@ -1,7 +1,9 @@
-"""Registers a rank's program with the node manager of its host, for policies that need no monitor in the program.
+"""A rank supervisor's connection to the node manager of its host. Imported by the supervisor, so it imports little.
 
-The connection represents the program. Its end reports to the node manager that the rank has ended. The end of the node
-manager makes the rank supervisor resume the program. Imported by the rank supervisor, so it imports little.
+For policies that need no monitor in the program, the connection registers the program and represents it: its end
+reports to the node manager that the rank has ended. A program with a monitor registers by itself; then the connection
+only holds the node manager. Either way its end makes the supervisor resume the program: the node manager, and perhaps
+its watchdog, has ended while it held the program stopped.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ _SOCKET, _JOB, _PAGES = "APPLES_NODE_SOCKET", "APPLES_JOB", "APPLES_MONITOR"
 
 
 def wanted(environment: Mapping[str, str]) -> bool:
-    """Return whether to register: the environment names a node manager, and no monitor in the program registers it."""
-    return bool(environment.get(_SOCKET) and environment.get(_JOB)) and not environment.get(_PAGES)
+    """Return whether to connect: the environment names a node manager and a job."""
+    return bool(environment.get(_SOCKET) and environment.get(_JOB))
 
 
 def register(environment: Mapping[str, str], rank: int, pid: int) -> int:
-    """Return the descriptor of the connection that represents the program; raises `OSError` after a refusal."""
+    """Return the descriptor of a connection that ends with the node manager; raises `OSError` after a refusal."""
     import _socket
 
     path, job = environment[_SOCKET], environment[_JOB]
@@ -35,9 +37,11 @@ def register(environment: Mapping[str, str], rank: int, pid: int) -> int:
         connection.connect(path)
         # Names of jobs hold nothing that JSON would have to write otherwise; json itself takes long to import.
         line = f'{{"register":{{"job":"{job}","rank":{rank},"ranks":{ranks},"pid":{pid},"page":null}}}}\n'
+        if environment.get(_PAGES):
+            line = '{"hold":null}\n'
         connection.send(line.encode())
         answer = connection.recv(4096).decode("utf-8", "replace")
-        if not answer.startswith('{"registered"'):
+        if not answer.startswith(('{"registered"', '{"held"')):
             raise OSError(0, answer.strip() or "it has ended")
         connection.setblocking(False)
         return os.dup(connection.fileno())

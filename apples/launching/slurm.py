@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -59,10 +59,13 @@ class ReadyNodes:
     """Hosts of an allocation after their check. unfit : those that cannot take part, each with a predicate
 
     interfaces : host → network interface of its ranks; hosts that are missing leave it to the MPI library
+    environment : host → variables of its ranks.  ended : called after the run, while the hosts are still allocated
     """
 
     interfaces: Mapping[str, str] = field(default_factory=dict)
     unfit: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    ended: Callable[[], None] = lambda: None
 
 
 class Ready(Protocol):
@@ -108,7 +111,10 @@ def run(request: LaunchRequest, cluster: Cluster, notify: Notify, *, ready: Read
         allocation = _allocation(request, cluster, notify)
         with allocation:
             nodes = ready(allocation.number, request.plan.hosts, notify)
-            outcome = _run_in(allocation, request, cluster, nodes, notify)
+            try:
+                outcome = _run_in(allocation, request, cluster, nodes, notify)
+            finally:
+                nodes.ended()
         fate = allocation.fate() if needs_explaining(outcome) else None
     except AllocationRefused as refused:
         if not refused.unavailable:
@@ -141,7 +147,11 @@ def _run_in(
     method = LaunchMethod(
         agents={
             host: (
-                HostAddress(host=host, interface=nodes.interfaces.get(host)),
+                HostAddress(
+                    host=host,
+                    interface=nodes.interfaces.get(host),
+                    environment=nodes.environment.get(host, {}),
+                ),
                 [*inside, *on_node(srun, allocation.number, host), *helper("serve")],
             )
             for host in request.plan.hosts

@@ -1,15 +1,17 @@
-"""A run under a policy on several hosts: it joins the node managers of its hosts over ssh, or starts them.
+"""A run under a policy on several hosts: it joins the node managers of its hosts, or starts them, over ssh or Slurm.
 
 All node managers of a coordinated policy must have one machine manager. If hosts of the plan have one, the others join
 it; otherwise the first host by name starts it. Hosts are joined in the order of their names, so that of two runs that
 begin at the same time one finds what the other has started. A run that finds two managers releases what it has
-started, and looks again after a random time.
+started, and looks again after a random time. While the run lasts, a thread looks whether its node managers are there.
+One may have been killed, or have ended with the Slurm job whose run has started it; and node managers end soon after
+their machine manager. Then the hosts are joined again in the same way, and new node managers adopt the ranks.
 """
 
 from __future__ import annotations
 
 import random
-import time
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -32,6 +34,8 @@ serve(sys.stdin.buffer, lambda a: print({MARK!r} + json.dumps(a), flush=True))
 
 #: Seconds until a host must answer a question, and until daemons must have started.
 _ANSWER_S, _START_S = 10.0, 25.0
+#: Seconds between looks at the node managers of a run.
+_LOOK_S = 2.0
 #: How often a run gives way to one that starts daemons at the same time, and seconds until its own have ended.
 _TRIES, _RELEASED_S = 4, 3.0
 
@@ -63,29 +67,41 @@ class SharedHosts:
         self._hosts: dict[str, HostConnection] = {}
         self._joined: dict[str, dict[str, Any]] = {}
         self._shares: TimeShares | None = None
+        self._lock, self._ended = threading.RLock(), threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._observed: dict[str, Any] = {}
 
     def __enter__(self) -> SharedHosts:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._stop_watching()
         together(HostConnection.close, list(self._hosts.values()))
+        self._hosts.clear()
 
     @property
     def hosts(self) -> SharedHosts:
         """Return this object, which a platform of several hosts needs."""
         return self
 
-    def look(self, addresses: Mapping[str, str | None]) -> TimeShares:
+    def look(self, addresses: Mapping[str, str | tuple[str, ...] | None]) -> TimeShares:
         """Return how many jobs share each host; the first answer is kept, as later ones would count this run.
 
         Args:
-            addresses: Host to destination for ssh, None for this machine.
+            addresses: Host to destination for ssh, None for this machine, or command prefix of a step of Slurm.
 
         Raises:
             SharingError: A host does not answer, or has another policy.
         """
+        with self._lock:
+            return self._looked(addresses)
+
+    def _looked(self, addresses: Mapping[str, str | tuple[str, ...] | None]) -> TimeShares:
         for host in addresses.keys() - self._hosts.keys():
-            self._hosts[host] = HostConnection(addresses[host], {"policy": self.kind.name}, program=_PROGRAM)
+            reached = addresses[host]
+            address, through = (None, reached) if isinstance(reached, tuple) else (reached, ())
+            first = {"policy": self.kind.name, "lasting": not through}
+            self._hosts[host] = HostConnection(address, first, through, program=_PROGRAM)
         if self._shares is None:
             found = self._look(list(addresses))
             held = {host: int(node["slots"]) for host, (node, _) in found.items() if node is not None}
@@ -101,26 +117,67 @@ class SharedHosts:
             hosts: Of the plan; `look` has looked at them.
             environment: Of the ranks; nothing is joined for those of another job, as benchmarks are.
         """
-        if environment.get(JOB_VARIABLE) != self.job:
+        if not self.shares(environment):
             return {}
+        self._stop_watching()
+        self._join_patiently(sorted(hosts))
+        slots = max(int(node["slots"]) for node in self._joined.values())
+        self._notify(f"policy {self.kind.name} on {', '.join(sorted(hosts))}: {others_there(slots)}")
+        self._watcher = threading.Thread(target=self._watch, name="node managers", daemon=True)
+        self._watcher.start()
+        return {host: {SOCKET_VARIABLE: self._joined[host]["socket"]} for host in hosts}
+
+    def shares(self, environment: Mapping[str, str]) -> bool:
+        """Return whether ranks with this environment belong to the job, as those of benchmarks do not."""
+        return environment.get(JOB_VARIABLE) == self.job
+
+    def _join_patiently(self, hosts: Sequence[str]) -> None:
+        """Join hosts; give way a few times to other runs that begin or end now. Raises `SharingError`."""
         for left in range(_TRIES - 1, -1, -1):
             try:
-                self._join(sorted(hosts))
+                self._join(hosts)
                 break
             except _BeginningError:
                 self._release()
-                if not left:
+                if not left or self._ended.wait(_RELEASED_S * random.uniform(1.0, 2.0)):
                     raise
-                time.sleep(_RELEASED_S * random.uniform(1.0, 2.0))
             except BaseException:
                 self._release()
                 raise
-        slots = max(int(node["slots"]) for node in self._joined.values())
-        self._notify(f"policy {self.kind.name} on {', '.join(sorted(hosts))}: {others_there(slots)}")
-        return {host: {SOCKET_VARIABLE: self._joined[host]["socket"]} for host in hosts}
+
+    def _watch(self) -> None:
+        """Join the hosts again after the end of one of their node managers, until `_stop_watching`."""
+        while not self._ended.wait(_LOOK_S):
+            with self._lock:
+                hosts = sorted(self._joined)
+                try:
+                    lost = [host for host in hosts if not self._ask(host, "holds")]
+                    if lost and not self._ended.is_set():
+                        self._notify(
+                            f"the node manager of {', '.join(lost)} has ended; joining the hosts again"
+                        )
+                        self._join_patiently(hosts)
+                except SharingError as error:
+                    self._notify(f"the run goes on without policy {self.kind.name}: {error}")
+                    return
+
+    def _stop_watching(self) -> None:
+        if self._watcher is not None:
+            self._ended.set()
+            self._watcher.join()
+            self._watcher = None
+            self._ended.clear()
+
+    def end(self) -> None:
+        """Note the node managers' values of an ended run and leave its hosts, while they are still allocated."""
+        self._observed = self.observed()
+        self.__exit__()
 
     def observed(self) -> dict[str, Any]:
         """Return the node managers' values of an ended run; empty if one of them has ended too."""
+        self._stop_watching()
+        if not self._hosts:
+            return self._observed
         processes: list[dict[str, Any]] = []
         for host, node in self._joined.items():
             try:
@@ -165,6 +222,12 @@ class SharedHosts:
         if not self.kind.coordinated:
             return None
         known = {host: node for host, node in found.items() if node is not None}
+        ending = [host for host, node in known.items() if node["key"] and not node["connected"]]
+        if ending:
+            raise _BeginningError(
+                f"{', '.join(ending)}: the machine manager at {known[ending[0]]['manager']} does not answer, and "
+                "node managers that runs have started end soon after theirs; try again"
+            )
         managers = {host: str(node["manager"]) for host, node in known.items()}
         if len(set(managers.values())) > 1:
             raise _several_managers(", ".join(f"{host}: {manager}" for host, manager in managers.items()))

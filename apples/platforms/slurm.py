@@ -12,8 +12,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.launching import slurm as launching
@@ -21,6 +22,7 @@ from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.slurm import Cluster, ReadyNodes
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import Outcome
+from apples.model.snapshots import with_time_shares
 from apples.platforms.platform import (
     Platform,
     PlatformSetup,
@@ -37,11 +39,14 @@ from apples.remote.facts import HostFacts, holds
 from apples.slurm import records, runner
 from apples.slurm.commands import Wishes
 from apples.slurm.linkstore import LinkStore
-from apples.slurm.nodecheck import NodeCheck, NodeCheckResult, look
+from apples.slurm.nodecheck import NodeCheck, NodeCheckResult, look, prefixes
 from apples.slurm.pool import Offer, PartitionPool, cpu_type, offered
 from apples.slurm.records import Node, Partition
 from nws.base.hostlist import fold
 from nws.series import Forecast, Resource, Series
+
+if TYPE_CHECKING:
+    from apples.platforms.sharedhosts import SharedHosts
 
 ALLOCATED = "what Slurm gives"
 SILENT = "no weather of links from the service ({})"
@@ -61,7 +66,6 @@ class SlurmPlatform(Platform):
     excludes: ClassVar[Mapping[str, str]] = {
         "mock": "the mock grid has no real hosts",
         "scenario": "the mock grid has no real hosts",
-        "policy": "Slurm shares its nodes itself",
         "queue": "Slurm has its own queue",
     }
     options: ClassVar[Mapping[str, str]] = {
@@ -75,10 +79,12 @@ class SlurmPlatform(Platform):
         "immediate": "TIME after which to give up if the nodes are not allocated",
     }
 
-    def __init__(self, given: Given, *, service: ServiceWeather | None = None) -> None:
-        """service : asked for forecasts of links."""
+    def __init__(
+        self, given: Given, *, service: ServiceWeather | None = None, sharing: SharedHosts | None = None
+    ) -> None:
+        """service : asked for forecasts of links.  sharing : policy of the run, None without one"""
         super().__init__(given.grid or Grid(name="slurm", hosts=(), source="Slurm"))
-        self._given, self._service = given, service
+        self._given, self._service, self._sharing = given, service, sharing
         self.cluster = Cluster(hosts=(), wishes=given.wishes, enclosing=given.job)
         self._nodes: Mapping[str, Node] = {}
         self._facts: dict[str, HostFacts] = {}
@@ -99,7 +105,7 @@ class SlurmPlatform(Platform):
             job=current_job(),
             state=setup.state,
         )
-        return cls(given, service=setup.service)
+        return cls(given, service=setup.service, sharing=setup.sharing)
 
     def prepare(self, preparation: Preparation) -> None:
         """Include the run's requirements in each check."""
@@ -124,7 +130,8 @@ class SlurmPlatform(Platform):
 
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run the plan in an allocation of its hosts, or in the current one."""
-        return launching.run(self.with_mpi(request), self.cluster, notify, ready=self._ready)
+        ready = partial(self._ready, request.environment)
+        return launching.run(self.with_mpi(request), self.cluster, notify, ready=ready)
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """Return the usable nodes; raise `NoFeasiblePlan` with all reasons, `ConfigError`, `LaunchError`."""
@@ -140,7 +147,13 @@ class SlurmPlatform(Platform):
         self.pool = replace(self.pool, hosts=hosts)
         threads = max(offer.node.threads for offer in offers)
         self.cluster = replace(self.cluster, hosts=tuple(h.name for h in hosts), threads=threads)
-        return replace(self._forecast(offers, notify), absent=absent)
+        found = replace(self._forecast(offers, notify), absent=absent)
+        if self._sharing is None or self._given.job is None:
+            # Slurm's allocated CPUs are in the offers; node managers can be asked once the nodes are allocated.
+            return found
+        return with_time_shares(
+            found, self._sharing.look(self._prefixes(self._given.job, self.cluster.hosts)), None
+        )
 
     def reaches(self, host: Host) -> bool:
         """Return whether the node was usable in the last snapshot."""
@@ -226,19 +239,34 @@ class SlurmPlatform(Platform):
             self.pool, self._service, measure, silent=SILENT, now=self.now, notify=notify, links_only=True
         )
 
-    def _ready(self, job: str, hosts: Sequence[str], notify: Notify) -> ReadyNodes:
-        """Return the checked nodes of a new allocation; those of the current one were checked before the plan."""
+    def _ready(
+        self, environment: Mapping[str, str], job: str, hosts: Sequence[str], notify: Notify
+    ) -> ReadyNodes:
+        """Return the nodes, checked in a new allocation, under the policy of ranks with this environment."""
         if self._given.job is None:
             seen = self._look(job, {name: self._nodes.get(name, Node(name=name)) for name in hosts}, notify)
             self._facts |= seen.facts
         else:
             seen = NodeCheckResult(facts={name: self._facts[name] for name in hosts if name in self._facts})
-        return ReadyNodes(interfaces=seen.interfaces, unfit=seen.unfit)
+        ready = ReadyNodes(interfaces=seen.interfaces, unfit=seen.unfit)
+        if self._sharing is None or seen.unfit or not self._sharing.shares(environment):
+            return ready
+        self._sharing.look(self._prefixes(job, hosts))
+        joined = self._sharing.join(hosts, environment)
+        return replace(ready, environment=joined, ended=self._sharing.end)
+
+    def _prefixes(self, job: str, hosts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        return prefixes(
+            job, self._addresses({host: self._nodes.get(host, Node(name=host)) for host in hosts})
+        )
+
+    def _addresses(self, nodes: Mapping[str, Node]) -> dict[str, str]:
+        return {name: node.address or name for name, node in nodes.items()}
 
     def _look(self, job: str, nodes: Mapping[str, Node], notify: Notify) -> NodeCheckResult:
         what = NodeCheck(
             job=job,
-            addresses={name: node.address or name for name, node in nodes.items()},
+            addresses=self._addresses(nodes),
             links=None if self._service is not None or self.pool.links else self._links,
             kernels=self._requirements.kernels,
         )

@@ -72,15 +72,27 @@ def look(what: NodeCheck, needs: Needs, notify: Notify) -> NodeCheckResult:
     return NodeCheckResult(facts={n: f for n, f in facts.items() if n not in cold}, unfit={**unfit, **cold})
 
 
-@contextmanager
-def _asked(what: NodeCheck, needs: Needs) -> Iterator[list[CheckedConnection]]:
+def prefixes(job: str, addresses: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return for each node of a job a command prefix that runs a command there; raises `ProgramNotFound`.
+
+    addresses : node → name or address that Slurm uses for it; the command finds it in its environment
+    """
     srun = runner.find("srun")
-    candidates = []
-    for node, address in what.addresses.items():
+    found = {}
+    for node, address in addresses.items():
         numeric = _numeric(address)
         variables = ("/usr/bin/env", f"APPLES_REACHED_AT={numeric}") if numeric else ()
-        through = (*runner.without_enclosing(), *on_node(srun, what.job, node), *variables)
-        candidates.append(Candidate(name=node, address=address, through=through))
+        found[node] = (*runner.without_enclosing(), *on_node(srun, job, node), *variables)
+    return found
+
+
+@contextmanager
+def _asked(what: NodeCheck, needs: Needs) -> Iterator[list[CheckedConnection]]:
+    through = prefixes(what.job, what.addresses)
+    candidates = [
+        Candidate(name=node, address=address, through=through[node])
+        for node, address in what.addresses.items()
+    ]
     with preflight.asked(candidates, needs, limit_s=what.limit_s) as found:
         yield found
 

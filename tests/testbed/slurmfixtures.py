@@ -19,6 +19,7 @@ PARTITIONS = (
     Partition(name="short", nodes=NODES[:2], settings="MaxTime=2"),
     Partition(name="urgent", nodes=NODES, settings="PriorityTier=10 PreemptMode=OFF"),
     Partition(name="guarded", nodes=NODES[:2], settings="AllowAccounts=physics"),
+    Partition(name="shared", nodes=NODES[:2], settings="OverSubscribe=FORCE:4"),
     Partition(name="closed", nodes=NODES[:2], settings="State=DOWN"),
 )
 

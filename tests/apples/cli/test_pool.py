@@ -49,9 +49,7 @@ def test_options_without_effect_are_refused(monkeypatch):
     assert pool_conflicts(PoolOptions(launcher="ssh", hosts="a", partition="p")) == [
         "--partition is for --launcher slurm; add it, or leave --partition out"
     ]
-    assert pool_conflicts(slurm(), SharingOptions(policy="gang")) == [
-        "--launcher slurm and --policy exclude each other: Slurm shares its nodes itself"
-    ]
+    assert pool_conflicts(slurm(), SharingOptions(policy="gang")) == []
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     (problem,) = pool_conflicts(slurm(account="a", nodes="2"))
     assert problem.startswith(

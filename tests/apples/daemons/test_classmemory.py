@@ -40,6 +40,19 @@ def test_class_memory_of_a_damaged_file_is_empty(tmp_path, text):
     assert ClassMemory(tmp_path / "classes.json").recall(registered()) is None
 
 
+def test_duties_are_those_of_the_last_run_of_a_program(tmp_path):
+    memory = ClassMemory(tmp_path / "classes.json")
+    for ranks, duties in ((3, (0.1, 0.2, 0.3)), (2, (0.9, 0.5))):
+        for rank, duty in enumerate(duties):
+            memory.note(
+                registered(rank=rank, ranks=ranks, program="/usr/bin/python /opt/solver in"), None, duty
+            )
+    later = ClassMemory(tmp_path / "classes.json")
+    for name in ("/opt/solver in", "solver in", "in"):
+        assert later.duties(name) == [0.9, 0.5]
+    assert later.duties("solver out") == later.duties("") == []
+
+
 def test_class_memory_forgets_the_oldest_programs(tmp_path):
     memory = ClassMemory(tmp_path / "classes.json")
     for number in range(600):

@@ -46,7 +46,15 @@ def test_two_runs_share_hosts_under_one_manager(lab, state_of_its_own):
 
 
 def node(manager, key="k"):
-    return {"slots": 0, "manager": manager, "key": key, "node": "n", "socket": "s", "started": False}
+    return {
+        "slots": 0,
+        "manager": manager,
+        "key": key,
+        "connected": True,
+        "node": "n",
+        "socket": "s",
+        "started": False,
+    }
 
 
 @pytest.mark.parametrize(
@@ -61,7 +69,7 @@ def test_hosts_that_cannot_share_are_refused(monkeypatch, found, reason):
     """What node managers answer is made up: such states take several users."""
     hosts = SharedHosts(policy_kind("gang"), print)
     monkeypatch.setattr(hosts, "_ask", lambda host, what, *_: {"launcher": "1.2.3.1", "node": found[host]})
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr("random.uniform", lambda *_: 0.0)
     with pytest.raises(SharingError, match=reason):
         hosts.join(["a", "b"], hosts.environment)
 
@@ -78,7 +86,7 @@ def test_key_that_another_run_has_yet_to_write_is_waited_for(monkeypatch):
 
     monkeypatch.setattr(hosts, "_ask", ask)
     hosts._hosts = {host: SimpleNamespace(is_here=False) for host in "ab"}
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr("random.uniform", lambda *_: 0.0)
     joined = hosts.join(["a", "b"], hosts.environment)
     assert sorted(joined) == ["a", "b"]
     assert len(looks) == 4

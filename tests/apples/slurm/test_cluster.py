@@ -328,3 +328,39 @@ def test_benchmarks_run_in_the_partition_of_the_ranks(cluster):
     document = json.loads(result.stdout)
     assert document["key"].startswith("slurm heat ")
     assert all(seconds > 0 for table in document["seconds_per_row"].values() for seconds in table.values())
+
+
+def test_jobs_of_a_shared_partition_share_by_a_policy(cluster):
+    """The daemons end with the job that has started them; the other one goes on under its own."""
+    command = f"{BIN}/apples-run 32 --app heat -s nx=64 -s ny=64 -s iterations=1000000 --json --monitor --policy gang"
+    words = f"{command} --launcher slurm --partition shared -H n1:1,n2:1 -n 2".split()
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    runs, launchers, documents = [], [], []
+
+    def wait_for_line(text, run):
+        lines = []
+        while text not in "".join(lines):
+            lines.append(run.stderr.readline())
+            assert lines[-1], lines
+
+    for _ in range(2):
+        runs.append(subprocess.Popen(cluster.testbed.command("head", words), **pipes))
+        wait_for_line("policy gang on n1, n2", runs[-1])
+        found = cluster.testbed.processes("head").items()
+        launchers += [p for p, c in found if f"python {command}" in c and p not in launchers]
+    wait_for_line("iteration", runs[1])
+    for number, run in enumerate(runs):
+        if number == 1:
+            wait_for_line("joining the hosts again", run)
+            wait_for_line("starting a node manager for n2", run)
+            time.sleep(2.0)
+        os.kill(launchers[number], signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+        assert run.returncode == 130, err
+        documents.append(json.loads(out))
+    for document in documents:
+        assert {rank["node"] for rank in document["sharing"]["ranks"]} == {"n1", "n2"}
+        assert all(rank["t_cpu_s"] > 0 for rank in document["sharing"]["ranks"])
+        assert len(document["monitor"]["ranks"]) == 2
+    assert [document["sharing"]["slots_before"] for document in documents] == [0, 1]
+    assert any(rank["stopped_s"] > 0 for one in documents for rank in one["sharing"]["ranks"])

@@ -200,7 +200,7 @@ def test_inside_an_allocation_its_nodes_are_looked_at_first(says, tmp_path, monk
     cluster = one.cluster
     assert (cluster.enclosing, cluster.left_s) == ("7", math.inf)
     # what was looked at before the plan is not looked at again
-    readied = one._ready("7", ["n1"], silent)
+    readied = one._ready({}, "7", ["n1"], silent)
     assert (readied.interfaces, readied.unfit, len(looked)) == ({"n1": "ib0"}, {}, 1)
 
 
