@@ -109,7 +109,7 @@ def _fit(programs: tuple[str, ...]) -> int:
     ]
     if problems:
         raise ConfigError(problems)
-    found = fit(*duties, usable_cpus())
+    found = fit(duties[0], duties[1], usable_cpus())
     for program, known, longer in zip(programs, duties, (found.first, found.second), strict=True):
         shares = ", ".join(f"{duty:.0%}" for duty in known)
         click.echo(

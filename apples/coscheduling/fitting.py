@@ -15,7 +15,7 @@ from apples.coscheduling.contention import LEAST_SHARE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class SideBySide:
     """Two programs beside each other. first, second : how many times longer each takes than alone"""
 
     first: float
@@ -27,7 +27,7 @@ class Fit:
         return max(self.first, self.second) <= 1.0 / LEAST_SHARE
 
 
-def fit(first: Sequence[float], second: Sequence[float], processors: int) -> Fit:
+def fit(first: Sequence[float], second: Sequence[float], processors: int) -> SideBySide:
     """Return how two programs fit.
 
     Args:
@@ -36,7 +36,7 @@ def fit(first: Sequence[float], second: Sequence[float], processors: int) -> Fit
     """
     one, other = _needs(first, processors), _needs(second, processors)
     both = [a + b for a, b in zip(one, other, strict=True)]
-    return Fit(
+    return SideBySide(
         first=_longest(both, one) / _longest(one, one), second=_longest(both, other) / _longest(other, other)
     )
 

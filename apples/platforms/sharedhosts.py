@@ -203,7 +203,8 @@ class SharedHosts:
     def _join(self, hosts: Sequence[str]) -> None:
         self._release()
         found = self._look(hosts)
-        machine = self._machine({host: node for host, (node, _) in found.items()})
+        nodes = {host: node for host, (node, _) in found.items()}
+        machine = _machine_of(nodes) if self.kind.coordinated else None
         for host in hosts:
             # The other hosts reach this machine where their connections came from.
             seen = [launcher for other, (_, launcher) in found.items() if not self._hosts[other].is_here]
@@ -216,37 +217,6 @@ class SharedHosts:
                 machine = ManagerAccess(node["manager"], node["key"] or "")
             elif node["manager"] != machine.address:
                 raise _several_managers(f"{host}: {node['manager']}, others of the plan: {machine.address}")
-
-    def _machine(self, found: Mapping[str, Mapping[str, Any] | None]) -> ManagerAccess | None:
-        """Return the machine manager that the other hosts are to join, if there is one and the policy needs one."""
-        if not self.kind.coordinated:
-            return None
-        known = {host: node for host, node in found.items() if node is not None}
-        ending = [host for host, node in known.items() if node["key"] and not node["connected"]]
-        if ending:
-            raise _BeginningError(
-                f"{', '.join(ending)}: the machine manager at {known[ending[0]]['manager']} does not answer, and "
-                "node managers that runs have started end soon after theirs; try again"
-            )
-        managers = {host: str(node["manager"]) for host, node in known.items()}
-        if len(set(managers.values())) > 1:
-            raise _several_managers(", ".join(f"{host}: {manager}" for host, manager in managers.items()))
-        if not known:
-            return None
-        key = next((str(node["key"]) for node in known.values() if node["key"]), "")
-        address = next(iter(managers.values()))
-        without = sorted(found.keys() - known.keys())
-        if without and not key:
-            # the run that starts the manager writes its key down when the node manager has joined
-            raise _BeginningError(
-                f"{', '.join(without)}: no node manager runs there, and the key of the machine manager at {address} is "
-                "not ours to give; start node managers there (apples node --manager …), or name other hosts"
-            )
-        if without and address.startswith(("127.", "[::1]")):
-            raise SharingError(
-                f"{', '.join(known)}: the machine manager there serves that host only; wait until its runs have ended"
-            )
-        return ManagerAccess(address, key)
 
     def _release(self) -> None:
         for host in self._joined:
@@ -264,3 +234,33 @@ class SharedHosts:
         if "refused" in answer:
             raise SharingError(f"{host}: {answer['refused']}")
         return answer[what]
+
+
+def _machine_of(found: Mapping[str, Mapping[str, Any] | None]) -> ManagerAccess | None:
+    """Return the machine manager that the other hosts are to join, None if no host has one; raise `SharingError`."""
+    known = {host: node for host, node in found.items() if node is not None}
+    ending = [host for host, node in known.items() if node["key"] and not node["connected"]]
+    if ending:
+        raise _BeginningError(
+            f"{', '.join(ending)}: the machine manager at {known[ending[0]]['manager']} does not answer, and "
+            "node managers that runs have started end soon after theirs; try again"
+        )
+    managers = {host: str(node["manager"]) for host, node in known.items()}
+    if len(set(managers.values())) > 1:
+        raise _several_managers(", ".join(f"{host}: {manager}" for host, manager in managers.items()))
+    if not known:
+        return None
+    key = next((str(node["key"]) for node in known.values() if node["key"]), "")
+    address = next(iter(managers.values()))
+    without = sorted(found.keys() - known.keys())
+    if without and not key:
+        # the run that starts the manager writes its key down when the node manager has joined
+        raise _BeginningError(
+            f"{', '.join(without)}: no node manager runs there, and the key of the machine manager at {address} is "
+            "not ours to give; start node managers there (apples node --manager …), or name other hosts"
+        )
+    if without and address.startswith(("127.", "[::1]")):
+        raise SharingError(
+            f"{', '.join(known)}: the machine manager there serves that host only; wait until its runs have ended"
+        )
+    return ManagerAccess(address, key)

@@ -142,18 +142,16 @@ class SlurmPlatform(Platform):
         offers, absent = _enough(offers, absent, self._given.wishes, self.pool.source)
         for host, why in pool.absent.items():
             notify(f"without {host}: {why}")
-        facts = self._facts if inside else {}
-        hosts = tuple(_host(offer, facts.get(offer.node.name), self._given) for offer in offers)
+        hosts = tuple(
+            _host(offer, self._facts.get(offer.node.name) if inside else None, self._given)
+            for offer in offers
+        )
         self.pool = replace(self.pool, hosts=hosts)
         threads = max(offer.node.threads for offer in offers)
         self.cluster = replace(self.cluster, hosts=tuple(h.name for h in hosts), threads=threads)
         found = replace(self._forecast(offers, notify), absent=absent)
-        if self._sharing is None or self._given.job is None:
-            # Slurm's allocated CPUs are in the offers; node managers can be asked once the nodes are allocated.
-            return found
-        return with_time_shares(
-            found, self._sharing.look(self._prefixes(self._given.job, self.cluster.hosts)), None
-        )
+        # Outside, the offers have the CPUs of other jobs; node managers can be asked once the nodes are allocated.
+        return _with_turns(found, self._sharing, self._given.job, self._nodes) if inside else found
 
     def reaches(self, host: Host) -> bool:
         """Return whether the node was usable in the last snapshot."""
@@ -251,27 +249,38 @@ class SlurmPlatform(Platform):
         ready = ReadyNodes(interfaces=seen.interfaces, unfit=seen.unfit)
         if self._sharing is None or seen.unfit or not self._sharing.shares(environment):
             return ready
-        self._sharing.look(self._prefixes(job, hosts))
-        joined = self._sharing.join(hosts, environment)
-        return replace(ready, environment=joined, ended=self._sharing.end)
-
-    def _prefixes(self, job: str, hosts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        return prefixes(
-            job, self._addresses({host: self._nodes.get(host, Node(name=host)) for host in hosts})
-        )
-
-    def _addresses(self, nodes: Mapping[str, Node]) -> dict[str, str]:
-        return {name: node.address or name for name, node in nodes.items()}
+        self._sharing.look(_prefixes(job, self._nodes, hosts))
+        return replace(ready, environment=self._sharing.join(hosts, environment), ended=self._sharing.end)
 
     def _look(self, job: str, nodes: Mapping[str, Node], notify: Notify) -> NodeCheckResult:
         what = NodeCheck(
             job=job,
-            addresses=self._addresses(nodes),
+            addresses=_addresses(nodes),
             links=None if self._service is not None or self.pool.links else self._links,
             kernels=self._requirements.kernels,
         )
         with self._requirements.needs() as needs:
             return look(what, needs, notify)
+
+
+def _addresses(nodes: Mapping[str, Node]) -> dict[str, str]:
+    """Return for each node the name or address that Slurm uses for it."""
+    return {name: node.address or name for name, node in nodes.items()}
+
+
+def _prefixes(job: str, nodes: Mapping[str, Node], hosts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return for each host of a job the prefix of commands that run there."""
+    return prefixes(job, _addresses({host: nodes.get(host, Node(name=host)) for host in hosts}))
+
+
+def _with_turns(
+    found: Snapshot, sharing: SharedHosts | None, job: str | None, nodes: Mapping[str, Node]
+) -> Snapshot:
+    """Return the snapshot of an allocation with the time slots that its hosts have given to other jobs."""
+    if sharing is None or job is None:
+        return found
+    hosts = [host.name for host in found.hosts]
+    return with_time_shares(found, sharing.look(_prefixes(job, nodes, hosts)), None)
 
 
 def _named(grid: Grid | None, nodes: tuple[str, ...], where: str) -> tuple[str, ...]:

@@ -1,0 +1,292 @@
+"""Two runs share testbed hosts by a policy over ssh: parts are killed, or the daemons' CPU time is measured.
+
+    sudo python benchmarks/kills_over_hosts.py [--times 20] [--kind manager --kind cut …] [--policy gang] [--hosts 2]
+    sudo python benchmarks/kills_over_hosts.py --cost 60 --hosts 4 [--policy fcs]
+
+manager, node : the machine manager, or one host's node manager, kill -9; both with its watchdog for kind `pair`
+agent, launcher : one run's host agent on a host, or its launcher, kill -9; then a new run takes its place
+cut : the network of one host, for 1.5 s
+
+Both runs are started on a host of its own. After each failure the states of all ranks are read every few milliseconds:
+prints the longest time for which a rank stayed stopped, and the time until the ranks take turns again. A time slice is
+100 ms. At the end both runs are interrupted, and all processes on the hosts must end. With `--cost` nothing is killed:
+prints for each host the CPU time of the daemons as a share of a core. Needs root, as tests/testbed does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.testbed.description import parse
+from tests.testbed.grid import Testbed
+
+DESK = "desk"
+KINDS = ("manager", "node", "pair", "agent", "launcher", "cut")
+RUN = (
+    "{bin}/apples-run 64 --app heat -s nx=64 -s ny=64 -s iterations=100000000 --launcher ssh -H {hosts} -n {ranks} "
+    "--policy {policy}"
+)
+#: Processes of a host besides runs and daemons.
+FURNITURE = ("unshare --net", "sshd_config", "/init", "sleep 1", "sleep infinity")
+#: Seconds: states are read after a failure, a cut lasts, runs must share again, all must have ended.
+LOOK_S, CUT_S, AGAIN_S, END_S = 2.0, 1.5, 60.0, 30.0
+#: Command lines of the daemons of a policy on a host.
+DAEMONS = {
+    "node manager": "main() node ",
+    "machine manager": "main() manager ",
+    "watchdog": "watchdog",
+    "link": "hostcheck",
+}
+
+
+class Failure(Exception):
+    """A rank stays stopped, runs do not share again, or processes are left."""
+
+
+class Site:
+    """Testbed hosts with two runs that share them. state : directory of the runs' state"""
+
+    def __init__(self, bed: Testbed, state: Path, policy: str) -> None:
+        self.bed, self.state, self.policy = bed, state, policy
+        self.hosts = [host.name for host in bed.spec.hosts if host.name != DESK]
+        self.runs: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        """Start one run."""
+        words = RUN.format(
+            bin=Path(sys.executable).parent,
+            hosts=",".join(f"{host}:1" for host in self.hosts),
+            ranks=len(self.hosts),
+            policy=self.policy,
+        ).split()
+        with (self.state / "runs.log").open("ab") as log:
+            run = subprocess.Popen(
+                self.bed.command(DESK, ["env", f"APPLES_STATE={self.state}", *words]), stdout=log, stderr=log
+            )
+        self.runs.append(run)
+
+    def found(self, host: str, *words: str) -> list[int]:
+        """Return the processes of a host whose command line has all words."""
+        return [pid for pid, line in self.bed.processes(host).items() if all(word in line for word in words)]
+
+    def ranks(self) -> list[int]:
+        """Return the processes that compute."""
+        return [pid for host in self.hosts for pid in self.found(host, "stencil-app heat") if is_rank(pid)]
+
+    def wait(self, done: Callable[[], object], what: str, within_s: float) -> float:
+        """Wait; return the seconds. Raises `Failure`."""
+        started = time.monotonic()
+        while not done():
+            if time.monotonic() - started > within_s:
+                raise Failure(
+                    f"{what} not within {within_s:g} s: {(self.state / 'runs.log').read_text()[-1500:]}"
+                )
+            time.sleep(0.02)
+        return time.monotonic() - started
+
+    def shared(self) -> bool:
+        """Return whether all ranks are there and some are stopped."""
+        ranks = self.ranks()
+        return len(ranks) == 2 * len(self.hosts) and any(state(pid) == "T" for pid in ranks)
+
+    def left(self) -> list[str]:
+        """Return the processes on all hosts besides the hosts themselves."""
+        lines = [
+            (host.name, line)
+            for host in self.bed.spec.hosts
+            for line in self.bed.processes(host.name).values()
+        ]
+        return [
+            f"{host}: {line}" for host, line in lines if line and not any(word in line for word in FURNITURE)
+        ]
+
+    def end(self) -> None:
+        """Interrupt the runs and wait until no process is left; raises `Failure`."""
+        for pid in self.found(DESK, "python", "apples-run 64"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+        self.wait(lambda: not self.left(), "the end of all processes", END_S)
+
+
+def is_rank(pid: int) -> bool:
+    """Return whether a process is a rank's program, and not its wrapper or supervisor."""
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"rankwrapper" not in line and b"hydra" not in line and b"mpiexec" not in line
+
+
+def state(pid: int) -> str:
+    """Return the state of a process as the kernel names it, empty after its end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process, 0 after its end."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    except OSError:
+        return 0.0
+
+
+def longest_stop_s(ranks: list[int], during_s: float) -> float:
+    """Return the longest time for which one of the processes is stopped, as seen in the next seconds."""
+    since: dict[int, float] = {}
+    longest, until = 0.0, time.monotonic() + during_s
+    while (now := time.monotonic()) < until:
+        for pid in ranks:
+            if state(pid) == "T":
+                longest = max(longest, now - since.setdefault(pid, now))
+            else:
+                since.pop(pid, None)
+        time.sleep(0.004)
+    return longest
+
+
+def strike(site: Site, kind: str, dice: random.Random) -> None:
+    """Cause one failure."""
+    host = dice.choice(site.hosts)
+    if kind == "cut":
+        site.bed.cut(host)
+        return
+    if kind == "launcher":
+        victims = site.found(DESK, "python", "apples-run 64")[:1]
+    elif kind == "agent":
+        victims = site.found(host, "hostagent.py serve")[:1]
+    elif kind == "manager":
+        victims = [pid for one in site.hosts for pid in site.found(one, DAEMONS["machine manager"])]
+    else:
+        victims = site.found(host, DAEMONS["node manager"])
+        victims += site.found(host, DAEMONS["watchdog"]) if kind == "pair" else []
+    if not victims:
+        raise Failure(f"{kind}: no such process on {host}")
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+
+
+def one_time(site: Site, kind: str, dice: random.Random) -> tuple[float, float]:
+    """Return (longest stop after a failure, seconds until the runs share again); raises `Failure`."""
+    site.wait(site.shared, "two runs that share", AGAIN_S)
+    time.sleep(dice.uniform(0.2, 0.5))
+    ranks, happened = site.ranks(), time.monotonic()
+    strike(site, kind, dice)
+    stopped_s = longest_stop_s(ranks, CUT_S if kind == "cut" else LOOK_S)
+    if kind == "cut":
+        for host in site.hosts:
+            site.bed.mend(host)
+        stopped_s = max(stopped_s, longest_stop_s(ranks, LOOK_S))
+    if kind in ("agent", "launcher"):
+        site.wait(lambda: any(run.poll() is not None for run in site.runs), "the end of the run", END_S)
+        site.runs = [run for run in site.runs if run.poll() is None]
+        site.wait(lambda: len(site.ranks()) <= len(site.hosts), "the end of its ranks", END_S)
+        site.start()
+    site.wait(site.shared, "two runs that share again", AGAIN_S)
+    return stopped_s, time.monotonic() - happened
+
+
+@contextmanager
+def sharing(hosts: int, policy: str) -> Iterator[Site]:
+    """Bring up hosts with two runs; end them, with all processes."""
+    names = [f"h{number}" for number in range(1, hosts + 1)]
+    spec = {
+        "name": f"kills-{os.getpid()}",
+        "defaults": {"memory": "2G"},
+        "hosts": [
+            *({"name": name, "cpuset": number % (os.cpu_count() or 1)} for number, name in enumerate(names)),
+            {"name": DESK},
+        ],
+    }
+    with tempfile.TemporaryDirectory(prefix="kills-") as state, Testbed(parse(spec)) as bed:
+        site = Site(bed, Path(state), policy)
+        site.start()
+        # The second one finds benchmarks and kernels of the first.
+        site.wait(lambda: len(site.ranks()) == hosts, "the first run", AGAIN_S)
+        site.start()
+        yield site
+        site.end()
+
+
+def kills(site: Site, kinds: list[str], times: int) -> bool:
+    """Print a line for each kind of failure; return whether all is well."""
+    dice, good = random.Random(1), True
+    for kind in kinds:
+        figures = [one_time(site, kind, dice) for _ in range(times)]
+        stopped, again = (sorted(column) for column in zip(*figures, strict=True))
+        good &= stopped[-1] <= 0.5
+        print(
+            f"{kind:8} {times} times: stopped for {stopped[times // 2]:.2f} s (median), {stopped[-1]:.2f} s (longest; "
+            f"wanted <= 0.5); shared again after {again[times // 2]:.1f} s (median), {again[-1]:.1f} s (longest)",
+            flush=True,
+        )
+    return good
+
+
+def cost(site: Site, seconds: float) -> bool:
+    """Print the daemons' CPU time on each host as a share of a core; return whether it is at most 0.3 %."""
+    site.wait(
+        site.shared if site.policy == "gang" else lambda: len(site.ranks()) == 2 * len(site.hosts),
+        "runs",
+        AGAIN_S,
+    )
+    time.sleep(5.0)
+    good = True
+    daemons = {host: {n: site.found(host, word) for n, word in DAEMONS.items()} for host in site.hosts}
+    pids = [pid for found in daemons.values() for those in found.values() for pid in those]
+    before, started = {pid: cpu_s(pid) for pid in pids}, time.monotonic()
+    time.sleep(seconds)
+    span_s = time.monotonic() - started
+    for host, found in daemons.items():
+        shares = {
+            name: sum(cpu_s(pid) - before[pid] for pid in those) / span_s
+            for name, those in found.items()
+            if those
+        }
+        own = sum(share for name, share in shares.items() if name != "machine manager")
+        good &= own <= 0.003
+        parts = ", ".join(f"{name} {share:.2%}" for name, share in shares.items())
+        print(
+            f"{host}: {own:.2%} of a core without the machine manager (wanted <= 0.30 %): {parts}", flush=True
+        )
+    return good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--kind", action="append", choices=KINDS, help="all of them where none is named")
+    parser.add_argument("--policy", default="gang")
+    parser.add_argument("--hosts", type=int, default=2)
+    parser.add_argument(
+        "--cost", type=float, metavar="SECONDS", help="measure the daemons for so long, kill nothing"
+    )
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        with sharing(options.hosts, options.policy) as site:
+            kinds = options.kind or list(KINDS)
+            good = cost(site, options.cost) if options.cost else kills(site, kinds, options.times)
+    except Failure as failure:
+        print(f"failed: {failure}")
+        return 1
+    print("no process is left" if good else "a bar is missed")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
