@@ -114,10 +114,9 @@ class SlurmPlatform(Platform):
     def write_s(self, path: Path, size_bytes: float) -> float | None:
         """Return the seconds measured here; before nodes are checked, only on cluster file systems."""
         facts = [self._facts[host.name] for host in self.pool.hosts if host.name in self._facts]
-        if len(facts) < len(self.pool.hosts):
-            shared = _file_system(path.parent) in _SHARED
-        else:
-            shared = all(holds(one, str(path.absolute()), size_bytes) for one in facts)
+        known = len(facts) == len(self.pool.hosts)
+        same = (holds(one, str(path.absolute()), size_bytes) for one in facts)
+        shared = all(same) if known else _file_system(path.parent) in _SHARED
         return measured_write_s(path.parent, size_bytes) if shared else None
 
     def check(self, request: LaunchRequest) -> None:
@@ -142,10 +141,8 @@ class SlurmPlatform(Platform):
         offers, absent = _enough(offers, absent, self._given.wishes, self.pool.source)
         for host, why in pool.absent.items():
             notify(f"without {host}: {why}")
-        hosts = tuple(
-            _host(offer, self._facts.get(offer.node.name) if inside else None, self._given)
-            for offer in offers
-        )
+        facts = self._facts if inside else {}
+        hosts = tuple(_host(offer, facts.get(offer.node.name), self._given) for offer in offers)
         self.pool = replace(self.pool, hosts=hosts)
         threads = max(offer.node.threads for offer in offers)
         self.cluster = replace(self.cluster, hosts=tuple(h.name for h in hosts), threads=threads)

@@ -1,6 +1,6 @@
 """Admission: programs that fit beside each other."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apples.coscheduling.fitting import duty_cycle, fit
@@ -8,25 +8,31 @@ from apples.coscheduling.fitting import duty_cycle, fit
 DUTIES = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8)
 CPUS = st.integers(1, 8)
 
+patient = settings(deadline=None, max_examples=50)
 
+
+@patient
 @given(DUTIES, DUTIES, CPUS)
 def test_fit_of_exchanged_programs_is_exchanged(first, second, cpus):
     one, other = fit(first, second, cpus), fit(second, first, cpus)
     assert (one.first, one.second, one.fits) == (other.second, other.first, other.fits)
 
 
+@patient
 @given(DUTIES, DUTIES, CPUS)
 def test_fit_makes_no_program_quicker(first, second, cpus):
     found = fit(first, second, cpus)
     assert min(found.first, found.second) >= 1.0
 
 
+@patient
 @given(DUTIES, DUTIES, CPUS, st.floats(0.0, 1.0))
 def test_fit_with_less_need_stays_a_fit(first, second, cpus, part):
     less = fit(first, [part * duty for duty in second], cpus)
     assert less.first <= fit(first, second, cpus).first + 1e-9
 
 
+@patient
 @given(DUTIES, CPUS)
 def test_program_without_computation_fits_beside_any(duties, cpus):
     assert fit(duties, [0.0], cpus).fits
