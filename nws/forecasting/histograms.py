@@ -15,8 +15,6 @@ from nws.forecasting.jit import compiled
 from nws.forecasting.ladder import BIN_EDGE, BIN_SCALE, BINS
 
 _MOST = np.float64(1e30)
-#: Nominal share of each tail.
-TAIL = 0.1
 #: Outcomes that a histogram remembers, what each adds to it, and the outcomes between two fadings. All counts together
 #: stay below (`_MEMORY` + 1) · `_COUNT`, which 16 bits hold.
 _MEMORY, _COUNT, _FADED_EVERY = 200, 256, 10
@@ -72,15 +70,16 @@ def count_error(histogram: Any, place: int, outcomes: int) -> None:
 
 
 @compiled
-def tail_share(share: float, tail: Any) -> float:
-    """Return the share of the histogram below the quantile of nominal `share`; exact at the corrected tails."""
-    if share == 0.5:
-        return 0.5
-    side = 0 if share < 0.5 else 1
-    part = min(share, 1.0 - share)
-    power = math.log(2.0 * tail[side]) / math.log(2.0 * TAIL)
-    below = 0.5 * math.exp(power * math.log(2.0 * part))
-    return below if side == 0 else 1.0 - below
+def share_below(histogram: Any, place: int) -> float:
+    """Return the share of errors below the middle of a bin; half without any error."""
+    total, below = 0.0, 0.0
+    for b in range(BINS):
+        total += histogram[b]
+        if b < place:
+            below += histogram[b]
+        elif b == place:
+            below += 0.5 * histogram[b]
+    return below / total if total > 0.0 else 0.5
 
 
 @compiled

@@ -4,9 +4,11 @@ On each rung the candidates (the battery's picks, some of its methods, fading me
 the mean they were asked for, k samples later, with fading scores. They are blended by error to the power -8, and the
 blend competes with them. The forecast is the median; its errors, in units of their fading scale, fill a fading
 histogram, whose quantiles are those of the forecast. The tails are corrected after each outcome by adaptive conformal
-inference. A rung with few outcomes borrows from the next shorter one, in a shape that comes closer to Laplace's
-distribution with each rung: averaging tames spikes. Below the forecast, errors of positive series are measured in its
-logarithm, so that no quantile reaches zero. The first rung gives the battery's own answer.
+inference (`nws.forecasting.tails`). Forecasts that still wait count as soon as they are wrong: they widen the range,
+and what was learnt before a change counts less. A rung with few outcomes borrows from the next shorter one: errors in a
+shape that comes closer to Laplace's distribution with each rung, as averaging tames spikes, and losses that favour
+means over long windows. Below the forecast, errors of positive series are measured in its logarithm, so that no
+quantile reaches zero. The first rung gives the battery's own answer.
 
 Sources: Bates & Granger, The Combination of Forecasts, 1969; Gibbs & Candès, Adaptive Conformal Inference Under
 Distribution Shift, 2021.
@@ -21,14 +23,13 @@ import numpy as np
 
 from nws.forecasting.histograms import (
     PRIOR,
-    TAIL,
     clip,
     count_error,
     error_of,
     pack,
     place_of,
     quantile,
-    tail_share,
+    share_below,
     unpack,
     value_of,
 )
@@ -46,6 +47,7 @@ from nws.forecasting.ladder import (
     SLOTS,
 )
 from nws.forecasting.layout import METHODS
+from nws.forecasting.tails import correct_tail, corrected_tail, start_tails, tail_share
 
 _FIXED = np.array([METHODS.index(name) for name in FIXED])
 #: First of the pending forecasts of each horizon.
@@ -55,10 +57,12 @@ _SCORE_MEMORY, _SCALE_MEMORY = 200, 50
 #: Weight, in outcomes, of what the next shorter horizon knows.
 _BORROWED = 8.0
 _BORROWED_SHAPE = 20.0
+#: Growth of a loss from rung to rung, without outcomes, of all but means of at least the horizon's length.
+_SHORT_SIGHT = 1.1
+#: Share of the error so far of forecasts that wait which is the least scale.
+_ALARM = 0.8
 _TAMED = 0.5
 _LEAST_GROWTH, _MOST_GROWTH = 0.7, 1.0
-#: Step of adaptive conformal inference, and bounds of the corrected share of a tail.
-_STEP, _LEAST_TAIL, _MOST_TAIL = 0.005, 0.002, 0.4
 _HELD_MEMORY = 200
 #: Outcomes after which half of the mean error of forecasts is believed to be a bias, and its bounds in scales.
 _BIAS_TRUST, _MOST_BIAS = 40.0, 8.0
@@ -86,11 +90,12 @@ def _candidate(state: Any, rung: int, which: int) -> float:
 
 
 @compiled
-def _borrow_losses(state: Any, rung: int, loss: Any) -> None:
+def _borrow_losses(state: Any, rung: int, loss: Any, trust: float) -> None:
     """Replace the shorter rung's losses, float64[CANDIDATES], by this rung's; equal ones before the first outcome."""
-    n = min(state["outcomes"][rung], _SCORE_MEMORY)
+    n = trust * min(state["outcomes"][rung], _SCORE_MEMORY)
     for which in range(CANDIDATES):
-        borrowed = loss[which]
+        mean = which == 2 or which >= FIRST_WINDOW + SHORTEST
+        borrowed = loss[which] if mean else _SHORT_SIGHT * loss[which]
         own = state["candidate_loss"][rung, which]
         loss[which] = (n * own + _BORROWED * borrowed) / (n + _BORROWED) if rung > 0 else own
 
@@ -131,11 +136,12 @@ def _borrow_errors(state: Any, rung: int, scale: Any, histogram: Any) -> None:
     scale : float64[2], scale of the errors and its ratio to that of the rung before;  histogram : float64[BINS], sum 1
     """
     n = state["outcomes"][rung]
-    own = n / max(state["histogram"][rung].sum(), 1)
+    known = min(n, _SCORE_MEMORY)
+    own = known / max(state["histogram"][rung].sum(), 1)
     for b in range(BINS):
         borrowed_share = histogram[b] + _TAMED * (PRIOR[b] - histogram[b])
         histogram[b] = (own * state["histogram"][rung, b] + _BORROWED_SHAPE * borrowed_share) / (
-            n + _BORROWED_SHAPE
+            known + _BORROWED_SHAPE
         )
     # errors of means are not taken to shrink further far beyond the length of the series
     growth = scale[1] if (1 << rung) <= 4 * state["samples"] else max(scale[1], 1.0)
@@ -159,6 +165,32 @@ def _widening(state: Any, rung: int) -> float:
 
 
 @compiled
+def _error_so_far(state: Any, rung: int) -> float:
+    """Return the least scale that forecasts which still wait leave possible; 0 before the first outcome."""
+    if state["outcomes"][rung] == 0:
+        return 0.0
+    wrong, seen = 0.0, 0
+    for slot in range(_FIRST[rung], _FIRST[rung + 1]):
+        count = (1 << rung) - state["left"][slot]
+        if state["left"][slot] > 0 and state["issued"][slot, 1] >= 0.0:
+            wrong += abs(state["sum"][slot] - count * state["issued"][slot, 0])
+            seen += count
+    return float(_ALARM * wrong / max(seen, 1))
+
+
+@compiled
+def _trust(scale: float, so_far: float) -> float:
+    """Return how much the past counts, 0..1, if its scale of errors is `scale`."""
+    return scale / so_far if so_far > scale else 1.0
+
+
+@compiled
+def _doubted(histogram: Any, trust: float) -> Any:
+    """Return a histogram's mixture with the shape of errors that nothing is known of."""
+    return histogram if trust == 1.0 else trust * histogram + (1.0 - trust) * PRIOR
+
+
+@compiled
 def _learn(state: Any, rung: int, slot: int) -> None:
     """Judge one pending forecast whose k samples are complete."""
     mean = clip(state["sum"][slot] / (1 << rung))
@@ -174,13 +206,14 @@ def _learn(state: Any, rung: int, slot: int) -> None:
     state["drift"][rung] += gain * (abs(clip(state["last"] - origin)) - state["drift"][rung])
     bias = (mean - blend) / scale if scale > 0.0 else 0.0
     state["bias"][rung] += gain * (min(max(bias, -_MOST_BIAS), _MOST_BIAS) - state["bias"][rung])
-    count_error(state["histogram"][rung], place_of(error, scale), n)
+    histogram = state["histogram"][rung]
     gain = max(1.0 / (n + 1.0), 1.0 / _SCALE_MEMORY)
     state["scale"][rung] += gain * (abs(error) - state["scale"][rung])
     below, above = mean < low, mean > high
-    tail = state["tail"][rung]
-    tail[0] = min(max(tail[0] + _STEP * (TAIL - below), _LEAST_TAIL), _MOST_TAIL)
-    tail[1] = min(max(tail[1] + _STEP * (TAIL - above), _LEAST_TAIL), _MOST_TAIL)
+    share = share_below(histogram, place_of(error, scale * _widening(state, rung)))
+    correct_tail(state, rung, 0, share, below)
+    correct_tail(state, rung, 1, 1.0 - share, above)
+    count_error(histogram, place_of(error, scale), n)
     gain = max(1.0 / (n + 1.0), 1.0 / _HELD_MEMORY)
     state["held"][rung] += gain * ((not below and not above) - state["held"][rung])
     state["outcomes"][rung] = n + 1
@@ -193,7 +226,7 @@ def judge_horizons(state: Any, value: float, t: float) -> None:
     A pause of several intervals is missing samples: forecasts that it makes too old are dropped unjudged.
     """
     if state["samples"] == 0:
-        state["tail"][:] = TAIL
+        start_tails(state)
         state["issued"][:, 1] = -1.0
         return
     passed = t - state["measured_at"]
@@ -235,9 +268,11 @@ def advance_horizons(state: Any, value: float) -> None:
     while top > 1 and count % (1 << (top - 2)) != 0:
         top -= 1
     for rung in range(top + 1):
-        _borrow_losses(state, rung, loss)
+        so_far = _error_so_far(state, rung)
+        _borrow_losses(state, rung, loss, _trust(state["scale"][rung], so_far))
         _borrow_errors(state, rung, scale, histogram)
-        _issue(state, rung, loss, scale[0], histogram)
+        shape = _doubted(histogram, _trust(scale[0], so_far))
+        _issue(state, rung, loss, max(scale[0], so_far), shape)
 
 
 @compiled
@@ -253,10 +288,11 @@ def _issue(state: Any, rung: int, loss: Any, scale: float, histogram: Any) -> No
         kept[which] = clip(candidate[which] - last)
     pack(kept, state["pending"][slot])
     wide = _widening(state, rung)
-    issued, tail = state["issued"][slot], state["tail"][rung]
+    issued = state["issued"][slot]
     issued[0], issued[1] = clip(blend - last), clip(scale)
     for side in range(2):
-        share = tail[0] if side == 0 else 1.0 - tail[1]
+        tail = corrected_tail(state, rung, side)
+        share = tail if side == 0 else 1.0 - tail
         bound = value_of(wide * scale * quantile(histogram, share), blend, positive)
         issued[2 + side] = clip(bound - last)
     state["left"][slot] = 1 << rung
@@ -281,7 +317,7 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
     loss, histogram, candidate = np.zeros(CANDIDATES), PRIOR.copy(), np.empty(CANDIDATES)
     forecast = 0.0
     for rung in range(RUNGS):
-        _borrow_losses(state, rung, loss)
+        _borrow_losses(state, rung, loss, _trust(state["scale"][rung], _error_so_far(state, rung)))
         weight = 1.0 - abs(centre - rung)
         if weight > 0.0:
             forecast += weight * _forecast(state, rung, loss, candidate)
@@ -293,7 +329,9 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
         weight = 1.0 - abs(width - rung)
         if weight <= 0.0:
             continue
-        wide = wider * scale[0] * _widening(state, rung)
+        so_far = _error_so_far(state, rung)
+        wide = wider * max(scale[0], so_far) * _widening(state, rung)
+        shape = _doubted(histogram, _trust(scale[0], so_far))
         n = state["outcomes"][rung]
         found[0] += weight * (forecast + wide * state["bias"][rung] * n / (n + _BIAS_TRUST))
         held += weight * n * state["held"][rung]
@@ -301,7 +339,7 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
         for i in range(len(shares)):
             z = 0.0
             if shares[i] != 0.5:
-                z = quantile(histogram, tail_share(shares[i], state["tail"][rung]))
+                z = quantile(shape, tail_share(shares[i], corrected_tail(state, rung, int(shares[i] > 0.5))))
             found[KNOWN + i] += weight * value_of(wide * z, forecast, positive)
     found[0] = min(max(found[0], found[KNOWN]), found[KNOWN + len(shares) - 1])
     found[1] = held / outcomes if outcomes > 0.0 else math.nan

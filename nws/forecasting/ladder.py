@@ -43,6 +43,9 @@ middle one counts as no error."""
 BIN_SCALE = 64.0
 BIN_EDGE = 32.0
 
+PACES = 2
+"""Paces at which the tails are corrected."""
+
 FIELDS = [
     ("interval_s", "f8"),
     ("fading", "f8", (FADING,)),
@@ -58,8 +61,9 @@ FIELDS = [
     ("candidate_loss", "f4", (RUNGS, CANDIDATES)),
     ("scale", "f4", (RUNGS,)),
     ("histogram", "u2", (RUNGS, BINS)),
-    # correction of the tails by adaptive conformal inference, share of intervals that held, change over the horizon
-    ("tail", "f4", (RUNGS, 2)),
+    # corrected tails and their losses by side and pace, share of intervals that held, change over the horizon
+    ("tail", "f4", (RUNGS, 2, PACES)),
+    ("tail_loss", "f4", (RUNGS, 2, PACES)),
     ("held", "f4", (RUNGS,)),
     # mean of (outcome - forecast) / scale
     ("bias", "f4", (RUNGS,)),

@@ -77,3 +77,16 @@ def test_forecast_after_pause_judges_no_forecast_across_it(load):
     judged = bank.states()["outcomes"][0]
     assert judged[0] == 98
     assert judged[5] < 50
+
+
+def test_outlooks_hold_soon_after_quiet_ends(load):
+    bank = BatteryBank(1)
+    bank.add()
+    values = np.concatenate((np.ones(10_000), load[:360]))
+    bank.update_many(np.zeros(10_060, int), values[:10_060], np.arange(10_060) * 10.0)
+    held = 0
+    for i in range(10_060, 10_300):
+        (found,) = bank.outlooks([0], Ahead(over_s=[600.0], now=(i - 1) * 10.0))[0]
+        held += found[LOW] <= values[i : i + 60].mean() <= found[HIGH]
+        bank.update(0, values[i], t=i * 10.0)
+    assert held / 240 > 0.55

@@ -1,0 +1,156 @@
+"""Forecasts of means and their ranges by horizon: over sets of recorded series, and after quiet days that end in load.
+
+    python benchmarks/forecast_horizons.py [FILE…] [--only TEXT] [--horizons 1,6,30,60] [--json]
+
+Files are as for `nws score`; without any, the reference series in `$APPLES_DATA/series` and our own recordings. Long
+series are also cut into short pieces, each a series of its own. A row states the MAE beside the best of last value,
+mean of the last k and forecast of the next value, the share of outcomes within the 80 % range (mean, and 10th and 90th
+percentile of series), and the interval score beside that of the forecast of the next value ± 1.2816 lifetime RMSE.
+
+*Quiet, then load*: seven days of an idle host, measured every 10 s, then a day of load: on and off, with phases of mean
+length 60, 300 and 1800 s; a wandering share; steps between levels; each from several seeds. Rows are coverage from
+the eleventh minute to the end of the first hour, and in the first day.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+from forecast_accuracy import default_files, groups
+from numpy.typing import NDArray
+
+from nws.forecasting.horizons import KNOWN
+from nws.forecasting.horizonscore import HorizonScore, score_horizons, trace_outlooks
+from nws.forecasting.layout import METHODS, STATE
+from nws.series import SHARES
+
+Values = NDArray[np.float64]
+
+_DAY = 8640
+_PIECE = 150
+_SEEDS = 3
+_LOW, _HIGH = KNOWN + SHARES.index(0.1), KNOWN + SHARES.index(0.9)
+
+
+def pieces(series: Mapping[str, list[float]]) -> dict[str, list[float]]:
+    """Return every seventh piece of each series, short enough that no long horizon has many outcomes."""
+    return {
+        f"{name}/{start}": values[start : start + _PIECE]
+        for name, values in series.items()
+        for start in range(0, len(values) - _PIECE, 7 * _PIECE)
+    }
+
+
+def sets(files: list[Path]) -> Iterator[tuple[str, dict[str, list[float]]]]:
+    for path in files:
+        for name, values in groups(path).items():
+            series = {f"{name}/{i}": value.tolist() for i, value in enumerate(values)}
+            yield name, series
+            if min(map(len, values)) > 10 * _PIECE:
+                yield f"{name}, pieces of {_PIECE}", pieces(series)
+
+
+def loads(seed: int) -> dict[str, Values]:
+    """Return a day of CPU shares under each kind of load."""
+    rng = np.random.default_rng(seed)
+    noise = 0.02 * rng.standard_normal(_DAY)
+    found = {}
+    for mean_s in (60, 300, 1800):
+        phase = np.cumsum(rng.random(_DAY) < 10 / mean_s) % 2
+        found[f"on and off, {mean_s} s"] = np.where(phase == 0, 0.45, 0.95) + noise
+    wander = np.zeros(_DAY)
+    for i in range(1, _DAY):
+        wander[i] = 0.98 * wander[i - 1] + 0.1 * rng.standard_normal()
+    found["wandering"] = 0.5 + 0.3 * np.tanh(wander) + noise
+    level = np.array([1.0, 0.5, 1 / 3, 0.25, 0.2])[rng.integers(0, 5, _DAY)]
+    found["steps, 600 s"] = level[np.cumsum(rng.random(_DAY) < 10 / 600)] + noise
+    return {name: np.clip(values, 0.02, 1.0) for name, values in found.items()}
+
+
+def quiet(seed: int) -> Values:
+    if seed == 0:
+        return np.ones(7 * _DAY)
+    rng = np.random.default_rng(1000 + seed)
+    return np.clip(0.985 + 0.006 * rng.standard_normal(7 * _DAY), 0.02, 1.0)
+
+
+def after_quiet(horizons: list[int]) -> dict[str, list[list[float]]]:
+    """Return coverage after quiet days: kind of load → horizon → [after ten minutes, in the first day]."""
+    found: dict[str, list[list[list[float]]]] = {}
+    for seed in range(_SEEDS):
+        before = quiet(seed)
+        states = np.zeros(1, STATE)
+        _trace(states, before, horizons)
+        for name, load in loads(seed).items():
+            traced = _trace(states.copy(), load, horizons)
+            found.setdefault(name, []).append(
+                [_coverage(load, k, traced[:, j]) for j, k in enumerate(horizons)]
+            )
+    return {name: np.mean(rows, axis=0).tolist() for name, rows in found.items()}
+
+
+def _trace(states: NDArray[np.void], values: Values, horizons: list[int]) -> Values:
+    found = np.empty((len(values), len(horizons), KNOWN + len(SHARES)))
+    states["measured_at"] = -1.0
+    trace_outlooks(
+        states,
+        values,
+        np.array(horizons, np.float64),
+        np.array(SHARES),
+        found,
+        np.empty((len(values), len(METHODS) + 1)),
+    )
+    return found
+
+
+def _coverage(value: Values, k: int, found: Values) -> list[float]:
+    sums = np.concatenate(([0.0], np.cumsum(value)))
+    at = np.arange(len(value) - k)
+    outcome = (sums[at + k + 1] - sums[at + 1]) / k
+    held = (found[at, _LOW] <= outcome) & (outcome <= found[at, _HIGH])
+    return [float(held[60:360].mean()), float(held.mean())]
+
+
+def text(score: HorizonScore) -> str:
+    best = min(score.mae_last, score.mae_mean_k, score.mae_reference)
+    return (
+        f"  k {score.k:3d}: MAE {score.mae / score.mae_last - 1:+6.1%} of last value, {score.mae / best:.3f} of best; "
+        f"coverage {score.coverage:.3f} ({score.coverage_p10:.2f} to {score.coverage_p90:.2f}); "
+        f"interval score {score.winkler / score.winkler_reference:.3f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--only", default="", help="sets with this in their name")
+    parser.add_argument("--horizons", default="1,6,30,60", help="numbers of values, separated by commas")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    horizons = [int(k) for k in options.horizons.split(",")]
+    document: dict[str, object] = {}
+    for name, series in sets(options.files or default_files()):
+        if options.only not in name:
+            continue
+        scores = score_horizons(series, horizons, source=name)
+        document[name] = [score.as_json() for score in scores]
+        if not options.json:
+            print(f"{name}: {len(series)} series", *map(text, scores), sep="\n", flush=True)
+    if options.only in "quiet, then load":
+        rows = after_quiet(horizons)
+        document["quiet, then load"] = rows
+        if not options.json:
+            print("quiet, then load: coverage after 10 minutes / in the first day, by k")
+            for name, row in [*rows.items(), ("mean", np.mean(list(rows.values()), axis=0).tolist())]:
+                cells = (f"{k}: {soon:.3f}/{day:.3f}" for k, (soon, day) in zip(horizons, row, strict=True))
+                print(f"  {name:22}", *cells, sep="  ")
+    if options.json:
+        print(json.dumps(document, indent=2))
+
+
+if __name__ == "__main__":
+    main()
