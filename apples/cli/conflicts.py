@@ -14,7 +14,7 @@ from apples.cli.runoptions import (
     SharingOptions,
 )
 from apples.errors import ConfigError
-from apples.model.template import Adaptable, Restartable, Template
+from apples.model.template import Adaptable, Deployable, Restartable, SelfCheckpointing, Template
 
 #: Options that shape a new Slurm allocation and have no effect inside an existing one.
 _ALLOCATION = ("partition", "account", "qos", "reservation", "constraint", "exclusive", "immediate")
@@ -103,17 +103,28 @@ def unserved_options(run: LaunchOptions, template: Template) -> list[str]:
         )
     if isinstance(template, Restartable):
         return found
+    restarts = restarts_itself(template)
     given = (
         ("--checkpoint", run.checkpoint if run.checkpoint != "off" else None),
         ("--checkpoint-every", run.checkpoint_every),
         ("--mtbf", run.mtbf),
-        ("--resume", "" if run.resume else None),
+        ("--resume", "" if run.resume and not restarts else None),
     )
+    why = "cannot go on from a checkpoint"
+    if restarts:
+        why = "writes its checkpoints itself, and goes on from the newest with --resume"
+    elif isinstance(template, Deployable):
+        why += f" (no restart in {template.source})"
     return found + [
-        f"{f'{flag} {value}'.strip()}: {template.name} cannot go on from a checkpoint; leave {flag} out"
+        f"{f'{flag} {value}'.strip()}: {template.name} {why}; leave {flag} out"
         for flag, value in given
         if value is not None
     ]
+
+
+def restarts_itself(template: object) -> bool:
+    """Return whether a template is of a program that goes on from checkpoints which it writes itself."""
+    return isinstance(template, SelfCheckpointing) and template.restarts
 
 
 def sharing_conflicts(options: RunOptions) -> list[str]:

@@ -16,14 +16,17 @@ from nws.client import state_dir
 MANY_HOSTS, ONE_HOST = 3, 1
 
 
-def read_resilience(pool: PoolOptions, options: LaunchOptions, settings: Mapping[str, str]) -> Resilience:
+def read_resilience(
+    pool: PoolOptions, options: LaunchOptions, settings: Mapping[str, str], *, restarts: bool = False
+) -> Resilience:
     """Return attempts and checkpoints of the run; raise `ConfigError` with every problem.
 
     settings : the application's own, of which `checkpoint` and `checkpoint_every` keep their meaning
+    restarts : the program goes on from checkpoints that it writes itself
     """
     needed = options.adapt == "hosts"
     attempts = options.attempts or (MANY_HOSTS if pool.simulated or pool.several_hosts else ONE_HOST)
-    problems = Problems(_conflicts(options, settings, simulated=pool.simulated))
+    problems = Problems(_conflicts(options, settings, simulated=pool.simulated, restarts=restarts))
     rule, every, every_s = _interval(options.checkpoint_every, problems)
     mtbf = options.mtbf
     mtbf_s = None if mtbf is None else problems.collect(lambda: parse_period(mtbf, what="--mtbf"))
@@ -58,7 +61,9 @@ def read_resilience(pool: PoolOptions, options: LaunchOptions, settings: Mapping
     )
 
 
-def _conflicts(options: LaunchOptions, settings: Mapping[str, str], *, simulated: bool) -> list[str]:
+def _conflicts(
+    options: LaunchOptions, settings: Mapping[str, str], *, simulated: bool, restarts: bool
+) -> list[str]:
     asked, found = options.checkpoint, []
     named = asked not in (None, "auto", "off")
     if asked is not None and "checkpoint" in settings:
@@ -67,7 +72,7 @@ def _conflicts(options: LaunchOptions, settings: Mapping[str, str], *, simulated
         )
     if simulated and named:
         found.append(f"--checkpoint {asked}: the mock grid writes no files; give auto or off")
-    if options.resume and not named and "checkpoint" not in settings:
+    if options.resume and not named and not restarts and "checkpoint" not in settings:
         found.append("--resume: needs --checkpoint FILE, the checkpoint to continue from")
     if options.resume and simulated:
         found.append("--resume is for real runs; leave it out on the mock grid")

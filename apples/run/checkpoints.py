@@ -7,6 +7,7 @@ before the run, or that is damaged or of another run, is never resumed from with
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +32,9 @@ _NEWEST = 200
 #: Seconds that a checkpoint in our own directory is kept if the run is not resumed.
 KEPT_S = 30 * 86400.0
 
+#: Most seconds by which clocks of hosts and of file servers may differ.
+_SKEW_S = 2.0
+
 Signature = tuple[int, int, int]
 
 
@@ -41,13 +45,16 @@ class Checkpoints:
         self.resilience = resilience
         self._platform, self._history = platform, history
         self._strange: Signature | None = None
-        #: Checkpoints of a user's program that are no work of this run.
+        #: Checkpoints of a user's program that are no work of this run, and those that it may resume from.
         self._earlier: Mapping[int, tuple[int, int]] = {}
+        self._resumable: Mapping[int, tuple[int, int]] = {}
         self._tried_s: float | None = None
 
     def resumed(self, request: RunRequest, notify: Notify) -> int:
         """Return iterations that need not be repeated; raises `ConfigError` for a file that cannot be resumed from."""
         file, template = self.resilience.file, request.template
+        if self.resilience.resume and isinstance(template, SelfCheckpointing):
+            return self._resumed_itself(request, template, notify)
         if not self.resilience.resume or file is None:
             return 0
         if not isinstance(template, Restartable):
@@ -57,6 +64,40 @@ class Checkpoints:
             return 0
         done = template.iterations_in(file, request.size, request.settings)
         notify(f"going on from {file}: {done} iterations are done")
+        return done
+
+    def _resumed_itself(self, request: RunRequest, template: SelfCheckpointing, notify: Notify) -> int:
+        """Return iterations in the newest checkpoint that the program wrote in the last run like this one."""
+        settings = {name: text for name, text in request.settings.items() if name != "iterations"}
+        begun_at = math.inf
+        for record in reversed(self._records(None)):
+            if record.plan.application != request.template.name:
+                continue
+            before = {n: t for n, t in record.options["settings"].items() if n != "iterations"}
+            if (record.plan.size, before) != (request.size, settings):
+                if begun_at < math.inf:
+                    break
+                options = "".join(f" -s {name}={text}" for name, text in before.items())
+                raise ConfigError(
+                    f"--resume: the last run of {record.plan.application} was of size {record.plan.size}{options}, "
+                    "and its checkpoints are not of this run; give the same size and options, or leave --resume out"
+                )
+            begun_at = record.started_at
+            if not record.options.get("first_iteration"):
+                break
+        found = template.checkpoints()
+        mine = {done for done, (_, changed_ns) in found.items() if changed_ns / 1e9 >= begun_at - _SKEW_S}
+        self._resumable = {done: found[done] for done in mine}
+        total = request.template.workload(request.size, request.settings).iterations
+        if total in mine:
+            raise ConfigError(
+                f"--resume: the last run has done all {total} iterations; give more, or leave it out"
+            )
+        done = newest_whole(self._resumable, {}, total)
+        if not done:
+            notify("the last run has left no checkpoint; beginning at the beginning")
+        else:
+            notify(f"going on from the program's checkpoint: {done} of {total} iterations are done")
         return done
 
     def added(self, request: RunRequest, decision: Decision, notify: Notify) -> Decision:
@@ -86,7 +127,8 @@ class Checkpoints:
     def begin(self, request: RunRequest, decision: Decision, notify: Notify) -> None:
         """Remember the existing file, so that it is not mistaken for this run's."""
         if isinstance(request.template, SelfCheckpointing) and not self.resilience.simulated:
-            self._earlier = request.template.checkpoints()
+            found = request.template.checkpoints().items()
+            self._earlier = {done: seen for done, seen in found if self._resumable.get(done) != seen}
         if decision.keep is None or self.resilience.simulated:
             return
         file = decision.keep.file
@@ -119,13 +161,16 @@ class Checkpoints:
 
     def advice(self, request: RunRequest, decision: Decision) -> str:
         """Return how to resume a run that did not end well; empty if no checkpoint is kept."""
+        template, total = request.template, decision.first_iteration + decision.workload.iterations
+        if isinstance(template, SelfCheckpointing) and not self.resilience.simulated:
+            done = newest_whole(template.checkpoints(), self._earlier, total)
+            return f"{done} of {total} iterations are safe; go on with --resume" if done else ""
         try:
             done = 0 if self.resilience.simulated else self._held(request, decision, verified=False)
         except ConfigError:
             return ""
         if not done or decision.keep is None:
             return ""
-        total = decision.first_iteration + decision.workload.iterations
         return f"{done} of {total} iterations are safe; go on with --checkpoint {decision.keep.file} --resume"
 
     def _held(self, request: RunRequest, decision: Decision, *, verified: bool) -> int:

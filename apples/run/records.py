@@ -32,6 +32,7 @@ def new_record(request: RunRequest, decision: Decision, started_at: float) -> Re
             "settings": dict(request.settings),
             "scheduler": request.scheduler,
             **{n: asdict(x) if isinstance(x, Limits) else x for n, x in request.overrides.items()},
+            **({"first_iteration": decision.first_iteration} if decision.first_iteration else {}),
             **({} if decision.keep is None else {"checkpoint": str(decision.keep.file)}),
             **({} if decision.interval is None else {"checkpoint_bytes": decision.interval.size_bytes}),
         },

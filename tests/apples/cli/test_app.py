@@ -138,9 +138,9 @@ def test_unserved_options_are_errors_at_once(trap):
         called(run, 64, "--app", "trap.yaml", *words)
     assert caught.value.problems == (
         "--adapt slabs: trap cannot move rows while it runs; leave --adapt out",
-        "--checkpoint auto: trap cannot go on from a checkpoint; leave --checkpoint out",
-        "--checkpoint-every 5: trap cannot go on from a checkpoint; leave --checkpoint-every out",
-        "--mtbf 1h: trap cannot go on from a checkpoint; leave --mtbf out",
+        "--checkpoint auto: trap cannot go on from a checkpoint (no restart in trap.yaml); leave --checkpoint out",
+        "--checkpoint-every 5: trap cannot go on from a checkpoint (no restart in trap.yaml); leave --checkpoint-every out",
+        "--mtbf 1h: trap cannot go on from a checkpoint (no restart in trap.yaml); leave --mtbf out",
     )
     assert not trap.exists()
 
@@ -269,7 +269,9 @@ if rank == 0 and last == 100:
 """
 
 
-def test_killed_program_goes_on_from_its_checkpoint(tmp_path, monkeypatch, library):
+@pytest.fixture
+def killed(tmp_path, monkeypatch, library):
+    """An application whose rank 0 is killed in iteration 50, after its checkpoint of iteration 40."""
     pytest.importorskip("mpi4py")
     monkeypatch.chdir(tmp_path)
     Path("killed.py").write_text(KILLED)
@@ -281,8 +283,29 @@ def test_killed_program_goes_on_from_its_checkpoint(tmp_path, monkeypatch, libra
     )
     # Checkpoints of an earlier run are none of this one.
     Path("state.80").write_text("80")
+    os.utime("state.80", (1.0, 1.0))
+
+
+def test_killed_program_goes_on_from_its_checkpoint(killed):
     done = called(run, 8, "--app", "killed.yaml", "-n", 2, "--attempts", 2, "--json")
     document = json.loads(done.stdout)
     assert document["ended"] == "finished"
     assert [each["first_iteration"] for each in document["attempts"]] == [0, 40]
+    assert Path("finished.40").exists()
+
+
+def test_killed_program_is_resumed_on_other_pieces(killed):
+    ended = called(run, 8, "--app", "killed.yaml", "-n", 2)
+    assert ended.return_value == 137
+    assert "40 of 100 iterations are safe; go on with --resume" in ended.stderr
+    with pytest.raises(
+        ConfigError, match=r"the last run of killed was of size 8, and its checkpoints are not"
+    ):
+        called(run, 9, "--app", "killed.yaml", "--resume")
+    with pytest.raises(
+        ConfigError, match="killed writes its checkpoints itself, and goes on from the newest"
+    ):
+        called(run, 8, "--app", "killed.yaml", "--checkpoint", "own.ckpt")
+    done = called(run, 8, "--app", "killed.yaml", "-n", 1, "--resume", "--json")
+    assert json.loads(done.stdout)["first_iteration"] == 40
     assert Path("finished.40").exists()
