@@ -68,23 +68,7 @@ class Checkpoints:
 
     def _resumed_itself(self, request: RunRequest, template: SelfCheckpointing, notify: Notify) -> int:
         """Return iterations in the newest checkpoint that the program wrote in the last run like this one."""
-        settings = {name: text for name, text in request.settings.items() if name != "iterations"}
-        begun_at = math.inf
-        for record in reversed(self._records(None)):
-            if record.plan.application != request.template.name:
-                continue
-            before = {n: t for n, t in record.options["settings"].items() if n != "iterations"}
-            if (record.plan.size, before) != (request.size, settings):
-                if begun_at < math.inf:
-                    break
-                options = "".join(f" -s {name}={text}" for name, text in before.items())
-                raise ConfigError(
-                    f"--resume: the last run of {record.plan.application} was of size {record.plan.size}{options}, "
-                    "and its checkpoints are not of this run; give the same size and options, or leave --resume out"
-                )
-            begun_at = record.started_at
-            if not record.options.get("first_iteration"):
-                break
+        begun_at = begun(request, self._records(None))
         found = template.checkpoints()
         mine = {done for done, (_, changed_ns) in found.items() if changed_ns / 1e9 >= begun_at - _SKEW_S}
         self._resumable = {done: found[done] for done in mine}
@@ -241,6 +225,33 @@ class Checkpoints:
             if key is not None:
                 raise
             return []
+
+
+def begun(request: RunRequest, records: Sequence[Record]) -> float:
+    """Return when the last run of the application began, with those that it was resumed from; inf without any.
+
+    Raises `ConfigError` if it had another size or other options.
+    """
+    begun_at, wanted = math.inf, (request.size, _fixed(request.settings))
+    for record in reversed([r for r in records if r.plan.application == request.template.name]):
+        size, settings = record.plan.size, _fixed(record.options.get("settings", {}))
+        if (size, settings) != wanted and begun_at == math.inf:
+            given = "".join(f" -s {name}={text}" for name, text in settings.items())
+            raise ConfigError(
+                f"--resume: the last run of {record.plan.application} was of size {size}{given}, and its checkpoints "
+                "are not of this run; give the same size and options, or leave --resume out"
+            )
+        if (size, settings) != wanted:
+            break
+        begun_at = record.started_at
+        if not record.options.get("first_iteration"):
+            break
+    return begun_at
+
+
+def _fixed(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that a resumed run must share: more iterations are legal."""
+    return {name: text for name, text in settings.items() if name != "iterations"}
 
 
 def _signature(file: Path) -> Signature | None:

@@ -136,11 +136,12 @@ def test_unserved_options_are_errors_at_once(trap):
     )
     with pytest.raises(ConfigError) as caught:
         called(run, 64, "--app", "trap.yaml", *words)
+    why = "trap cannot go on from a checkpoint (no restart in trap.yaml)"
     assert caught.value.problems == (
         "--adapt slabs: trap cannot move rows while it runs; leave --adapt out",
-        "--checkpoint auto: trap cannot go on from a checkpoint (no restart in trap.yaml); leave --checkpoint out",
-        "--checkpoint-every 5: trap cannot go on from a checkpoint (no restart in trap.yaml); leave --checkpoint-every out",
-        "--mtbf 1h: trap cannot go on from a checkpoint (no restart in trap.yaml); leave --mtbf out",
+        f"--checkpoint auto: {why}; leave --checkpoint out",
+        f"--checkpoint-every 5: {why}; leave --checkpoint-every out",
+        f"--mtbf 1h: {why}; leave --mtbf out",
     )
     assert not trap.exists()
 
