@@ -46,9 +46,9 @@ HOSTS = ("h1", "h2", "h3")
 
 @dataclass(frozen=True)
 class Way:
-    """One way to leave. file : application file.  result : finds the result in a line of output"""
+    """One way to leave. file : application file in `examples`.  result : finds the result in a line of output"""
 
-    file: Path
+    file: str
     size: int
     iterations: int
     words: tuple[str, ...]
@@ -57,14 +57,14 @@ class Way:
 
 WAYS = {
     "client": Way(
-        ROOT / "examples/wave-c/wave2d-moving.yaml",
+        "wave-c/wave2d-moving.yaml",
         600,
         9000,
         ("--adapt", "slabs"),
         re.compile(r"checksum (-?\d+)"),
     ),
     "restart": Way(
-        ROOT / "examples/lammps/melt-restart.yaml",
+        "lammps/melt-restart.yaml",
         20,
         800,
         ("-s", "keep=50"),
@@ -76,16 +76,16 @@ WAYS = {
 class Run:
     """One run from the desk, with its events and output as they come."""
 
-    def __init__(self, bed: Testbed, state: Path, way: Way, iterations: int) -> None:
+    def __init__(self, bed: Testbed, state: Path, way: Way, file: Path) -> None:
         self.way, self.events, self.lines = way, list[dict[str, Any]](), list[str]()
         pool = ",".join(f"{host}:1" for host in HOSTS)
-        words = ["--app", str(way.file), "--launcher", "ssh", "-H", pool, "-n", str(len(HOSTS)), *way.words]
+        words = ["--app", str(file), "--launcher", "ssh", "-H", pool, "-n", str(len(HOSTS)), *way.words]
         program = [
             str(BIN / "apples-run"),
             str(way.size),
             *words,
             "-s",
-            f"iterations={iterations}",
+            f"iterations={way.iterations}",
             "--json-lines",
         ]
         self.process = subprocess.Popen(
@@ -136,21 +136,15 @@ def drain(bed: Testbed, state: Path, *words: str) -> None:
         sys.exit(ended.stderr)
 
 
-def clear(way: Way) -> None:
-    """Remove the checkpoints of earlier runs."""
-    for file in way.file.parent.glob("melt.*.restart"):
-        file.unlink()
-
-
 def drained_run(
-    bed: Testbed, taught: Path, way: Way, options: argparse.Namespace, plain: str
+    bed: Testbed, taught: Path, what: tuple[Way, Path], options: argparse.Namespace, plain: str
 ) -> dict[str, Any]:
     """Return one run from which a host was drained."""
     rng: random.Random = options.rng
+    way, file = what
     with tempfile.TemporaryDirectory(prefix="drain-") as name:
         state = Path(shutil.copytree(taught, Path(name) / "state"))
-        clear(way)
-        run = Run(bed, state, way, way.iterations)
+        run = Run(bed, state, way, file)
         run.wait_for("progress")
         time.sleep(rng.uniform(0.0, 8.0))
         host = rng.choice(HOSTS)
@@ -187,22 +181,22 @@ def drained_run(
 
 def measure(options: argparse.Namespace) -> None:
     options.rng = random.Random(options.seed)
-    built = ROOT / "examples/wave-c/wave2d-moving"
-    include = ROOT / "apples/client/include"
-    subprocess.run(
-        [str(BIN / "mpicc"), "-O2", f"-I{include}", "-o", built, f"{built}.c"], check=True, cwd=built.parent
-    )
     hosts = [{"name": host, "cpu": 0.4, "cpuset": n % 2} for n, host in enumerate(HOSTS)]
     described = {"name": f"drain-{uuid.uuid4().hex[:8]}", "defaults": {"memory": "1G"}}
     with (
         Testbed(parse({**described, "hosts": [{"name": DESK}, *hosts]})) as bed,
         tempfile.TemporaryDirectory(prefix="drain-") as name,
     ):
+        examples = shutil.copytree(ROOT / "examples", Path(name) / "examples")
+        source = examples / "wave-c/wave2d-moving.c"
+        include = ROOT / "apples/client/include"
+        build = [BIN / "mpicc", "-O2", f"-I{include}", "-o", source.with_suffix(""), source]
+        subprocess.run([str(word) for word in build], check=True)
         for key in options.ways.split(","):
             way, state = WAYS[key], Path(name) / key
             state.mkdir()
-            clear(way)
-            plain = Run(bed, state, way, way.iterations)
+            file = examples / way.file
+            plain = Run(bed, state, way, file)
             document = plain.end()
             if plain.process.returncode != 0 or plain.result == "none":
                 sys.exit("\n".join(plain.lines))
@@ -211,11 +205,10 @@ def measure(options: argparse.Namespace) -> None:
                 flush=True,
             )
             for _ in range(options.times):
-                seen = {"way": key, **drained_run(bed, state, way, options, plain.result)}
+                seen = {"way": key, **drained_run(bed, state, (way, file), options, plain.result)}
                 with options.out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(seen) + "\n")
                 print(seen, flush=True)
-            clear(way)
     report([options.out])
 
 
