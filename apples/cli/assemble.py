@@ -18,6 +18,7 @@ from apples.learning.stores import open_benchmarks, open_history
 from apples.model.limits import Limits
 from apples.model.template import Restartable
 from apples.platforms.platform import Preparation
+from apples.platforms.requirements import program_files
 from apples.run.agent import Agent
 from apples.run.costing import Costing
 from apples.run.program import find_template
@@ -80,6 +81,7 @@ def assemble(
             checkpoint=resilience.file if isinstance(template, Restartable) else None,
             # A named checkpoint must fit on the disk, and be the same file on every host.
             checkpoint_bytes=None if resilience.own else room,
+            program_files=program_files(template, settings, platform.mpi),
         )
     )
     request = RunRequest(

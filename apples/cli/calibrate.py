@@ -93,13 +93,15 @@ def measured_platform(options: PoolOptions, template: Template, console: Console
     from apples.cli.pool import open_platform
     from apples.errors import ConfigError
     from apples.platforms.platform import Preparation
+    from apples.platforms.requirements import program_files
 
     problems = pool_conflicts(options)
     if problems:
         raise ConfigError(problems)
     platform, _ = open_platform(options, None, console.note)
     if options.several_hosts:
-        platform.prepare(Preparation(warm_command=template.warm_command()))
+        files = program_files(template, {}, platform.mpi)
+        platform.prepare(Preparation(warm_command=template.warm_command(), program_files=files))
         platform.snapshot(console.note)
     return platform
 

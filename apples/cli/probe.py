@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from apples.remote.slowness import Verdict
     from apples.remote.speed import LinkSpeed
 
+#: A host without this package, or with another version of it.
+OWN_ONLY = "runs your own programs only"
+
 #: Some hosts cannot take part; none can.
 SOME_UNFIT, NONE_FIT = 1, 3
 
@@ -50,7 +53,8 @@ def probe(
     from apples.cli.console import Console
     from apples.platforms.platform import address_of
     from apples.platforms.requirements import needs_of_ranks
-    from apples.remote import preflight, slowness, speed
+    from apples.remote import hostcheck, preflight, slowness, speed
+    from apples.remote.facts import not_installed
     from nws.base.durations import parse_duration
 
     pool = _pool(hosts, hostfile, grid_file)
@@ -58,22 +62,27 @@ def probe(
     console = Console(quiet=as_json)
     console.note(f"checking {len(pool)} host{'s' * (len(pool) != 1)}")
     candidates = [preflight.Candidate(name=host.name, address=address_of(host)) for host in pool]
-    with preflight.asked(candidates, needs_of_ranks(), limit_s=limit_s) as found:
+    with preflight.asked(candidates, needs_of_ranks(package=False), limit_s=limit_s) as found:
         checked = [one for one, _ in found]
         fit = [(one, conversation) for one, conversation in found if one.fit]
+        versions = hostcheck.versions()
+        own = {one.candidate.name: not_installed(one.facts, versions) for one, _ in fit if one.facts}
         kernels: dict[str, speed.Kernel] = {}
         links: list[LinkSpeed] = []
         if not no_speed and fit:
-            console.note(f"kernel on {len(fit)} host{'s' * (len(fit) != 1)}")
-            kernels = speed.kernels(fit)
+            installed = [one for one in fit if not own[one[0].candidate.name]]
+            console.note(f"kernel on {len(installed)} host{'s' * (len(installed) != 1)}")
+            kernels = speed.kernels(installed)
             console.note("links between them")
             links = speed.links(fit, losses=True)
     surveys = {one.candidate.name: one.facts.survey for one, _ in fit if one.facts and one.facts.survey}
     verdicts = slowness.verdicts(surveys, kernels, links)
     if as_json:
-        click.echo(json.dumps(_document(checked, verdicts, kernels, links)))
+        click.echo(json.dumps({**_document(checked, verdicts, kernels, links), "own_programs_only": own}))
     else:
-        click.echo("\n".join(_lines(checked, verdicts, kernels)))
+        lines = _lines(checked, verdicts, kernels)
+        lines += [f"{host}: {OWN_ONLY}: it {'; '.join(why)}" for host, why in own.items() if why]
+        click.echo("\n".join(lines))
     unfit = [one for one in checked if not one.fit]
     if not unfit:
         return 0

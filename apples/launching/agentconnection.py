@@ -14,7 +14,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -26,6 +25,8 @@ from typing import Any
 from apples.launching import hostagent
 from apples.launching.frames import Unframer, frame
 from apples.launching.kernel import FORWARDED, PR_SET_PDEATHSIG, close_all_but, prctl
+from apples.launching.travelling import agent_program
+from nws.base.sentprogram import PYTHON
 from nws.base.ssh import meaning
 
 #: Seconds between heartbeats, both ways.
@@ -170,6 +171,9 @@ class AgentConnection:
             os.close(stdout)
         os.set_blocking(self._in, False)
         os.set_blocking(self.fd, False)
+        if command is not None:
+            # Together with the setup it fits into an empty pipe, so this does not wait for the host.
+            self._write(agent_program())
 
     @property
     def over(self) -> bool:
@@ -178,8 +182,11 @@ class AgentConnection:
 
     def send(self, kind: bytes, payload: bytes = b"") -> None:
         """Send a frame. An agent that does not read it in time is lost."""
+        self._write(frame(kind, payload))
+
+    def _write(self, content: bytes) -> None:
         with self._lock:
-            data = memoryview(frame(kind, payload))
+            data = memoryview(content)
             try:
                 while data:
                     try:
@@ -286,7 +293,7 @@ class AgentConnection:
             return "was lost: its connection ended" + (f" ({lines[-1]})" if lines else "")
         if self.address.address is None:
             return f"could not start its host agent: {self.stderr_text() or f'it ended with code {code}'}"
-        return meaning(address, code, self.stderr_text(), sys.executable)
+        return meaning(address, code, self.stderr_text(), PYTHON)
 
 
 class Heartbeats(threading.Thread):

@@ -19,11 +19,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from apples.launching import hostagent
+from apples.launching.hostagent import BARE, helper
 from apples.launching.launcher import LaunchRequest
 from apples.launching.mpis import Family, Mpi
 
 RANK_WRAPPER = Path(__file__).with_name("rankwrapper.py")
-HOST_AGENT = Path(__file__).with_name("hostagent.py")
+HOST_AGENT = Path(hostagent.__file__)
+
+#: Starts the rank wrapper that the agent of a host names; by default that of this machine.
+_WRAPPER_THERE = 'w=${APPLES_WRAPPER:-$1}; shift; exec "${APPLES_PYTHON:-$0}" -I -S "$w" "$@"'
 
 #: One thread per rank: the planner counts ranks, and threads of neighbours would compete for their cores.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
@@ -33,9 +38,6 @@ FOREIGN = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "OMPI_COMM_WORLD_", "OMPI_UNIV
 
 #: Variables that choose the network interface of MPI's messages: UCX, libfabric, Open MPI.
 INTERFACE_VARIABLES = ("UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include")
-
-#: `python -I -S` leaves out site-packages and the user's settings. The helpers need neither, and start sooner.
-BARE = ("-I", "-S")
 
 #: Variables that are valid on one machine only, or belong to the remote shell.
 HOST_ONLY = frozenset(
@@ -85,11 +87,6 @@ class Rendezvous:
     directory: str
 
 
-def helper(*words: str) -> list[str]:
-    """Return the command line of a helper process: a command of the host agent's script and its arguments."""
-    return [sys.executable, *BARE, str(HOST_AGENT), *words]
-
-
 def with_parent_death(command: list[str], launcher_pid: int) -> list[str]:
     """Return the same command, killed by the kernel when process `launcher_pid` ends."""
     return helper("exec", str(launcher_pid), *command)
@@ -116,7 +113,7 @@ def spread_command(
         *("-localhost", rendezvous.launcher, "-wdir", rendezvous.directory),
         *("-genvlist", ",".join(names), "-n", str(len(request.plan.assignments))),
         *request.mpi.arguments,
-        *wrapped(request, program),
+        *wrapped_there(request, program),
     ]
 
 
@@ -129,6 +126,12 @@ def wrapped(request: LaunchRequest, program: str, *options: str) -> list[str]:
         *([] if request.directory is None else ["--directory", str(request.directory.absolute())]),
         *("--", program, *request.command[1:]),
     ]
+
+
+def wrapped_there(request: LaunchRequest, program: str, *options: str) -> list[str]:
+    """Return the same for ranks whose hosts have another Python, and the rank wrapper at another path."""
+    words = wrapped(request, program, *options)[len(BARE) + 2 :]
+    return ["/bin/sh", "-c", _WRAPPER_THERE, sys.executable, str(RANK_WRAPPER), *words]
 
 
 def groups_of(request: LaunchRequest) -> list[tuple[str, int]]:

@@ -1,9 +1,10 @@
 """The host agent: starts the ranks of a run on its host, reports on them, and ends them with the launcher.
 
-Over ssh or `srun` it is a script, `python -I -S hostagent.py serve`. On its own machine the launcher forks it
-(`apples.launching.agentconnection`), because a new interpreter takes longer to start. The launcher is at the other end
-of its standard input and output. If the launcher closes the connection, dies or is silent for too long, the agent
-closes the lifeline and every rank supervisor kills its program. The kernel closes the lifeline if the agent is killed.
+Over ssh or `srun` it is sent along (`apples.launching.travelling`), so that hosts need no installation. On its own
+machine the launcher forks it (`apples.launching.agentconnection`), because a new interpreter takes longer to start.
+The launcher is at the other end of its standard input and output. If the launcher closes the connection, dies or is
+silent for too long, the agent closes the lifeline and every rank supervisor kills its program. The kernel closes the
+lifeline if the agent is killed.
 The effect of a failure is decided in `apples.launching.termination`.
 
 A run directory that the launcher's host shares is used directly. On other hosts the agent makes one, sends back the
@@ -49,6 +50,9 @@ COMMANDS = {
     "hold": "allocationkeepalive",
 }
 
+#: `python -I -S` leaves out site-packages and the user's settings. The helpers need neither, and start sooner.
+BARE = ("-I", "-S")
+
 #: Bytes of the ranks' output that wait for the launcher. While more wait, ranks block when they write.
 MOST_WAITING = 1 << 20
 #: Seconds that killed processes may take to end, and that output of ended processes may take to be read.
@@ -87,7 +91,7 @@ class HostAgent:
         _wake_on_signals(wake_write)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._sources = {0: self._listen, self._events: self._on_events, self._wake: self._on_wake}
-        self._sources |= dict.fromkeys(self._outputs, self._on_output)
+        self._sources.update(dict.fromkeys(self._outputs, self._on_output))
         self._shared = rundirectory.find(self._run_dir, setup["token"])
 
     def run(self) -> None:
@@ -170,7 +174,8 @@ class HostAgent:
         if kind == b"S":
             order = read_order(payload, START)
             environment = order["environment"] or {**os.environ, **self._setup["environment"]}
-            self._proxies.start(order["id"], order["command"], environment)
+            command = helper(*order["command"]) if order["helper"] else order["command"]
+            self._proxies.start(order["id"], command, environment)
         elif kind == b"K":
             self._supervisors.forward(read_signal(payload))
         elif kind == b"D":
@@ -254,6 +259,11 @@ class HostAgent:
             rundirectory.send_back(self._run_dir, self._launcher)
         self._launcher.send(b"G")
         self._launcher.drain(GONE_S)
+
+
+def helper(*words: str) -> list[str]:
+    """Return the command line of a helper process: a command of this script and its arguments."""
+    return [sys.executable, *BARE, os.path.abspath(__file__), *words]
 
 
 def serve(outputs: tuple[int, int] | None = None) -> None:

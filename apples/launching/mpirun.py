@@ -19,7 +19,6 @@ from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.command import (
     Rendezvous,
     carried,
-    helper,
     launch_environment,
     mpiexec_command,
     rank_environment,
@@ -31,6 +30,7 @@ from apples.launching.mpis import Family, Mpi
 from apples.launching.processes import LaunchMethod
 from apples.launching.steering import steered
 from apples.launching.termination import GracePeriods
+from apples.launching.travelling import agent_command
 from apples.model.plan import Outcome
 from nws.base.ssh import find_ssh, ssh_command
 
@@ -143,4 +143,4 @@ def _open_mpi(
 
 def _agent(address: HostAddress) -> list[str] | None:
     """Return the command that starts the agent of a host; None for this machine, where it is forked."""
-    return None if address.address is None else ssh_command(find_ssh(), address.address, helper("serve"))
+    return None if address.address is None else ssh_command(find_ssh(), address.address, agent_command())

@@ -68,6 +68,13 @@ class Mpi:
         real = Path(self.mpiexec).resolve()
         return self.family is Family.OPEN_MPI and (real.parent / "prterun").exists()
 
+    @property
+    def daemon(self) -> str | None:
+        """The program that starts ranks on another host, by its path there; None if it is not where it is expected."""
+        beside = Path(self.mpiexec).resolve().parent
+        names = ("prted", "orted") if self.family is Family.OPEN_MPI else ("hydra_pmi_proxy",)
+        return next((str(beside / name) for name in names if (beside / name).exists()), None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linked:

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Collection, Mapping
 
 from apples.launching.command import (
-    BARE,
     FOREIGN,
-    HOST_AGENT,
     Rendezvous,
     groups_of,
     hosts_path,
     rank_environment,
     wrapped,
+    wrapped_there,
 )
+from apples.launching.hostagent import helper
 from apples.launching.launcher import LaunchRequest
 from apples.launching.mpis import Mpi
 
@@ -58,7 +57,7 @@ def spread_command(
         *("--bind-to", "none", "--wdir", rendezvous.directory),
         *(word for name in names for word in ("-x", name)),
         *request.mpi.arguments,
-        *wrapped(request, program, "--fds", fd_servers),
+        *wrapped_there(request, program, "--fds", fd_servers),
     ]
 
 
@@ -81,7 +80,8 @@ def environment(
         base: the user's environment
         remote_shells: name of the socket for its remote shells; empty on this machine alone
     """
-    agent = " ".join([sys.executable, *BARE, str(HOST_AGENT), "rsh"])
+    # The daemons look for it on their hosts too, although they start no others: the first one that exists counts.
+    agent = f"{' '.join(helper('rsh'))}:/bin/false"
     ssh, runtime = ("ssh", "prte") if mpi.of_prrte else ("rsh", "orte")
     settings = {
         "ras": _ALLOCATORS[mpi.of_prrte],

@@ -23,7 +23,12 @@ SETUP: dict[str, tuple[Any, ...]] = {
     "beat_s": (*_NUMBERS, None),
     "silence_s": (*_NUMBERS, None),
 }
-START: dict[str, tuple[Any, ...]] = {"id": (int,), "command": (list,), "environment": (dict, None)}
+START: dict[str, tuple[Any, ...]] = {
+    "id": (int,),
+    "command": (list,),
+    "helper": (bool, None),
+    "environment": (dict, None),
+}
 #: Largest number of proxies and of orders, longest text, and longest time in seconds.
 _MOST, _LONGEST, _LONGEST_S = 1 << 20, 1 << 20, 1e6
 

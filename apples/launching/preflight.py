@@ -52,6 +52,29 @@ def find_mpi(request: LaunchRequest, beside: Path | None = None) -> Mpi:
     return mpi_of(program, request.mpi.which, lambda: find_mpiexec(beside), search_path(request))
 
 
+def files_on_hosts(name: str, which: str | None) -> tuple[str, ...] | None:
+    """Return the files that a program needs on every host: itself, and the daemon of its MPI.
+
+    None for a program of this environment, which needs the whole environment there. Nothing for a program that is
+    missing here, or whose MPI is.
+
+    Args:
+        name: path, or a name in PATH
+        which: the user's choice of an MPI
+    """
+    program = shutil.which(name)
+    if program is None:
+        return ()
+    program = os.path.abspath(program)
+    if in_environment(program):
+        return None
+    try:
+        mpi = mpi_of(program, which, find_mpiexec, os.environ.get("PATH", os.defpath))
+    except (LaunchError, NotExecutable, ProgramNotFound):
+        return (program,)
+    return (program, *([mpi.daemon] if mpi.daemon else []))
+
+
 def find_program(request: LaunchRequest) -> str:
     """Return the path of the request's program; raises `ProgramNotFound` or `NotExecutable` (exit codes 127, 126)."""
     if not request.command:

@@ -34,7 +34,6 @@ from apples.launching.command import (
     Rendezvous,
     chain_of_hosts,
     groups_of,
-    helper,
     hostfile,
     hosts_path,
     local_environment,
@@ -232,7 +231,7 @@ class RunProcesses:
             _rendezvous([a.found or {} for a in self._agents.values()], self._run_dir)
         )
         for host, words in _fd_servers(request, self._method):
-            self._order(host if host in self._agents else self._first_host, FD_SERVER, words)
+            self._order(host if host in self._agents else self._first_host, FD_SERVER, words, helper=True)
         environment = partial(self._method.environment, request, os.environ)
         if self._method.here:
             self._order(self._first_host, COMMAND, command, environment=environment(""))
@@ -316,7 +315,7 @@ def _fd_servers(request: LaunchRequest, method: LaunchMethod) -> Iterator[tuple[
     if method.fd_servers is not None:
         hosts = chain_of_hosts(request)
         for host, ranks in ranks_by_host(hosts).items():
-            yield host, helper("fds", server_of(method.fd_servers, host, hosts), str(ranks))
+            yield host, ["fds", server_of(method.fd_servers, host, hosts), str(ranks)]
 
 
 def _log_text(log: Path, agent: AgentConnection | None) -> str:

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 from apples.launching.kernel import PR_SET_PDEATHSIG, children, prctl, reaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+#: Tells ranks the interpreter and the rank wrapper of this host.
+_WRAPPER = {
+    "APPLES_PYTHON": sys.executable,
+    "APPLES_WRAPPER": os.path.join(os.path.dirname(os.path.abspath(__file__)), "rankwrapper.py"),
+}
 
 
 class Proxies:
@@ -33,7 +40,7 @@ class Proxies:
 
     def start(self, number: int, command: list[str], environment: Mapping[str, str]) -> None:
         """Start one proxy; `number` is the launcher's name for it."""
-        environment = {**environment, "APPLES_RANK_FDS": ",".join(map(str, self._handed))}
+        environment = {**environment, **_WRAPPER, "APPLES_RANK_FDS": ",".join(map(str, self._handed))}
         agent = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -67,7 +74,8 @@ class Proxies:
         """Reap children that have ended; yield (number, exit code) of each proxy among them."""
         for pid, status in reaped():
             if pid in self._numbers:
-                yield self._numbers.pop(pid), os.waitstatus_to_exitcode(status)
+                code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+                yield self._numbers.pop(pid), code
 
     def kill(self) -> None:
         """Kill the proxies and their children."""

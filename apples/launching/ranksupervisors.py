@@ -1,7 +1,8 @@
 """The rank supervisors on one host, for sending signals to them.
 
 Every rank gets a signal once, also a rank that starts later. Process descriptors make sure that no other process is
-hit. Imported by the host agent, so it imports little.
+hit; with Python 3.8 or Linux before 5.3 there are none, and process ids have to do. Imported by the host agent, so it
+imports little.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import signal
 
 
 class RankSupervisors:
-    """Rank supervisors by rank, and the signals that were forwarded so far."""
+    """Process and descriptor of each rank's supervisor, and the signals that were forwarded so far."""
 
     def __init__(self) -> None:
-        self._supervisors: dict[int, int] = {}
+        self._supervisors: dict[int, tuple[int, int | None]] = {}
         self._delivered: dict[int, int] = {}
         self._forwarded: list[int] = []
 
@@ -23,9 +24,11 @@ class RankSupervisors:
         if rank in self._supervisors:
             return
         try:
-            self._supervisors[rank] = os.pidfd_open(pid)
+            self._supervisors[rank] = pid, os.pidfd_open(pid)
         except ProcessLookupError:
             return
+        except (AttributeError, OSError):
+            self._supervisors[rank] = pid, None
         self._delivered[rank] = 0
         self._deliver(rank)
 
@@ -37,14 +40,8 @@ class RankSupervisors:
 
     def kill(self) -> None:
         """Kill the supervisors. Their programs die with them."""
-        for pidfd in self._supervisors.values():
-            _send(pidfd, signal.SIGKILL)
-
-    def close(self) -> None:
-        """Close the process descriptors."""
-        for pidfd in self._supervisors.values():
-            os.close(pidfd)
-        self._supervisors.clear()
+        for supervisor in self._supervisors.values():
+            _send(supervisor, signal.SIGKILL)
 
     def _deliver(self, rank: int) -> None:
         for number in self._forwarded[self._delivered[rank] :]:
@@ -52,8 +49,12 @@ class RankSupervisors:
         self._delivered[rank] = len(self._forwarded)
 
 
-def _send(pidfd: int, number: int) -> None:
+def _send(supervisor: tuple[int, int | None], number: int) -> None:
+    pid, pidfd = supervisor
     try:
-        signal.pidfd_send_signal(pidfd, number)
+        if pidfd is None:
+            os.kill(pid, number)
+        else:
+            signal.pidfd_send_signal(pidfd, number)
     except ProcessLookupError:
         return

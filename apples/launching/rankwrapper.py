@@ -94,11 +94,13 @@ def fetch_fds(name: str, hosts: str) -> None:
 
 
 def inherited_fds() -> dict[str, int]:
-    """Return the inherited descriptors by purpose, and remove our variable from the program's environment."""
+    """Return the inherited descriptors by purpose, and remove our variables from the program's environment."""
     fds = {}
+    for name in ("APPLES_PYTHON", "APPLES_WRAPPER"):
+        os.environ.pop(name, None)
     numbers = os.environ.pop("APPLES_RANK_FDS", "")
     if numbers:
-        fds = dict(zip(("lifeline", "events", "stdout", "stderr"), map(int, numbers.split(",")), strict=True))
+        fds = dict(zip(("lifeline", "events", "stdout", "stderr"), map(int, numbers.split(","))))
     if "PMI_FD" in os.environ:
         fds["pmi"] = int(os.environ["PMI_FD"])
     return fds

@@ -16,7 +16,7 @@ from typing import Protocol
 from apples.errors import LaunchError
 from apples.launching import preflight
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
-from apples.launching.command import helper, hosts_by_rank
+from apples.launching.command import hosts_by_rank
 from apples.launching.engine import launch
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.mpis import Family
@@ -26,6 +26,7 @@ from apples.launching.slurmcommand import END_S, shape, step_command, step_envir
 from apples.launching.slurmverdict import explained, needs_explaining
 from apples.launching.steering import steered
 from apples.launching.termination import GracePeriods
+from apples.launching.travelling import agent_command
 from apples.model.plan import Outcome
 from apples.slurm import commands, runner
 from apples.slurm.commands import PMI, PMIX, Wishes, on_node
@@ -152,7 +153,7 @@ def _run_in(
                     interface=nodes.interfaces.get(host),
                     environment=nodes.environment.get(host, {}),
                 ),
-                [*inside, *on_node(srun, allocation.number, host), *helper("serve")],
+                [*inside, *on_node(srun, allocation.number, host), *agent_command()],
             )
             for host in request.plan.hosts
         },

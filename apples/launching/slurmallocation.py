@@ -18,7 +18,7 @@ from typing import Self
 
 from apples.errors import LaunchError
 from apples.launching import allocationkeepalive
-from apples.launching.command import helper
+from apples.launching.hostagent import helper
 from apples.launching.launcher import Notify
 from apples.slurm import runner
 from apples.slurm.commands import Shape, Wishes, salloc

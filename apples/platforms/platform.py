@@ -96,11 +96,14 @@ class Preparation:
     checkpoint : path of the checkpoint, None for none
     checkpoint_bytes : bytes that must be free there, on a file system that all hosts share; None to only find out
         whether they share it
+    program_files : files of a user's program that every host must have; None for this package's own programs, which
+        need the package on every host
     """
 
     warm_command: Sequence[str] = ()
     checkpoint: Path | None = None
     checkpoint_bytes: float | None = None
+    program_files: Sequence[str] | None = None
 
 
 class Platform(ABC):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from apples.launching.command import RANK_WRAPPER
-from apples.launching.preflight import SHARED_BYTES_FIXED, SHARED_BYTES_PER_RANK
+from apples.launching.launcher import MpiChoice
+from apples.launching.preflight import SHARED_BYTES_FIXED, SHARED_BYTES_PER_RANK, files_on_hosts
+from apples.model.template import Deployable, Template
 from apples.platforms.platform import Preparation
 from apples.remote import hostcheck
 from apples.remote.facts import Needs
@@ -21,8 +24,14 @@ from apples.remote.warmhosts import Kernels, WarmHosts
 class Requirements:
     """Requirements that each check of the hosts includes. kernels : to be compiled, None for none"""
 
-    def __init__(self, warm_file: Path) -> None:
-        """warm_file : list of the hosts on which kernels are compiled; made with the first host."""
+    def __init__(self, warm_file: Path, *, package: bool = False) -> None:
+        """Require nothing yet.
+
+        Args:
+            warm_file: List of the hosts on which kernels are compiled; made with the first host.
+            package: Every host needs this package, whatever it runs.
+        """
+        self._package, self._files = package, tuple[str, ...]()
         self.kernels: Kernels | None = None
         self._warm_file = warm_file
         self._disk_bytes: dict[str, float] = {}
@@ -30,6 +39,8 @@ class Requirements:
 
     def add(self, preparation: Preparation) -> None:
         """Add the requirements of a run."""
+        self._package |= preparation.program_files is None
+        self._files += tuple(preparation.program_files or ())
         self.kernels = Kernels(command=tuple(preparation.warm_command), warm=WarmHosts(self._warm_file))
         path = preparation.checkpoint
         if path is not None and preparation.checkpoint_bytes is not None:
@@ -48,7 +59,10 @@ class Requirements:
                     Path(path).with_name(token).touch()
                     tokens[path] = token
             yield replace(
-                needs_of_ranks(), disk_bytes=self._disk_bytes, tokens=tokens, wished=tuple(self._optional)
+                needs_of_ranks(self._files, package=self._package),
+                disk_bytes=self._disk_bytes,
+                tokens=tokens,
+                wished=tuple(self._optional),
             )
         finally:
             for path, token in tokens.items():
@@ -56,10 +70,28 @@ class Requirements:
                     os.unlink(Path(path).with_name(token))
 
 
-def needs_of_ranks() -> Needs:
-    """Return the needs of ranks of any program: versions, files and shared memory."""
+def needs_of_ranks(files: Sequence[str] = (), *, package: bool) -> Needs:
+    """Return the needs of ranks: versions and files of the package if they need it, other files, shared memory."""
+    beside = Path(sys.executable).parent
+    own = (RANK_WRAPPER, beside / "mpiexec", beside / "hydra_pmi_proxy") if package else ()
     return Needs(
-        versions=hostcheck.versions(),
-        files=(str(RANK_WRAPPER),),
+        versions=hostcheck.versions() if package else {},
+        files=(*map(str, own), *files),
         shared_memory_bytes=SHARED_BYTES_FIXED + SHARED_BYTES_PER_RANK,
     )
+
+
+def program_files(
+    template: Template, settings: Mapping[str, str], choice: MpiChoice
+) -> tuple[str, ...] | None:
+    """Return the files of `Preparation.program_files`; raise `ConfigError` if a template cannot be rendered.
+
+    A program or an MPI that is missing here is reported by the launch.
+
+    Args:
+        choice: the user's, which takes precedence over that of the application
+    """
+    if not isinstance(template, Deployable):
+        return None
+    start = template.deployment([template.short_size], Path("RUN_DIR"), template.short(settings))
+    return files_on_hosts(start.command[0], choice.which or start.mpi)

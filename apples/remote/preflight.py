@@ -12,14 +12,31 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from apples.remote import facts
 from apples.remote.callback import CallbackListener
 from apples.remote.facts import HostFacts, Needs
 from nws.base.hostconnection import HostCheckError, HostConnection, together
+from nws.base.sentprogram import sent_program
 
-HOSTCHECK = Path(__file__).with_name("hostcheck.py")
+#: The check, and all modules that it imports: the standard library only.
+MODULES = (
+    "apples.remote.hostcheck",
+    "nws.base.errors",
+    "nws.base.program",
+    "nws.client.hostprobe",
+    "nws.sensors.cgroups",
+    "nws.sensors.cpu",
+    "nws.sensors.echo",
+    "nws.sensors.load",
+    "nws.sensors.memory",
+    "nws.sensors.network",
+    "nws.sensors.procfs",
+    "nws.sensors.registry",
+    "nws.sensors.sharing",
+    "nws.sensors.spin",
+    "nws.series",
+)
 
 #: Seconds a host may take for its check, connection included.
 LIMIT_S = 20.0
@@ -72,7 +89,7 @@ def asked(
 ) -> Iterator[list[tuple[Checked, HostConnection]]]:
     """Return the same with the connections still open for orders; all are closed at the end, whatever happens."""
     connections: list[HostConnection] = []
-    program = HOSTCHECK.read_bytes()
+    program = sent_program(MODULES)
     over_ssh = [candidate.address is not None and not candidate.through for candidate in candidates]
     try:
         with CallbackListener() if any(over_ssh) else contextlib.nullcontext() as listener:

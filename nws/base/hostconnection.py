@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
+from nws.base.sentprogram import BOOTSTRAP, PYTHON, framed, interpreter
 from nws.base.ssh import find_ssh, meaning, ssh_command
 
 Given = TypeVar("Given")
@@ -27,9 +28,6 @@ MARK = "APPLES-CHECK 1 "
 
 #: Connections that are made at the same time.
 AT_ONCE = 32
-
-#: Reads a program whose length is on the first line, and runs it. The program reads the remaining input.
-BOOTSTRAP = "import sys; i = sys.stdin.buffer; exec(compile(i.read(int(i.readline())), 'hostcheck', 'exec'))"
 
 #: Seconds for ssh to print why it ended.
 _LAST_WORDS_S = 2.0
@@ -46,7 +44,7 @@ class HostConnection:
 
     address : destination for ssh, None for this machine.  through : command prefix that replaces ssh
     program : source of the program there; its answers, lines of JSON, begin with `MARK`
-    python : interpreter there
+    python : interpreter there, None for any
     """
 
     def __init__(
@@ -56,11 +54,14 @@ class HostConnection:
         through: Sequence[str] = (),
         *,
         program: bytes,
-        python: str = sys.executable,
+        python: str | None = None,
     ) -> None:
         """Start the program; raises `SshNotFound` without ssh, `OSError` if it cannot be started."""
-        self._address, self._through, self._python = address, tuple(through), python
-        command = [python, "-c", BOOTSTRAP]
+        self._address, self._through, self._python = address, tuple(through), python or PYTHON
+        if self.is_here:
+            python = python or sys.executable
+        words = ("-c", BOOTSTRAP)
+        command = interpreter(*words) if python is None else [python, *words]
         if self._through:
             command = [*self._through, *command]
         elif address is not None:
@@ -82,7 +83,7 @@ class HostConnection:
         # a host that does not read must not block this process; `receive` sends the rest
         os.set_blocking(self._process.stdin.fileno(), False)
         self._received = b""
-        self._unsent = memoryview(b"%d\n%b%b" % (len(program), program, json.dumps(request).encode() + b"\n"))
+        self._unsent = memoryview(framed(program) + json.dumps(request).encode() + b"\n")
         self._send()
 
     def __enter__(self) -> Self:

@@ -6,6 +6,7 @@ unknown host key is a failure at once. A destination is `host` or `user@host`.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Sequence
@@ -97,6 +98,8 @@ def meaning(address: str, code: int, stderr: str, program: str) -> str:
             if mark in text:
                 return what.format(address=address, last=last)
         return f"cannot be reached: ssh ended with code {code}" + (f": {last}" if last else "")
+    if code == 127 and os.sep not in program:
+        return f"has no {program}; install Python 3.8 or later there"
     if code == 127:
         return (
             f"has no {program}; install the same environment at the same path there, or use a file system that "

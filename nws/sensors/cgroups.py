@@ -8,6 +8,7 @@ Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst of the kernel.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,7 +140,7 @@ class Cgroups:
     def _contained(self) -> bool:
         """Return whether the root this process sees is a group of the host."""
         try:
-            return str((self._process / "ns/cgroup").readlink()) != _HOST_NAMESPACE
+            return os.readlink(self._process / "ns/cgroup") != _HOST_NAMESPACE
         except OSError:
             return False
 

@@ -135,7 +135,7 @@ def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:
     count = len(load.usable)
     rivals = [
         (flat, task)
-        for flat, task in zip(flattened(load.competitors), tasks_of(load.competitors), strict=True)
+        for flat, task in zip(flattened(load.competitors), tasks_of(load.competitors))
         if flat.cpus & load.usable
     ]
     _, busiest = max(rivals, key=lambda r: (r[0].demand * r[0].weight, r[0].demand), default=(None, None))

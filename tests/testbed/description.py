@@ -32,6 +32,7 @@ class HostSpec:
     login : whether its sshd accepts the testbed's key.  clock : time its sessions see, as faketime spells it (`+1h`)
     own_name : address its own name has in its own /etc/hosts, None for the true one
     known : whether clients know its host key.  private : directories that no other host sees, empty at the start
+    python : interpreter that is its `python3`, None for the machine's
     """
 
     name: str
@@ -49,6 +50,7 @@ class HostSpec:
     own_name: str | None = None
     known: bool = True
     private: tuple[str, ...] = ()
+    python: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,7 @@ READERS: dict[str, tuple[str, Any]] = {
     "own_name": ("own_name", str),
     "known": ("known", _flag),
     "private": ("private", lambda value: tuple(map(str, value))),
+    "python": ("python", str),
 }
 
 

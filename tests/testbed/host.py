@@ -107,6 +107,7 @@ def boot_script(host: HostSpec, directory: Path, groups: Groups) -> str:
         f"mount --bind {directory}/ssh/config /etc/ssh/ssh_config",
         *personal,
         *(f"mount -t tmpfs -o mode=1777 tmpfs {shlex.quote(path)}" for path in host.private),
+        *([f"mount --bind {shlex.quote(host.python)} /usr/bin/python3"] if host.python else []),
         "ip link set lo up",
         f"/usr/sbin/sshd -D -e -f {HERE}/hosts/{host.name}/sshd_config 2>{HERE}/hosts/{host.name}/sshd.log &",
         "echo up",

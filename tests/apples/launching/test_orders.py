@@ -77,7 +77,7 @@ def test_agent_illegal_setup_is_refused(serve, data):
 def test_orders_legal_ones_are_read():
     assert read_order(json.dumps(LEGAL).encode(), SETUP) == LEGAL
     odd = os.fsdecode(b"/\xff")
-    order = {"id": -1, "command": ["sh", odd], "environment": None}
+    order = {"id": -1, "command": ["sh", odd], "helper": True, "environment": None}
     assert read_order(json.dumps(order).encode(), START) == order
     assert read_signal(b"15") == 15
     assert read_file(b"links.json\n{}") == ("links.json", b"{}")

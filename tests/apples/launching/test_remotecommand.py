@@ -3,6 +3,7 @@
 import sys
 
 from apples.launching.command import (
+    RANK_WRAPPER,
     Rendezvous,
     carried,
     groups_of,
@@ -30,7 +31,9 @@ def test_the_whole_command(runs):
         *("-f", f"{runs.directory}/hosts.txt", "-localhost", "10.0.0.1", "-wdir", "/home/me"),
         *("-genvlist", "LANG,PATH"),
     ]
-    assert command[15:18] == ["-n", "2", sys.executable]
+    assert command[15:19] == ["-n", "2", "/bin/sh", "-c"]
+    # of this machine; agents of others name their own
+    assert command[20:22] == [sys.executable, str(RANK_WRAPPER)]
     assert command[-7:] == [
         str(runs.directory),
         "alpha:1,beta:1",

@@ -55,7 +55,7 @@ def disk(**changes):
         ({"versions": {"python": "3.11.7", "mpich": "5.0.2"}}, "has no apples-grid (0.1.0 here)"),
         (
             {"missing": ("/venv/bin/mpiexec",)},
-            "lacks /venv/bin/mpiexec; install the environment at the same path",
+            "lacks /venv/bin/mpiexec; install the same at the same path",
         ),
         (
             {"resolved": ("127.0.1.1",)},

@@ -69,6 +69,7 @@ def test_the_fit_run_and_the_others_are_told(lab, state_of_its_own):
     assert reasons.pop("locked").startswith("it refuses our key")
     assert reasons.pop("stranger").startswith("it has a host key that is not known here")
     assert reasons.pop("debian").startswith("it resolves its own name debian to 127.0.1.1")
+    assert reasons.pop("bare").startswith("it has no apples-grid")
     if "late" in pool:
         assert reasons.pop("late").startswith("it has a clock 3600 s behind ours")
     assert reasons == {}
@@ -226,6 +227,27 @@ def test_the_launcher_and_its_host_are_killed(lab, launch):
         wait_for(lambda: not left(lab), complaint=lambda: left(lab))
     finally:
         lab.start("a1")
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_bare_host_runs_a_program_of_the_user(lab, launch, mpi_programs, mpi):
+    program = mpi_programs(mpi)
+    ended, said = outcome(launch("bare,bare,a2", program, "0"))
+    assert (ended["ended"], ended["message"]) == ("finished", "")
+    assert sorted(said) == [f"{rank} of 3 " for rank in range(3)]
+    assert lab.run("bare", "ls", str(BIN)).returncode != 0
+
+
+def test_probe_of_a_bare_host_measures_it(lab):
+    result = lab.run("a1", str(BIN / "apples"), "probe", "a1", "bare", "--json")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    host = document["hosts"][1]
+    assert (host["host"], host["fit"], host["kernel"]) == ("bare", True, None)
+    assert 0.0 < host["facts"]["survey"]["availability"] <= 1.0
+    assert host["facts"]["interfaces"]["eth0"][0] == host["facts"]["reached_at"]
+    assert document["own_programs_only"]["bare"][0].startswith("has no apples-grid")
+    assert [link["error"] for link in document["links"]] == [None, None]
 
 
 def test_probe_names_the_slow_host(lab):

@@ -1,0 +1,66 @@
+"""Programs that are sent over the connection to a host, which may have no installation of this package.
+
+A host needs Python 3.8 or later: this environment's interpreter at the same path, else `python3` of its PATH. The
+program arrives on standard input; the rest of the input is the program's own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sys
+import zlib
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+from nws.base import unpacking
+
+#: Reads a program whose length is on the first line, and runs it. Nothing after the program is read.
+BOOTSTRAP = (
+    "import io, sys; sys.version_info < (3, 8) and sys.exit('Python %d.%d is too old, 3.8 or later is needed' % "
+    "sys.version_info[:2]); i = io.BufferedReader(io.FileIO(0, closefd=False), 1); "
+    "exec(compile(i.read(int(i.readline())), 'sent program', 'exec'))"
+)
+
+#: Name of the interpreter of hosts without this environment.
+PYTHON = "python3"
+
+_EITHER = f'p=$1; shift; [ -x "$p" ] || p={PYTHON}; exec "$p" "$@"'
+
+
+def interpreter(*words: str) -> list[str]:
+    """Return the command that runs Python with these words on any host."""
+    return ["sh", "-c", _EITHER, "sh", sys.executable, *words]
+
+
+def framed(program: bytes) -> bytes:
+    """Return a program as `BOOTSTRAP` reads it."""
+    return b"%d\n%b" % (len(program), program)
+
+
+@cache
+def sent_program(modules: Sequence[str], *arguments: str) -> bytes:
+    """Return the program that calls `main` of the first module with `arguments`.
+
+    modules : all modules of this distribution that the program imports; their packages are empty on the host
+    """
+    packages = {name.rpartition(".")[0] for name in ("nws.base.files", *modules)}
+    packages |= {name.rpartition(".")[0] for name in packages} - {""}
+    texts = {f"{_path(name)}/__init__.py": "" for name in sorted(packages)}
+    texts |= {f"{_path(name)}.py": _text(name) for name in ("nws.base.files", *modules)}
+    content = json.dumps(texts).encode()
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    packed = base64.b64encode(zlib.compress(content)).decode()
+    call = f"run({packed!r}, {digest!r}, {modules[0]!r}, {[*arguments]!r})"
+    return f"{_text(unpacking.__name__)}\n{call}\n".encode()
+
+
+def _path(module: str) -> str:
+    return module.replace(".", "/")
+
+
+def _text(module: str) -> str:
+    package, _, name = module.rpartition(".")
+    return (files(package) / f"{name}.py").read_text(encoding="utf-8")

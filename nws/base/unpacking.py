@@ -1,0 +1,126 @@
+"""The first part of a program that is sent to a host with Python 3.8 or later: makes its modules importable.
+
+The text of this file is sent, so it imports the standard library only. The modules go into the user's cache directory
+under a digest of their content. Python thus compiles them once, and other processes of the host can use them.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import os
+import sys
+import zlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+#: Modules that were not used for so many seconds are removed.
+_UNUSED_S = 30 * 86_400.0
+
+
+def run(packed: str, digest: str, entry: str, arguments: list[str]) -> None:
+    """Run `main(arguments)` of the module `entry` and exit with its result.
+
+    Args:
+        packed: relative path → text of each file, as JSON, compressed, in base 64
+        digest: of the same
+    """
+    files = json.loads(zlib.decompress(binascii.a2b_base64(packed)))
+    adapt()
+    # not importable yet
+    names: dict[str, Any] = {"__name__": "nws.base.files"}
+    exec(files["nws/base/files.py"], names)
+    place, temporary = unpacked(files, digest, names["write_whole"])
+    sys.path.insert(0, place)
+    try:
+        from importlib import import_module
+
+        sys.exit(import_module(entry).main(arguments))
+    finally:
+        if temporary:
+            _remove(place)
+
+
+def adapt() -> None:
+    """Give an older Python the parts of 3.10 and 3.11 that sent modules use: keywords of `dataclass`, `StrEnum`."""
+    if sys.version_info < (3, 10):
+        import dataclasses
+
+        plain = dataclasses.dataclass
+
+        def dataclass(cls: Any = None, *, slots: bool = False, kw_only: bool = False, **more: Any) -> Any:
+            if cls is None:
+                return lambda cls: dataclass(cls, slots=slots, kw_only=kw_only, **more)
+            if kw_only:
+                # fields without a default may follow others, whose order does not matter
+                fields = cls.__annotations__.items()
+                cls.__annotations__ = dict(sorted(fields, key=lambda field: hasattr(cls, field[0])))
+            return plain(cls, **more)
+
+        dataclasses.dataclass = dataclass
+    if sys.version_info < (3, 11):
+        import enum
+
+        class StrEnum(str, enum.Enum):
+            __str__ = str.__str__
+            __format__ = str.__format__
+
+        enum.StrEnum = StrEnum
+
+
+def unpacked(files: Mapping[str, str], digest: str, write: Callable[[str, bytes], None]) -> tuple[str, bool]:
+    """Return a directory with these files, and whether it is to be removed afterwards.
+
+    Files that differ from those sent are replaced. A cache directory that other users may write to is not used.
+
+    Args:
+        write: replaces a file as a whole; other hosts may share the directory and write the same file at once
+    """
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    ours = os.path.join(caches, "apples")
+    try:
+        os.makedirs(ours, 0o700, exist_ok=True)
+        state = os.stat(ours)
+        if state.st_uid == os.geteuid() and not state.st_mode & 0o022:
+            place = os.path.join(ours, digest)
+            _fill(place, files, write)
+            _forget_unused(ours, place)
+            return place, False
+    except OSError:
+        # no home directory, or no room in it
+        pass
+    import tempfile
+
+    place = tempfile.mkdtemp(prefix="apples-")
+    _fill(place, files, write)
+    return place, True
+
+
+def _fill(place: str, files: Mapping[str, str], write: Callable[[str, bytes], None]) -> None:
+    for name, text in files.items():
+        path, content = os.path.join(place, name), text.encode()
+        try:
+            with open(path, "rb") as file:
+                if file.read() == content:
+                    continue
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        write(path, content)
+
+
+def _forget_unused(ours: str, place: str) -> None:
+    os.utime(place)
+    now = os.stat(place).st_mtime
+    for name in os.listdir(ours):
+        other = os.path.join(ours, name)
+        if now - os.stat(other).st_mtime > _UNUSED_S:
+            _remove(other)
+
+
+def _remove(place: str) -> None:
+    import shutil
+
+    shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,139 @@
+"""Programs that are sent to hosts: the standard library only, Python 3.8, and files that nobody else can change."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import apples
+from apples.launching import travelling
+from apples.launching.frames import Unframer, frame
+from apples.remote import preflight
+from nws.base import unpacking
+from nws.base.files import write_whole
+from nws.base.sentprogram import BOOTSTRAP, framed, sent_program
+
+ROOT = Path(apples.__file__).parents[1]
+OLD = [path for n in (8, 9, 10) for path in Path.home().glob(f".pyenv/versions/3.{n}.*/bin/python")][:1]
+SENT = (travelling.MODULES, preflight.MODULES)
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Modules that are imported anywhere but for types."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None
+            inner = {f"{node.module}.{name.name}" for name in node.names}
+            known = {name for name in inner if (ROOT / f"{name.replace('.', '/')}.py").exists()}
+            found |= known or {node.module}
+        found |= imported(node)
+    return found
+
+
+@pytest.mark.parametrize("modules", SENT, ids=["agent", "check"])
+def test_sent_modules_import_each_other_and_python_only(modules) -> None:
+    needed: set[str] = set()
+    for name in (*modules, "nws.base.unpacking"):
+        text = (ROOT / f"{name.replace('.', '/')}.py").read_text()
+        needed |= imported(ast.parse(text, feature_version=(3, 8)))
+    ours = {name for name in needed if name.partition(".")[0] in ("apples", "nws")}
+    assert {name.partition(".")[0] for name in needed - ours} <= sys.stdlib_module_names
+    assert ours <= set(modules)
+    assert set(modules) - ours <= {modules[0], "apples.launching.fdserver", "apples.launching.rankwrapper"}
+
+
+def test_agent_fits_into_an_empty_pipe() -> None:
+    assert len(travelling.agent_program()) < 48 << 10
+
+
+def checked(python: str, home: Path) -> subprocess.CompletedProcess[bytes]:
+    request = b'{"files": [], "disks": {}}\n'
+    return subprocess.run(
+        [python, "-I", "-S", "-c", BOOTSTRAP],
+        input=framed(sent_program(preflight.MODULES)) + request,
+        capture_output=True,
+        env={"XDG_CACHE_HOME": str(home), "TMPDIR": str(home), "PATH": os.environ["PATH"]},
+    )
+
+
+@pytest.mark.parametrize("python", [sys.executable, *map(str, OLD)])
+def test_check_runs_without_installation(python, tmp_path) -> None:
+    result = checked(python, tmp_path)
+    assert result.returncode == 0, result.stderr
+    facts = json.loads(result.stdout.removeprefix(b"APPLES-CHECK 1 "))
+    assert (facts["survey_error"], facts["versions"].keys()) == (None, {"python"})
+    assert facts["survey"]["cpus"] >= 1
+
+
+@pytest.mark.parametrize("python", [sys.executable, *map(str, OLD)])
+def test_agent_runs_ranks_without_installation(python, tmp_path) -> None:
+    run_dir = tmp_path / "run"
+    setup = {"run_dir": str(run_dir), "token": "t", "directory": "/", "proxies": 1, "environment": {}}
+    program = 'exec "$APPLES_PYTHON" -I -S "$APPLES_WRAPPER" "$@"'
+    rank = ["/bin/sh", "-c", program, "sh", str(run_dir), "here:1", "--", "sh", "-c", "kill -USR1 $$"]
+    orders = frame(b"J", json.dumps(setup).encode()) + frame(
+        b"S", json.dumps({"id": 1, "command": rank}).encode()
+    )
+    agent = subprocess.Popen(
+        [python, *travelling.agent_command()[5:]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"XDG_CACHE_HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+    )
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    agent.stdin.write(travelling.agent_program() + orders)
+    agent.stdin.flush()
+    unframer = Unframer(preamble=True)
+    frames: list[tuple[bytes, bytes]] = []
+    while b"G" not in [kind for kind, _ in frames]:
+        data = os.read(agent.stdout.fileno(), 1 << 16)
+        assert data, frames
+        frames += unframer.feed(data)
+    agent.communicate(timeout=10)
+    (last,) = [json.loads(text) for kind, text in frames if kind == b"T"][-1:]
+    assert (last["signal"], last["ended_by"]) == (10, "itself")
+    assert not run_dir.exists()
+
+
+def test_damaged_files_in_the_cache_are_replaced(tmp_path) -> None:
+    checked(sys.executable, tmp_path)
+    (series,) = tmp_path.glob("apples/*/nws/series.py")
+    whole = series.read_text()
+    series.write_text("raise SystemExit(1)")
+    assert checked(sys.executable, tmp_path).returncode == 0
+    assert series.read_text() == whole
+    assert (tmp_path / "apples").stat().st_mode & 0o777 == 0o700
+
+
+def test_cache_that_others_may_write_is_not_used(tmp_path, monkeypatch) -> None:
+    (tmp_path / "apples").mkdir(mode=0o700)
+    (tmp_path / "apples").chmod(0o770)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    place, temporary = unpacking.unpacked({"a/b.py": "text"}, "digest", write_whole)
+    assert temporary
+    assert Path(place, "a/b.py").read_text() == "text"
+    shutil.rmtree(place)
+    assert checked(sys.executable, tmp_path).returncode == 0
+    assert [list(path.iterdir()) for path in tmp_path.iterdir()] == [[]]
+
+
+def test_unused_modules_are_removed_after_a_month(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for digest in ("old", "new"):
+        unpacking.unpacked({"a.py": ""}, digest, write_whole)
+    os.utime(tmp_path / "apples/old", (0, 0))
+    unpacking.unpacked({"a.py": ""}, "new", write_whole)
+    assert [path.name for path in (tmp_path / "apples").iterdir()] == ["new"]
