@@ -62,10 +62,10 @@ def settings(**values: int) -> tuple[str, ...]:
 
 SIZES = (80, 112, 144, 176, 208, 256)
 CODES = {
-    "mhd": Code(("-a", "mhd3d", *settings(nx=32, ny=32, iterations=75)), SIZES),
-    "heat": Code(("-a", "heat", *settings(nx=384, ny=384, iterations=200)), SIZES),
+    "mhd": Code(("-a", "mhd3d", *settings(nx=32, ny=32, iterations=300)), SIZES),
+    "heat": Code(("-a", "heat", *settings(nx=384, ny=384, iterations=800)), SIZES),
     "lammps": Code(
-        ("--app", "lammps/melt.yaml", *settings(iterations=100)),
+        ("--app", "lammps/melt.yaml", *settings(iterations=400)),
         (20, 28, 36, 44, 52, 64),
     ),
 }

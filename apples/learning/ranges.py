@@ -2,8 +2,9 @@
 
 The position of a run is the logarithm of observed over predicted time in units of that of the range's end on its side:
 -1 and 1 are the ends that the forecasts gave. Conformal quantiles of the positions at 10 and 90 % give the ends of the
-next range, which then holds 8 of 10 times if runs are alike. Runs count by platform and load, the last `MOST` only, so
-that old ones fade. Source: Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005.
+next range, which then holds 8 of 10 times if runs are alike. The expectation becomes that of the middle eight tenths of
+the runs: ranks that wait for each other at every step take longer than the model of the whole run shows. Runs count by
+platform and load, the last `MOST` only, so that old ones fade. Source: Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from apples.learning.runs import finished, observed_s, slowness
 from apples.model.plan import Plan, Record
@@ -66,14 +68,23 @@ def is_loaded(slow: float) -> bool:
 
 
 def calibrate_range(plan: Plan, records: Sequence[Record]) -> Plan:
-    """Return the plan with a range by the positions of runs like it; unchanged with fewer than `FEWEST`."""
+    """Return the plan with expectation and range by runs like it; unchanged with fewer than `FEWEST`."""
     if len(records) < FEWEST or not 0 < plan.low_s <= plan.predicted_s < math.inf:
         return plan
     positions = sorted(_position(r) for r in records)
     rank = min(math.ceil((len(positions) + 1) * HIGH), len(positions))
-    high = max(_time(plan, positions[rank - 1]), plan.predicted_s)
-    low = min(_time(plan, positions[len(positions) - rank]), plan.predicted_s)
-    return replace(plan, low_s=low, high_s=high, by_forecasts=(plan.low_s, plan.high_s))
+    longer = sorted(math.log(observed_s(r) / _forecast_s(r.plan)) for r in records)
+    expected = plan.predicted_s * math.exp(fmean(longer[len(longer) - rank : rank]))
+    high = max(_time(plan, positions[rank - 1]), expected)
+    low = min(_time(plan, positions[len(positions) - rank]), expected)
+    return replace(
+        plan,
+        predicted_s=expected,
+        low_s=low,
+        high_s=high,
+        by_forecasts=(plan.low_s, plan.high_s),
+        forecast_s=plan.predicted_s,
+    )
 
 
 def _judged(record: Record) -> bool:
@@ -83,12 +94,18 @@ def _judged(record: Record) -> bool:
 def _sides(plan: Plan) -> tuple[float, float]:
     """Return the lengths of both sides of the range that the forecasts gave, as logarithms."""
     low, high = plan.by_forecasts or (plan.low_s, plan.high_s)
-    return max(math.log(plan.predicted_s / low), _LEAST), max(math.log(high / plan.predicted_s), _LEAST)
+    expected = _forecast_s(plan)
+    return max(math.log(expected / low), _LEAST), max(math.log(high / expected), _LEAST)
+
+
+def _forecast_s(plan: Plan) -> float:
+    """Return the expectation that the forecasts gave."""
+    return plan.predicted_s if plan.forecast_s is None else plan.forecast_s
 
 
 def _position(record: Record) -> float:
     below, above = _sides(record.plan)
-    distance = math.log(observed_s(record) / record.plan.predicted_s)
+    distance = math.log(observed_s(record) / _forecast_s(record.plan))
     return max(min(distance / (below if distance < 0 else above), _FARTHEST), -_FARTHEST)
 
 

@@ -56,7 +56,7 @@ class Plan:
     assignments : in rank order; neighbours in the chain exchange halos
     predicted_s : expectation of the largest T_i, seconds.  low_s, high_s : its 10 and 90 % quantiles, by the forecasts
     horizon_s : CPU shares are forecasts of means over so long; 0: of the next measurement
-    by_forecasts : low and high bound before runs calibrated them; None if they did not
+    by_forecasts : low and high bound before runs calibrated them; None if they did not.  forecast_s : the expectation
     lateness_s : part of `predicted_s` beyond the largest T_i if all forecasts come true: some rank is later
     order : its desirability order.  relaxed : constraints that had to be widened, in order
     taken : host → reason to take it.  left_out : the other hosts, with reasons
@@ -88,6 +88,7 @@ class Plan:
     lateness_s: float = 0.0
     horizon_s: float = 0.0
     by_forecasts: tuple[float, float] | None = None
+    forecast_s: float | None = None
 
     @property
     def rows(self) -> tuple[int, ...]:

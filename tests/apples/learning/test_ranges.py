@@ -63,6 +63,17 @@ def test_calibrated_ranges_hold_eight_of_ten_times():
     assert plan.by_forecasts == (9.0, 11.0)
 
 
+def test_calibrated_expectation_is_that_of_the_runs():
+    """Runs take a fifth longer than forecast, and a few far longer."""
+    rng = np.random.default_rng(7)
+    runs: list[Record] = []
+    for k in range(60):
+        plan = calibrate_range(a_plan(), runs[-50:])
+        runs.append(a_record(90.0 if k % 15 == 14 else 12.0 * np.exp(0.1 * rng.standard_normal()), plan))
+    assert plan.predicted_s == pytest.approx(12.0, rel=0.08)
+    assert plan.forecast_s == 10.0
+
+
 @given(
     observed=st.lists(st.floats(0.1, 1000.0), min_size=FEWEST, max_size=60),
     low=st.floats(0.1, 1.0),
@@ -70,7 +81,7 @@ def test_calibrated_ranges_hold_eight_of_ten_times():
 )
 def test_calibrated_range_encloses_the_prediction(observed, low, high):
     plan = calibrate_range(a_plan(10.0, 10.0 * low, 10.0 * high), [a_record(s) for s in observed])
-    assert 0 < plan.low_s <= 10.0 <= plan.high_s
+    assert 0 < plan.low_s <= plan.predicted_s <= plan.high_s
 
 
 def test_calibration_of_calibrated_runs_starts_from_the_forecasts():
