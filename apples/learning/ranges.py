@@ -2,9 +2,10 @@
 
 The position of a run is the logarithm of observed over predicted time in units of that of the range's end on its side:
 -1 and 1 are the ends that the forecasts gave. Conformal quantiles of the positions at 10 and 90 % give the ends of the
-next range, which then holds 8 of 10 times if runs are alike. The expectation becomes that of the middle eight tenths of
-the runs: ranks that wait for each other at every step take longer than the model of the whole run shows. Runs count by
-platform and load, the last `MOST` only, so that old ones fade. Source: Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005.
+next range, which then holds 8 of 10 times if runs are alike. The expectation becomes that of the middle eight tenths
+of the runs: ranks that wait for each other at every step take longer than the model of the whole run shows. Runs count
+by platform and load, the last `MOST` only, so that old ones fade. Source: Vovk, Gammerman and Shafer, Algorithmic
+Learning in a Random World, 2005.
 """
 
 from __future__ import annotations
