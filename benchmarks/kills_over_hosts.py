@@ -83,7 +83,7 @@ class Site:
 
     def ranks(self) -> list[int]:
         """Return the processes that compute."""
-        return [pid for host in self.hosts for pid in self.found(host, "stencil-app heat") if is_rank(pid)]
+        return [pid for host in self.hosts for pid in self.found(host, "stencil_app heat") if is_rank(pid)]
 
     def wait(self, done: Callable[[], object], what: str, within_s: float) -> float:
         """Wait; return the seconds. Raises `Failure`."""

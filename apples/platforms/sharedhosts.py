@@ -34,9 +34,9 @@ serve(sys.stdin.buffer, lambda a: print({MARK!r} + json.dumps(a), flush=True))
 """.encode()
 
 #: Seconds until a host must answer a question, and until daemons must have started.
-_ANSWER_S, _START_S = 10.0, 25.0
-#: Seconds between looks at the node managers of a run.
-_LOOK_S = 2.0
+_ANSWER_S, _START_S = 10.0, 30.0
+#: Seconds between looks at the node managers of a run; they double with each that fails, up to the second.
+_LOOK_S, _LONGEST_S = 2.0, 60.0
 #: How often a run gives way to one that starts daemons at the same time, and seconds until its own have ended.
 _TRIES, _RELEASED_S = 4, 3.0
 
@@ -126,7 +126,7 @@ class SharedHosts:
         self._join_patiently(sorted(hosts))
         slots = max(int(node["slots"]) for node in self._joined.values())
         self._notify(f"policy {self.kind.name} on {', '.join(sorted(hosts))}: {others_there(slots)}")
-        self._watcher = threading.Thread(target=self._watch, name="node managers", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, args=[sorted(hosts)], daemon=True)
         self._watcher.start()
         return {host: {SOCKET_VARIABLE: self._joined[host]["socket"]} for host in hosts}
 
@@ -148,11 +148,11 @@ class SharedHosts:
                 self._release()
                 raise
 
-    def _watch(self) -> None:
+    def _watch(self, hosts: Sequence[str]) -> None:
         """Join the hosts again after the end of one of their node managers, until `_stop_watching`."""
-        while not self._ended.wait(_LOOK_S):
+        pause_s, known = _LOOK_S, ""
+        while not self._ended.wait(pause_s):
             with self._lock:
-                hosts = sorted(self._joined)
                 try:
                     lost = [host for host in hosts if not self._ask(host, "holds")]
                     if lost and not self._ended.is_set():
@@ -160,9 +160,11 @@ class SharedHosts:
                             f"the node manager of {', '.join(lost)} has ended; joining the hosts again"
                         )
                         self._join_patiently(hosts)
+                    pause_s, known = _LOOK_S, ""
                 except SharingError as error:
-                    self._notify(f"the run goes on without policy {self.kind.name}: {error}")
-                    return
+                    if str(error) != known:
+                        self._notify(f"the run goes on without policy {self.kind.name} for now: {error}")
+                    pause_s, known = min(2.0 * pause_s, _LONGEST_S), str(error)
 
     def _stop_watching(self) -> None:
         if self._watcher is not None:

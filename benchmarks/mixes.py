@@ -1,0 +1,428 @@
+"""Mixes of real and synthetic MPI jobs under every policy, on two cores or two hosts, beside foreign processes.
+
+    python benchmarks/mixes.py [--mix fine …] [--policy plain …] [--spinners 0,1,2] [--seconds 6] [--repetitions 5]
+    sudo python benchmarks/mixes.py --hosts 2 …         on hosts of a testbed of one CPU each, ranks over ssh
+
+Codes: LAMMPS (a melt, and one with atoms in half of its box), Meep (a dipole), HPC Challenge (HPL, FFT, RandomAccess),
+mhd, heat and the synthetic bsp. `plain` is MPI's own waits, `serial` one job after the other, `auto` adaptive waits,
+`block` blocking waits. Policies alternate within a repetition. Each job is measured once alone, and then lasts about
+`--seconds`. Prints for each mix and number of spinners the seconds until the mix ends and its ratio to `plain` in the
+same repetition, and at the end each bar with the mixes that miss it. Mixes whose programs are not installed are named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from foreign_load import end, spinning
+from monitor_mpis import Mpi, found, run
+from shared_jobs import measured_rate, wait_for
+
+from apples.coscheduling.policies import POLICIES
+from apples.daemons.paths import new_key
+from apples.monitoring.environment import WAITS, monitor_environment
+from apples.testing.localcluster import LocalCluster
+
+ROOT = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
+STENCIL = str(BIN / "stencil-app")
+APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
+DESK, SOCKET = "desk", "/run/mixes.sock"
+MPICH, OPEN_MPI = "MPICH 4", "Open MPI"
+
+MELT = """
+units lj
+atom_style atomic
+processors * 1 1
+lattice fcc 0.8442
+region box block 0 {x} 0 10 0 10
+region full block 0 {full} 0 10 0 10
+create_box 1 box
+create_atoms 1 region full
+mass 1 1.0
+velocity all create 3.0 87287 loop geom
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+neighbor 0.3 bin
+neigh_modify every 20 delay 0 check no
+fix 1 all nve
+run {steps}
+"""
+HPCC = """HPLinpack benchmark input file
+mixes
+HPL.out
+6
+1
+{n}
+1
+64
+0
+1
+1
+{ranks}
+16.0
+1
+1
+1
+4
+1
+2
+1
+1
+1
+0
+1
+0
+1
+0
+2
+64
+0
+0
+1
+8
+0
+1 NUMBERs for PTRANS
+{n}
+0
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job. code : of `CODES`, or bsp with its granularity and imbalance.  part : of `--seconds`"""
+
+    code: str = "bsp"
+    ranks: int = 2
+    granularity: str = "1ms"
+    imbalance: str = "1"
+    part: float = 1.0
+
+
+#: Code → how its MPI's name begins, the program that must be installed, and steps of the run that is measured.
+CODES = {
+    "bsp": (MPICH, STENCIL, 200),
+    "heat": (MPICH, STENCIL, 300),
+    "mhd": (MPICH, STENCIL, 20),
+    "lammps": (OPEN_MPI, "lmp", 200),
+    "lammps-uneven": (OPEN_MPI, "lmp", 200),
+    "meep": (OPEN_MPI, "/usr/lib/python3/dist-packages/meep/__init__.py", 60),
+    "hpcc": (OPEN_MPI, "hpcc", 400),
+}
+MIXES = {
+    "fine": (Job(), Job()),
+    "coarse": (Job(granularity="50ms"), Job(granularity="50ms")),
+    "finecoarse": (Job(), Job(granularity="50ms")),
+    "imbalanced": (Job(imbalance="1,2.1", part=0.6), Job(imbalance="2.1,1", part=0.6)),
+    "oversubscribed": (Job(ranks=4, part=0.5), Job(ranks=4, part=0.5)),
+    "series": tuple(Job(part=0.25) for _ in range(6)),
+    "heat-mhd": (Job("heat"), Job("mhd")),
+    "mhd-fine": (Job("mhd"), Job()),
+    "lammps-lammps": (Job("lammps"), Job("lammps")),
+    "lammps-uneven": (Job("lammps-uneven"), Job("lammps-uneven")),
+    "lammps-meep": (Job("lammps"), Job("meep")),
+    "meep-heat": (Job("meep"), Job("heat")),
+    "hpcc-lammps": (Job("hpcc"), Job("lammps")),
+    "five-uneven": tuple(Job(imbalance=text, part=0.4) for text in ("1,2", "2,1", "1,3", "3,1", "1,2")),
+}
+IMBALANCED = ("imbalanced", "lammps-uneven", "five-uneven")
+POLICY_NAMES = ("plain", "serial", "block", "auto", "gang", "fcs", "spin-block", "share-by-need")
+
+
+class Cores:
+    """The cores of this machine."""
+
+    def __init__(self) -> None:
+        self.cpus = f"0-{(os.cpu_count() or 1) - 1}"
+
+    def ranks(self, mpi: Mpi, count: int, words: Sequence[str], forwarded: Sequence[str]) -> list[str]:
+        """Return the command that starts ranks; `forwarded`: names of variables that they need."""
+        return mpi.ranks(count, list(words))
+
+    @contextmanager
+    def daemons(self, policy: str, directory: Path) -> Iterator[str]:
+        """Run the daemons of a policy; yield the path of the node manager's socket."""
+        with LocalCluster(directory, {"n": self.cpus}, policy=policy) as cluster:
+            if POLICIES[policy].coordinated:
+                cluster.start()
+                cluster.wait(lambda: cluster.view().get("settled"))
+            else:
+                cluster.start_nodes(managed=False)
+            yield str(cluster.socket("n"))
+
+    def spinning(self, count: int) -> AbstractContextManager[None]:
+        """Compute in processes that no policy knows."""
+        return spinning(count, 0)
+
+
+class Hosts(Cores):
+    """Hosts of a testbed of one CPU each; ranks are started from another one over ssh."""
+
+    def __init__(self, bed, names: Sequence[str]) -> None:
+        self.bed, self.names = bed, names
+
+    def ranks(self, mpi: Mpi, count: int, words: Sequence[str], forwarded: Sequence[str]) -> list[str]:
+        """Return the command that starts ranks over ssh, in turn on each host."""
+        if mpi.name.startswith("MPICH"):
+            where = ["-launcher", "ssh", "-hosts", ",".join(self.names), "-ppn", "1"]
+        else:
+            hosts = ",".join(f"{name}:{count}" for name in self.names)
+            where = ["--host", hosts, "--map-by", "node", *(w for name in forwarded for w in ("-x", name))]
+        return self.bed.command(DESK, [*mpi.launcher, *where, "-n", str(count), *words])
+
+    @contextmanager
+    def daemons(self, policy: str, directory: Path) -> Iterator[str]:
+        """Run node managers on all hosts, and a machine manager on the first; yield the path of their sockets."""
+        key, place = directory / "key", directory / "place"
+        options, started = ["--policy", policy], []
+        log = (directory / "log").open("wb")
+
+        def start(host: str, *words: str) -> None:
+            command = self.bed.command(host, [*APPLES, *words, *options])
+            started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+
+        try:
+            if POLICIES[policy].coordinated:
+                new_key(key)
+                options += ["--key", str(key)]
+                address = next(host.address for host in self.bed.spec.hosts if host.name == self.names[0])
+                start(self.names[0], "manager", "--listen", f"{address}:0", "--place-file", str(place))
+                await_file(place)
+                options += ["--manager", place.read_text().strip()]
+            for name in self.names:
+                start(name, "node", "--name", name, "--socket", SOCKET)
+            # The sockets are in the hosts' own /run.
+            for name in self.names:
+                self.bed.run(name, "sh", "-c", f"until test -S {SOCKET}; do sleep 0.1; done")
+            time.sleep(1.0)
+            yield SOCKET
+        finally:
+            for name in self.names:
+                for pid, line in self.bed.processes(name).items():
+                    if "main() node" in line or "main() manager" in line:
+                        os.kill(pid, signal.SIGTERM)
+            for process in started:
+                process.wait(20)
+            log.close()
+
+    @contextmanager
+    def spinning(self, count: int) -> Iterator[None]:
+        """Compute on the hosts in turn."""
+        code = "while True: pass"
+        for number in range(count):
+            host = self.names[number % len(self.names)]
+            subprocess.Popen(self.bed.command(host, [sys.executable, "-I", "-S", "-c", code]))
+        try:
+            yield
+        finally:
+            for name in self.names:
+                for pid, line in self.bed.processes(name).items():
+                    if line.endswith(code) and "nsenter" not in line:
+                        os.kill(pid, signal.SIGKILL)
+
+
+def await_file(path: Path) -> None:
+    """Wait until a file is there."""
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        if time.monotonic() > deadline:
+            sys.exit(f"{path} is not written: {(path.parent / 'log').read_text()}")
+        time.sleep(0.05)
+
+
+class Bench:
+    """The codes as they run here. steps : by job, measured once; lengths follow from them"""
+
+    def __init__(self, place: Cores, seconds: float, directory: Path) -> None:
+        self.place, self.seconds, self.directory = place, seconds, directory
+        self.mpis = {name: next(m for m in found() if m.name.startswith(name)) for name in (MPICH, OPEN_MPI)}
+        self.rate = measured_rate(self.mpis[MPICH])
+        self._steps: dict[Job, int] = {}
+
+    def words(self, job: Job, steps: int) -> list[str]:
+        """Return the command of one rank."""
+        name = f"{job.code}-{job.ranks}-{steps}"
+        if job.code == "bsp":
+            shape = f"--granularity {job.granularity} --imbalance {job.imbalance} --iterations {steps}"
+            return [STENCIL, "bsp", *shape.split(), "--rate", f"{self.rate:.6g}", "--json"]
+        if job.code == "heat":
+            return [STENCIL, *f"heat --size 32 --nx 64 --ny 64 --iterations {steps}".split()]
+        if job.code == "mhd":
+            return [STENCIL, *f"mhd blast --n 32 --until 1e6 --iterations {steps}".split()]
+        if job.code == "meep":
+            script = ROOT / "examples" / "meep" / "dipole.py"
+            return ["/usr/bin/python3", str(script), "--planes", "40", "--steps", str(steps)]
+        if job.code == "hpcc":
+            place = self.directory / name
+            place.mkdir(exist_ok=True)
+            (place / "hpccinf.txt").write_text(HPCC.format(n=steps, ranks=job.ranks))
+            return ["sh", "-c", f"cd {shlex.quote(str(place))} && exec hpcc"]
+        file = self.directory / f"{name}.in"
+        full = 10 if job.code == "lammps" else 14
+        file.write_text(MELT.format(x=10 if job.code == "lammps" else 20, full=full, steps=steps))
+        return ["lmp", "-in", str(file), "-log", "none"]
+
+    def command(self, job: Job, forwarded: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
+        """Return the command of a job that lasts as long as wanted, and its variables."""
+        code, _, measured = CODES[job.code]
+        mpi = self.mpis[code]
+        if job not in self._steps:
+            started = time.monotonic()
+            words = self.place.ranks(mpi, job.ranks, self.words(job, measured), ())
+            run(words, {**os.environ, **mpi.environment})
+            took_s = time.monotonic() - started
+            self._steps[job] = max(1, round(measured * self.seconds * job.part / took_s))
+        words = self.words(job, self._steps[job])
+        return self.place.ranks(mpi, job.ranks, words, [*forwarded, *mpi.environment]), mpi.environment
+
+    def seconds_of(self, jobs: Sequence[Job], policy: str) -> float:
+        """Return the seconds until all jobs have ended."""
+        directory = Path(tempfile.mkdtemp(prefix="mix-", dir=self.directory))
+        started_jobs: dict[str, subprocess.Popen] = {}
+        wait = WAITS.get({"auto": "adaptive"}.get(policy, policy))
+        with ExitStack() as stack:
+            stack.callback(shutil.rmtree, directory)
+            node = {}
+            if policy in POLICIES:
+                node = {"APPLES_NODE_SOCKET": stack.enter_context(self.place.daemons(policy, directory))}
+            stack.callback(end, started_jobs)
+            started = time.monotonic()
+            for number, job in enumerate(jobs):
+                more = dict(node)
+                if node or wait is not None:
+                    more |= monitor_environment(directory, f"job{number}", wait=wait)
+                command, own = self.command(job, list(more))
+                started_jobs[f"job{number}"] = subprocess.Popen(
+                    command,
+                    env={**os.environ, **own, **more},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+                if policy == "serial":
+                    wait_for(started_jobs, started)
+            wait_for(started_jobs, started)
+            return time.monotonic() - started
+
+
+#: Mix and spinners → policy → seconds of each repetition.
+Results = dict[tuple[str, int], dict[str, list[float]]]
+
+
+def ratios(took: dict[str, list[float]], policy: str, base: str) -> list[float]:
+    """Return the ratios of two policies in the same repetitions, empty if one was not run."""
+    return [a / b for a, b in zip(took.get(policy, []), took.get(base, []), strict=False)]
+
+
+def bars(results: Results) -> list[str]:
+    """Return a line for each bar, with the mixes that miss it."""
+    lines = []
+
+    def bar(
+        text: str, policy: str, base: str, most: float, of: str, mixes: Sequence[str] = tuple(MIXES)
+    ) -> None:
+        pick = statistics.median if of == "median" else max
+        found = {key: ratios(took, policy, base) for key, took in results.items() if key[0] in mixes}
+        missed = {key: pick(values) for key, values in found.items() if values and pick(values) > most}
+        known = sum(bool(values) for values in found.values())
+        worst = ", ".join(
+            f"{mix} with {spinners} spinners {value:.2f}" for (mix, spinners), value in missed.items()
+        )
+        lines.append(
+            f"{text}: {'missed by ' + worst if missed else f'met in {known} mixes' if known else 'not run'}"
+        )
+
+    for policy in ("fcs", "auto"):
+        bar(f"{policy}: median at most 1.03 of plain", policy, "plain", 1.03, "median")
+        bar(f"{policy}: single run at most 1.15 of plain", policy, "plain", 1.15, "max")
+        bar(f"{policy}: median at most 1.03 of block", policy, "block", 1.03, "median")
+        bar(f"{policy}: imbalanced mixes at most 0.85 of block", policy, "block", 0.85, "median", IMBALANCED)
+        medians = [statistics.median(r) for took in results.values() if (r := ratios(took, policy, "plain"))]
+        if medians:
+            mean = statistics.mean(medians)
+            lines.append(
+                f"{policy}: mean over mixes at most 0.75 of plain: {mean:.2f}, {'met' if mean <= 0.75 else 'missed'}"
+            )
+    bar("gang: at most 1.15 of serial", "gang", "serial", 1.15, "max")
+    return lines
+
+
+def measure(bench: Bench, options: argparse.Namespace) -> Results:
+    """Run all mixes and print a table of each."""
+    results: Results = {}
+    for mix in options.mix or MIXES:
+        lacking = {CODES[job.code][1] for job in MIXES[mix] if shutil.which(CODES[job.code][1]) is None}
+        lacking = {name for name in lacking if not Path(name).exists()}
+        if lacking:
+            print(f"{mix}: left out, {', '.join(lacking)} is not installed")
+            continue
+        for job in MIXES[mix]:
+            bench.command(job)
+        for count in map(int, options.spinners.split(",")):
+            took: dict[str, list[float]] = {policy: [] for policy in options.policy or POLICY_NAMES[:6]}
+            with bench.place.spinning(count):
+                for _ in range(options.repetitions):
+                    for policy, seconds in took.items():
+                        seconds.append(bench.seconds_of(MIXES[mix], policy))
+            results[mix, count] = took
+            print(f"{mix}, {count} spinners:")
+            for policy, seconds in took.items():
+                to_plain = ratios(took, policy, "plain")
+                more = (
+                    f", {statistics.median(to_plain):5.2f} of plain, largest {max(to_plain):5.2f}"
+                    if to_plain
+                    else ""
+                )
+                print(f"  {policy:14} {statistics.median(seconds):7.2f} s{more}", flush=True)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mix", action="append", choices=MIXES)
+    parser.add_argument("--policy", action="append", choices=POLICY_NAMES)
+    parser.add_argument("--spinners", default="0,1,2")
+    parser.add_argument("--seconds", type=float, default=6.0, help="of one job, alone")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument(
+        "--hosts", type=int, default=0, help="hosts of a testbed (default: this machine's cores)"
+    )
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    print(f"{options.repetitions} repetitions, load {os.getloadavg()[0]:.1f}")
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mixes-")))
+        place = Cores()
+        if options.hosts:
+            sys.path.insert(0, str(ROOT))
+            from tests.testbed.description import parse
+            from tests.testbed.grid import Testbed
+
+            names = [f"h{number}" for number in range(1, options.hosts + 1)]
+            hosts = [{"name": n, "cpuset": i % (os.cpu_count() or 1)} for i, n in enumerate(names)]
+            spec = {
+                "name": f"mixes-{os.getpid()}",
+                "defaults": {"memory": "2G"},
+                "hosts": [*hosts, {"name": DESK}],
+            }
+            place = Hosts(stack.enter_context(Testbed(parse(spec))), names)
+        results = measure(Bench(place, options.seconds, directory), options)
+    print("\n".join(bars(results)))
+
+
+if __name__ == "__main__":
+    main()
