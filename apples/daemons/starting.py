@@ -120,7 +120,7 @@ def start_node(
             options += ["--manager", machine.address]
         deadline = time.monotonic() + _START_S
         notify(
-            f"starting a node manager for {name}, policy {kind.name}, while it is needed; what it says is in {log.name}"
+            f"starting a node manager for {name}, policy {kind.name}, while it is needed; its log is {log.name}"
         )
         daemons.append(
             process := _daemon(["node", "--name", name, "--socket", str(socket), *options], log.fileno())

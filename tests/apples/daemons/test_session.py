@@ -27,7 +27,7 @@ def place(local_cluster, monkeypatch):
 def test_what_daemons_say_that_were_started_for_a_run_is_kept(place):
     log, notes = place / "state" / "daemons.log", []
     with SharingSession(policy_kind("uncoordinated"), notes.append):
-        assert f"what it says is in {log}" in notes[0]
+        assert f"its log is {log}" in notes[0]
         assert "policy uncoordinated" in log.read_text()
         with SharingSession(policy_kind("uncoordinated"), notes.append):
             assert sum("starting a node manager" in note for note in notes) == 1

@@ -88,6 +88,7 @@ def test_key_that_another_run_has_yet_to_write_is_waited_for(monkeypatch):
     hosts._hosts = {host: SimpleNamespace(is_here=False) for host in "ab"}
     monkeypatch.setattr("random.uniform", lambda *_: 0.0)
     joined = hosts.join(["a", "b"], hosts.environment)
+    hosts._stop_watching()
     assert sorted(joined) == ["a", "b"]
     assert len(looks) == 4
 
