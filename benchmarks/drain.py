@@ -206,8 +206,8 @@ def measure(options: argparse.Namespace) -> None:
             )
             for _ in range(options.times):
                 seen = {"way": key, **drained_run(bed, state, (way, file), options, plain.result)}
-                with options.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(seen) + "\n")
+                with options.out.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(seen) + "\n")
                 print(seen, flush=True)
     report([options.out])
 
