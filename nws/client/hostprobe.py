@@ -17,14 +17,14 @@ from nws.sensors.cgroups import Cgroups
 from nws.sensors.cpu import CpuSensor
 from nws.sensors.echo import EchoServer
 from nws.sensors.memory import MemorySensor
-from nws.sensors.network import EchoConnection, NetworkSensor, ProbePlan
+from nws.sensors.network import EchoConnection, NetworkSensor, ProbePlan, lost_share
 from nws.series import Resource
 
 #: A link probe of a check is short: its transfer lasts so long, and is so large at most.
 QUICK = ProbePlan(round_trips=11, enough_s=0.05, most_bytes=8 << 20, timeout_s=5.0, connect_s=3.0)
 
-#: Small messages that show the loss of a link, one every so many seconds.
-MESSAGES, EVERY_S = 400, 0.001
+#: Small messages that show the loss of a link.
+MESSAGES = 400
 
 #: Looks at the CPUs, 0.3 s each.
 LOOKS = 3
@@ -71,6 +71,6 @@ def loss(peer: str, address: tuple[str, int], within_s: float) -> dict[str, floa
     """Return the share of messages to a peer's echo server that were lost on the way, or the `error`."""
     try:
         with EchoConnection(peer, address, until=time.perf_counter() + within_s) as link:
-            return {"lost": link.lost_share(MESSAGES, EVERY_S)}
+            return {"lost": lost_share(link.repeated(MESSAGES), MESSAGES)}
     except ProbeError as error:
         return {"error": str(error)}

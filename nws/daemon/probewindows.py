@@ -14,7 +14,7 @@ from typing import Protocol
 
 from nws.base.errors import ProbeError
 from nws.links.cliques import Schedule, Turn
-from nws.sensors.network import NetworkSensor, ProbePlan
+from nws.sensors.network import Losses, NetworkSensor, ProbePlan
 from nws.series import Measurement
 from nws.timing.periodic import Counts
 from nws.timing.steadyclock import SteadyClock
@@ -236,12 +236,15 @@ class ProbeWindows:
 
 def prober(host: str, clock: SteadyClock, source: Callable[[], str | None]) -> Prober:
     """Return probes by `NetworkSensor` from the address that `source` returns at the time."""
+    losses = Losses()
 
     def probe(
         peer: str, address: tuple[str, int], *, within_s: float, patience_s: float
     ) -> list[Measurement]:
         plan = ProbePlan(most_bytes=_MOST_BYTES, connect_s=patience_s)
-        sensor = NetworkSensor(host=host, peer=peer, address=address, source=source(), plan=plan, clock=clock)
+        sensor = NetworkSensor(
+            host=host, peer=peer, address=address, source=source(), plan=plan, losses=losses, clock=clock
+        )
         return sensor.measure(within_s=within_s)
 
     return probe

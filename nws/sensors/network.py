@@ -3,7 +3,9 @@
 Latency is half of a one-byte round trip, the median of several (the first, which warms caches and wakes the server, is
 not counted). Bandwidth is bytes over the time up to the receiver's acknowledgement, less one round trip, from sends of
 64 KB. The transfer grows until it lasts long enough to time, and the median of three of that length counts, of fewer if
-time is short. A probe that fails or exceeds its time leaves no measurement. The times of probes are decided elsewhere.
+time is short. Loss is the share of small messages that the kernel sent again: a sensor that probes a link again and
+again (`Losses`) measures it over the newest probes. A probe that fails or exceeds its time leaves no measurement. The
+times of probes are decided elsewhere.
 Source: Wolski et al. 2000, §2.4.
 """
 
@@ -14,6 +16,7 @@ import socket
 import statistics
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -27,8 +30,15 @@ SEND_BYTES = 64 << 10
 _BLOCK = memoryview(bytes(SEND_BYTES))
 #: Offset of `tcpi_total_retrans` in the kernel's `struct tcp_info`.
 _RETRANSMITTED = 100
-#: Fewer messages that were sent again show no loss.
-LEAST_LOST = 3
+#: Fewer messages that were sent again show no loss: single repetitions are timers.
+_LEAST_LOST = 3
+#: Pause between two small messages that show loss, seconds.
+_EVERY_S = 0.001
+
+
+def lost_share(repeated: int, messages: int) -> float:
+    """Return the share of messages that were lost, from the number that were sent again."""
+    return min(repeated / messages, 1.0) if repeated >= _LEAST_LOST else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,17 +131,17 @@ class EchoConnection:
             )
         return self._timer() - start
 
-    def lost_share(self, messages: int, every_s: float) -> float:
-        """Return the share of small messages that had to be sent again; one leaves every `every_s` seconds.
+    def repeated(self, messages: int) -> int:
+        """Return how many of so many small messages, a millisecond apart, the kernel sent again.
 
-        So few bytes overflow no queue: what is lost is lost on the way. Single repetitions are timers, not losses.
+        So few bytes overflow no queue: what is lost is lost on the way.
         """
         before = self._retransmitted()
         try:
             for _ in range(messages):
                 self._socket.settimeout(self._allowed_s())
                 self._socket.sendall(HEADER.pack(1) + _BLOCK[:1])
-                time.sleep(every_s)
+                time.sleep(_EVERY_S)
             left = messages
             while left:
                 self._socket.settimeout(self._allowed_s())
@@ -141,8 +151,7 @@ class EchoConnection:
                 left -= len(answers)
         except OSError as error:
             raise self._failed(f"{messages} messages were not acknowledged", error) from error
-        repeated = self._retransmitted() - before
-        return repeated / messages if repeated >= LEAST_LOST else 0.0
+        return self._retransmitted() - before
 
     def _retransmitted(self) -> int:
         """Return the number of segments that the kernel has sent again."""
@@ -201,9 +210,36 @@ def bandwidth_Bps(link: EchoConnection, round_trip: float, plan: ProbePlan) -> f
     return length / statistics.median(taken)
 
 
+class Losses:
+    """Shares of packets lost to each peer, over its newest probes; of links that never lost any nothing is stated.
+
+    messages : small messages of a probe.  probes : probes that count
+    """
+
+    def __init__(self, messages: int = 50, probes: int = 8) -> None:
+        self.messages, self._probes = messages, probes
+        self._repeated: dict[str, deque[int]] = {}
+        self._lossy: set[str] = set()
+
+    def share(self, peer: str, link: EchoConnection) -> float | None:
+        """Return the share after a further probe; None if no packet to that peer was ever lost, or time is short."""
+        if link.left_s < 4 * self.messages * _EVERY_S:
+            return None
+        newest = self._repeated.setdefault(peer, deque(maxlen=self._probes))
+        try:
+            newest.append(link.repeated(self.messages))
+        except ProbeError:
+            # acknowledgements that do not arrive before the turn ends cost only this value
+            return None
+        lost = lost_share(sum(newest), self.messages * len(newest))
+        if lost > 0:
+            self._lossy.add(peer)
+        return lost if peer in self._lossy else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSensor:
-    """Measures LATENCY and BANDWIDTH from `host` to `peer`, whose echo server listens at `address`.
+    """Measures LATENCY, BANDWIDTH and, with `losses`, LOSS from `host` to the echo server of `peer` at `address`.
 
     Without an address it starts a temporary server and probes this host through the loopback interface, a lower
     bound for
@@ -216,6 +252,7 @@ class NetworkSensor:
     address: tuple[str, int] | None = None
     source: str | None = None
     plan: ProbePlan = field(default_factory=ProbePlan)
+    losses: Losses | None = None
     clock: Callable[[], float] = time.time
     timer: Callable[[], float] = time.perf_counter
 
@@ -230,7 +267,7 @@ class NetworkSensor:
         )
 
     def measure(self, *, within_s: float = math.inf) -> list[Measurement]:
-        """Return latency and bandwidth now; raises `ProbeError` when the peer does not answer correctly.
+        """Return the measurements now; raises `ProbeError` when the peer does not answer correctly.
 
         within_s : seconds after which the probe is given up
         """
@@ -252,8 +289,11 @@ class NetworkSensor:
         ) as link:
             round_trip = round_trip_s(link, self.plan.round_trips)
             bandwidth = bandwidth_Bps(link, round_trip, self.plan)
+            lost = None if self.losses is None else self.losses.share(self.peer, link)
         now = self.clock()
+        found = {Resource.LATENCY: round_trip / 2, Resource.BANDWIDTH: bandwidth, Resource.LOSS: lost}
         return [
-            Measurement(Series(Resource.LATENCY, self.host, self.peer), now, round_trip / 2),
-            Measurement(Series(Resource.BANDWIDTH, self.host, self.peer), now, bandwidth),
+            Measurement(Series(resource, self.host, self.peer), now, value)
+            for resource, value in found.items()
+            if value is not None
         ]

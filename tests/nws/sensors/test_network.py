@@ -8,7 +8,7 @@ import pytest
 
 from nws.base.errors import ProbeError
 from nws.sensors.echo import ACK, HEADER, MOST_BYTES, READY, EchoServer
-from nws.sensors.network import EchoConnection, NetworkSensor, ProbePlan, bandwidth_Bps, round_trip_s
+from nws.sensors.network import EchoConnection, Losses, NetworkSensor, ProbePlan, bandwidth_Bps, round_trip_s
 from nws.sensors.registry import SensorContext, create
 
 QUICK = ProbePlan(round_trips=3, enough_s=0.001, most_bytes=1 << 20, timeout_s=2.0)
@@ -66,6 +66,40 @@ def test_a_peer_by_address():
     with EchoServer() as server:
         sensor = create("network", SensorContext(host="a", peer="b", address=server.address))
         assert [str(m.series) for m in sensor.measure()] == ["network.latency@a>b", "network.bandwidth@a>b"]
+
+
+class LossyLink:
+    """A connection on which so many messages of each probe are sent again."""
+
+    def __init__(self, *repeated, left=float("inf")):
+        self.counts, self.left_s = list(repeated), left
+
+    def repeated(self, messages):
+        count = self.counts.pop(0)
+        if count is None:
+            raise ProbeError("not acknowledged")
+        return count
+
+
+def test_losses_of_clean_link_are_not_stated():
+    link, losses = LossyLink(0, 1, 1, None), Losses()
+    assert [losses.share("b", link) for _ in range(4)] == [None] * 4
+
+
+def test_losses_of_lossy_link_follow_newest_probes():
+    link, losses = LossyLink(1, 3, None, 0, 0, 0, 0, 0, 0, 0, 0), Losses(messages=50, probes=4)
+    found = [losses.share("b", link) for _ in range(11)]
+    assert found == [None, 0.04, None, pytest.approx(4 / 150), 0.02, 0.015, 0, 0, 0, 0, 0]
+
+
+def test_losses_without_time_are_not_measured():
+    assert Losses().share("b", LossyLink(left=0.1)) is None
+
+
+def test_sensor_with_losses_counts_on_real_socket():
+    with EchoServer() as server:
+        sensor = NetworkSensor(host="a", peer="b", address=server.address, plan=QUICK, losses=Losses())
+        assert len(sensor.measure()) == 2
 
 
 def test_latency_is_half_the_median_round_trip_and_the_first_is_not_counted():
