@@ -87,7 +87,7 @@ class CpuSensor:
         load = self.meter.read()
         weight = NORMAL_WEIGHT if load.newcomers_grouped else weight_of_nice(self.nice)
         passive = shares(load, weight)
-        bias = self._correction(passive, load)
+        bias = self._correction(passive, load, weight)
         free = min(max(passive.new + bias, 0.0), 1.0)
         new = min(free, passive.quota)
         correction = free / passive.new if passive.new > 0 else 1.0
@@ -101,7 +101,7 @@ class CpuSensor:
             Measurement(Series(Resource.CPU_CAPACITY, self.host), now, max(capacity, new)),
         ]
 
-    def _correction(self, passive: Shares, load: Load) -> float:
+    def _correction(self, passive: Shares, load: Load, weight: float) -> float:
         """Return the value to add to the passive reading; starts a probe when one is due, and updates the bias."""
         if passive.quota < passive.new:
             # the kernel enforces a quota to the letter, and lets a probe shorter than its period run free
@@ -119,7 +119,9 @@ class CpuSensor:
         old = 0.0 if moved else self._bias
         self._bias = old + self.gain * (difference - old)
         if self.gain and abs(difference - old) > self.doubt:
-            self._bias = self.probe(self.long_s) - passive.new
+            long = self.probe(self.long_s)
+            # beside the load during the probe: what others began or ended meanwhile is no error of the model
+            self._bias = long - shares(self.meter.read(), weight).new
             spent_s += self.long_s
         self._since_probe, self._probed_at = 1, passive.new
         self._rests_until = now + self.rest_s * spent_s / self.probe_s

@@ -120,14 +120,14 @@ def joined(
 
 
 def newcomer_share(
-    capacity: float, tasks: Iterable[Task], count: int, weight: float = NORMAL_WEIGHT
+    capacity: float, tasks: Iterable[Task], count: float, weight: float = NORMAL_WEIGHT
 ) -> float:
     """Return CPUs each of `count` new busy processes of `weight` gets of `capacity` CPUs that `tasks` use too.
 
     Weighted max-min fairness: task j gets min(demand_j, level · weight_j), and so do the newcomers, with
     a demand of one CPU each; `level` is where everything handed out equals the capacity.
     """
-    pool = [(t.demand, t.weight) for t in tasks] + [(1.0, weight)] * count
+    pool = [*((t.demand, t.weight) for t in tasks), (count, weight * count)]
     pool.sort(key=lambda p: p[0] / p[1])
     left, weights = max(capacity, 0.0), sum(w for _, w in pool)
     for demand, own in pool:
@@ -146,9 +146,9 @@ def share_of_new(
     cpus : CPU → part of it that is available to processes (no interrupts, not stolen), 0..1
     tasks : competitors; those that may not run on any of `cpus` do not count
 
-    A task bound to one CPU lowers the value of that CPU to a newcomer. The movable tasks and the newcomers use as
-    many CPUs
-    as they can fill, those of highest value first, and share them fairly.
+    A task bound to one CPU lowers the value of that CPU to a newcomer. The movable tasks and the newcomers use as many
+    CPUs as they can fill, those of highest value first, and share them fairly. Where there are more of them than CPUs,
+    several are on each, so that all CPUs are loaded alike.
     """
     usable = frozenset(cpus)
     bound: dict[int, list[Task]] = {cpu: [] for cpu in cpus}
@@ -161,6 +161,24 @@ def share_of_new(
             movable.append(task)
     worth = sorted((newcomer_share(cpus[c], bound[c], 1, weight) for c in cpus), reverse=True)
     seats = min(float(len(worth)), count + sum(t.demand for t in movable))
-    whole = math.floor(seats)
-    capacity = sum(worth[:whole]) + (seats - whole) * (worth[whole] if whole < len(worth) else 0.0)
+    load = count + sum(t.demand * t.weight for t in movable) / weight
+    if load > len(cpus) == seats:
+        there = [sum(t.demand * t.weight for t in bound[c]) / weight for c in cpus]
+        level = _level(sorted(there), load)
+        capacity = 0.0
+        for cpu, own in zip(cpus, there, strict=True):
+            if (movers := level - own) > 0.0:
+                capacity += movers * newcomer_share(cpus[cpu], bound[cpu], movers, weight)
+    else:
+        whole = math.floor(seats)
+        capacity = sum(worth[:whole]) + (seats - whole) * (worth[whole] if whole < len(worth) else 0.0)
     return min(newcomer_share(capacity, movable, count, weight), worth[0])
+
+
+def _level(there: Sequence[float], load: float) -> float:
+    """Return the load of the least loaded CPUs once `load` more is spread over them. there : their loads, rising"""
+    for count in range(len(there), 0, -1):
+        level = (load + sum(there[:count])) / count
+        if level >= there[count - 1]:
+            break
+    return level

@@ -273,6 +273,18 @@ def test_a_long_probe_decides_where_the_model_does_not_hold(host):
     assert lengths == [0.1, 1.0], "a longer probe is followed by a longer rest"
 
 
+def test_load_that_begins_during_long_probe_is_no_error(host):
+    def probe(seconds):
+        if seconds > 0.5:
+            for tid in (7, 8):
+                host.task(tid, run=1.0)
+            host.sleep(seconds)
+            return 2 / 3
+        return 0.5
+
+    assert readings(host.sensor(probe=probe))[0] == pytest.approx(1.0, abs=0.02)
+
+
 def test_the_probe_runs_now_and_then_and_when_the_load_moves(host):
     probes = []
 

@@ -51,6 +51,16 @@ def test_on_full_pinned_cpus_the_newcomer_shares_one_of_them():
     assert share_of_new(cpus, [spinner({c}) for c in cpus], 64) == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(
+    ("pinned", "spinners", "share"),
+    # three on CPU 0, one on CPU 1, seven that may move and the newcomer: six on each
+    [((0, 0, 0, 1), 7, 1 / 6), ((1,), 2, 1 / 2), ((0, 0, 0, 0, 0), 2, 1 / 3), ((0, 1), 0, 1 / 2)],
+)
+def test_share_beside_pinned_and_many_movable_is_balanced(pinned, spinners, share):
+    tasks = [*(spinner({cpu}) for cpu in pinned), *[spinner()] * spinners]
+    assert share_of_new(TWO, tasks, 1) == pytest.approx(share)
+
+
 def test_the_newcomer_goes_where_nobody_is_pinned():
     assert share_of_new(TWO, [spinner({0})] * 3, 1) == pytest.approx(1.0)
 
