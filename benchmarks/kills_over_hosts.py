@@ -36,7 +36,7 @@ DESK = "desk"
 KINDS = ("manager", "node", "pair", "agent", "launcher", "cut")
 RUN = (
     "{bin}/apples-run 64 --app heat -s nx=64 -s ny=64 -s iterations=100000000 --launcher ssh -H {hosts} -n {ranks} "
-    "--policy {policy}"
+    "--policy {policy} --attempts 1"
 )
 #: Processes of a host besides runs and daemons.
 FURNITURE = ("unshare --net", "sshd_config", "/init", "sleep 1", "sleep infinity")

@@ -34,6 +34,8 @@ SHARED_MEMORY = "/dev/shm"
 
 #: Seconds that output of an ended program may still take to drain.
 DRAIN_S = 1.0
+#: Seconds between attempts to hold a new node manager after the end of one.
+HOLD_AGAIN_S = 0.5
 
 
 class RankSupervisor:
@@ -61,7 +63,7 @@ class RankSupervisor:
         self._poll = select.poll()
         self._relays: dict[int, Labeller | PmiRelay] = {}
         self._pmi: PmiRelay | None = None
-        self._node = -1
+        self._node, self._hold_at = -1, 0.0
         self._wake, wake_write = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(wake_write, False)
@@ -108,7 +110,9 @@ class RankSupervisor:
         if "lifeline" in self._fds:
             self._poll.register(self._fds["lifeline"], select.POLLIN)
         while self._wait_status is None:
-            self._serve(None)
+            self._serve(1000.0 * HOLD_AGAIN_S if self._hold_at else None)
+            if self._hold_at and time.monotonic() > self._hold_at:
+                self._hold_again()
         self._sweep()
         if self._wait_status != 0 and self._pmi is not None and self._pmi.job is not None:
             remove_segments(self._pmi.job)
@@ -148,6 +152,16 @@ class RankSupervisor:
         else:
             self._poll.register(self._node, select.POLLIN)
 
+    def _hold_again(self) -> None:
+        """Hold the next node manager, which has adopted the program, to notice its end as well."""
+        self._hold_at = time.monotonic() + HOLD_AGAIN_S
+        try:
+            self._node = registering.register(os.environ, self._status.rank, self._program, adopted=True)
+        except OSError:
+            return
+        self._hold_at = 0.0
+        self._poll.register(self._node, select.POLLIN)
+
     def _serve(self, timeout_ms: float | None) -> None:
         """Handle the events of one poll."""
         for fd, _ in self._poll.poll(timeout_ms):
@@ -160,6 +174,8 @@ class RankSupervisor:
                 # The node manager has ended, perhaps while it held the program stopped.
                 self._poll.unregister(fd)
                 self._to_program(signal.SIGCONT)
+                os.close(fd)
+                self._node, self._hold_at = -1, time.monotonic() + HOLD_AGAIN_S
             else:
                 # Only end of file can be read from the lifeline: the launcher closed it, or is dead.
                 self._poll.unregister(fd)

@@ -25,8 +25,12 @@ def wanted(environment: Mapping[str, str]) -> bool:
     return bool(environment.get(_SOCKET) and environment.get(_JOB))
 
 
-def register(environment: Mapping[str, str], rank: int, pid: int) -> int:
-    """Return the descriptor of a connection that ends with the node manager; raises `OSError` after a refusal."""
+def register(environment: Mapping[str, str], rank: int, pid: int, *, adopted: bool = False) -> int:
+    """Return the descriptor of a connection that ends with the node manager; raises `OSError` after a refusal.
+
+    Args:
+        adopted: the node manager has adopted the program of an earlier one, and is only to be held
+    """
     import _socket
 
     path, job = environment[_SOCKET], environment[_JOB]
@@ -37,7 +41,7 @@ def register(environment: Mapping[str, str], rank: int, pid: int) -> int:
         connection.connect(path)
         # Names of jobs hold nothing that JSON would have to write otherwise; json itself takes long to import.
         line = f'{{"register":{{"job":"{job}","rank":{rank},"ranks":{ranks},"pid":{pid},"page":null}}}}\n'
-        if environment.get(_PAGES):
+        if adopted or environment.get(_PAGES):
             line = '{"hold":null}\n'
         connection.send(line.encode())
         answer = connection.recv(4096).decode("utf-8", "replace")
