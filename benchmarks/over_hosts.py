@@ -22,7 +22,8 @@ from apples.launching.mpirun import HostAccess
 from apples.model.grid import Host
 from apples.model.plan import unplanned
 from apples.model.template import Workload
-from apples.platforms.ssh import address_of, needs_of_ranks
+from apples.platforms.platform import address_of
+from apples.platforms.requirements import needs_of_ranks
 from apples.remote import preflight
 from apples.remote.preflight import Candidate
 
@@ -31,7 +32,7 @@ def check_s(hosts: list[str]) -> float:
     """Return seconds until all hosts have passed the check; ends the program if one fails."""
     start = time.perf_counter()
     asked = [Candidate(name=host, address=address_of(Host(name=host))) for host in hosts]
-    found = preflight.check(asked, needs_of_ranks())
+    found = preflight.check(asked, needs_of_ranks(package=False))
     took = time.perf_counter() - start
     unfit = [f"{one.candidate.name} {one.reason}" for one in found if not one.fit]
     if unfit:

@@ -25,13 +25,13 @@ class Requirements:
     """Requirements that each check of the hosts includes. kernels : to be compiled, None for none"""
 
     def __init__(self, warm_file: Path, *, package: bool = False) -> None:
-        """Require nothing yet.
+        """Require this package, until a run of a user's program is added.
 
         Args:
             warm_file: List of the hosts on which kernels are compiled; made with the first host.
-            package: Every host needs this package, whatever it runs.
+            package: Programs of users need the package, too.
         """
-        self._package, self._files = package, tuple[str, ...]()
+        self._always, self._package, self._files = package, True, tuple[str, ...]()
         self.kernels: Kernels | None = None
         self._warm_file = warm_file
         self._disk_bytes: dict[str, float] = {}
@@ -39,7 +39,7 @@ class Requirements:
 
     def add(self, preparation: Preparation) -> None:
         """Add the requirements of a run."""
-        self._package |= preparation.program_files is None
+        self._package = self._always or preparation.program_files is None
         self._files += tuple(preparation.program_files or ())
         self.kernels = Kernels(command=tuple(preparation.warm_command), warm=WarmHosts(self._warm_file))
         path = preparation.checkpoint

@@ -18,6 +18,7 @@ from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.launcher import MpiChoice
 from apples.launching.mpirun import HostAccess
 from apples.launching.mpis import Family, family_of, linked_mpi
+from apples.launching.preflight import files_on_hosts
 from apples.launching.termination import GracePeriods
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
@@ -111,6 +112,15 @@ def test_path_of_another_mpiexec_is_an_error(mpi_programs, runs) -> None:
     own = str(Path(sys.executable).with_name("mpiexec"))
     with pytest.raises(LaunchError, match=r"mpiexec is of MPICH, but .*loads libmpi\.so"):
         preflight.find_mpi(chosen(runs.request(mpi_programs("openmpi")), own))
+
+
+def test_program_needs_itself_and_the_daemon_of_its_mpi(mpi_programs) -> None:
+    openmpi, mpich = mpi_programs("openmpi"), mpi_programs("mpich")
+    assert files_on_hosts(openmpi, None) == (openmpi, "/usr/bin/orted")
+    assert files_on_hosts(mpich, None) == (mpich, "/usr/bin/hydra_pmi_proxy")
+    assert files_on_hosts(openmpi, "mpich") == (openmpi,)
+    assert files_on_hosts("no-such-program", None) == ()
+    assert files_on_hosts(sys.executable, None) is None
 
 
 def executable(path: Path, text: str = "#!/bin/sh\n") -> str:

@@ -10,6 +10,7 @@ from apples.platforms import ssh as ssh_platform
 from apples.platforms.platform import PlatformSetup, Preparation
 from apples.platforms.ssh import SshPlatform
 from apples.remote.facts import HostFacts, Survey
+from apples.remote.hostcheck import versions
 from apples.remote.preflight import Checked
 from apples.remote.speed import LinkSpeed
 from apples.remote.warmhosts import WarmHosts
@@ -152,6 +153,18 @@ def test_a_checkpoint_is_asked_for_with_a_file_that_only_the_same_directory_show
     assert needs.disk_bytes == {str(tmp_path / "run.chk"): 1e6}
     assert list(needs.tokens) == [str(tmp_path / "run.chk")]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_program_of_the_user_needs_its_own_files_only(told):
+    platform = SshPlatform(pool(*THREE))
+    platform.snapshot(lambda line: None)
+    platform.prepare(Preparation(program_files=("/usr/bin/lmp", "/usr/bin/orted")))
+    platform.snapshot(lambda line: None)
+    package, program = told["needs"]
+    assert package.versions == versions()
+    assert any(file.endswith("rankwrapper.py") for file in package.files)
+    assert (program.versions, program.files) == ({}, ("/usr/bin/lmp", "/usr/bin/orted"))
+    assert program.shared_memory_bytes == package.shared_memory_bytes
 
 
 def test_kernels_are_compiled_once_on_every_new_host(told, tmp_path, monkeypatch):
