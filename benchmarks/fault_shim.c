@@ -205,6 +205,12 @@ int socket(int domain, int kind, int protocol)
     return fails("socket", NULL, -1) ? -1 : real(domain, kind, protocol);
 }
 
+int socketpair(int domain, int kind, int protocol, int fds[2])
+{
+    REAL(int, "socketpair", int, int, int, int[2]);
+    return fails("socket", NULL, -1) ? -1 : real(domain, kind, protocol, fds);
+}
+
 int pipe2(int fds[2], int flags)
 {
     REAL(int, "pipe2", int[2], int);

@@ -1,6 +1,6 @@
 """Calls of every daemon fail, one kind after the other: no daemon may end or keep a wrong state, and each recovers.
 
-    python benchmarks/faults.py [server] [sensor] [queue] [node] [agent] [--seconds 3] [--seed 1]
+    python benchmarks/faults.py [server] [sensor] [queue] [node] [agent] [--calls write fork] [--seconds 3] [--seed 1]
 
 A real daemon runs with the shim `fault_shim.c`. For each fault, all calls of a kind fail for half of the time, and a
 third of them for the other half, while requests go on. Afterwards the daemon must live, answer within a second, have no
@@ -16,6 +16,7 @@ import errno
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -51,7 +52,12 @@ _AGENTS = 6
 
 
 class WeatherServer(Http):
-    """The weather server, to which numbered measurements are delivered."""
+    """The weather server, to which measurements are delivered; it saves the state of its forecasters often."""
+
+    _program = (
+        "-c",
+        "import nws.service.forecaster as f; f.SAVE_EVERY_S = 0.2; from nws.cli import main; main()",
+    )
 
     def _start(self) -> None:
         super()._start()
@@ -59,15 +65,19 @@ class WeatherServer(Http):
         self._next = float(int(time.time()) - 80_000)
 
     def work(self) -> None:
-        """Deliver one measurement and look at the health."""
+        """Deliver some measurements of known and new series, and look at the health."""
         from nws.client.remote import ServiceClient
         from nws.series import Measurement, Series
 
-        self._next += 1.0
+        power = Series.parse("x.power@alpha")
         with ServiceClient(self._url) as client:
-            answer = client.put([Measurement(Series.parse("x.power@alpha"), self._next, 1.0)])
-        if answer["accepted"] == 1:
-            self._acknowledged.add(self._next)
+            for _ in range(10):
+                self._next += 1.0
+                if client.put([Measurement(power, self._next, 1.0)])["accepted"] == 1:
+                    self._acknowledged.add(self._next)
+            others = [Series.parse(f"x.{one}@h{self._next:.0f}") for one in range(300)]
+            client.put([Measurement(one, self._next, float(t)) for one in others for t in range(10)])
+            client.snapshot()
         self._get("/healthz")
 
     def verify(self) -> None:
@@ -85,16 +95,33 @@ class WeatherServer(Http):
         return "http://{}:{}".format(*self.address)
 
 
+class QuickServer(WeatherServer):
+    """A weather server whose sensors measure and probe all the time."""
+
+    _settings = "every: {cpu: 0.2, memory: 0.2, deliver: 0.3}\nframe: 1\nguard: 0.1\n"
+
+
 class Sensor(Daemon):
-    """A sensor daemon that delivers to a weather server without faults."""
+    """A sensor daemon that delivers to a weather server, and probes another sensor; both without faults."""
 
     def _start(self) -> None:
         # The shim is for the sensor alone.
         with patch.dict(os.environ, {"LD_PRELOAD": ""}):
-            self._server = self._stack.enter_context(WeatherServer(self._chance))
-        command = (sys.executable, "-m", "nws.cli", "sensor", "--server", self._server._url, "--host", "beta")
-        command += ("--spool", str(self.directory / "spool.db"), "--echo-port", "0")
-        self._spawn(*command, ready=lambda: self._newest() > 0.0)
+            self._server = self._stack.enter_context(QuickServer(self._chance))
+            self._sensor("gamma")
+        self._sensor("beta")
+
+    def _sensor(self, host: str) -> None:
+        command = (sys.executable, "-m", "nws.cli", "sensor", "--server", self._server._url, "--host", host)
+        command += (
+            "--spool",
+            str(self.directory / f"{host}.db"),
+            "--echo-port",
+            "0",
+            "--address",
+            "127.0.0.1",
+        )
+        self._spawn(*command, ready=lambda: self._newest(host) > 0.0)
 
     def work(self) -> None:
         """Let the sensor measure and deliver."""
@@ -111,8 +138,8 @@ class Sensor(Daemon):
     def verify(self) -> None:
         """Nothing beyond `probe`."""
 
-    def _newest(self) -> float:
-        document = json.loads(self._server._get("/v1/series?host=beta") or b"{}")
+    def _newest(self, host: str = "beta") -> float:
+        document = json.loads(self._server._get(f"/v1/series?host={host}") or b"{}")
         return max((one.get("measured_at") or 0.0 for one in document.get("series", ())), default=0.0)
 
 
@@ -160,8 +187,10 @@ class NodeAndManager(Node):
     ignored = ("importlib._bootstrap", "init_fs_encoding", "Fatal Python error")
 
     def work(self) -> None:
-        """Register a process, ask for all states, and let it leave."""
-        self._cluster.ask("a", "status")
+        """Register a process, ask for all states, let it leave, and end the watchdog."""
+        watchdog = self._cluster.ask("a", "status")["watchdog"]
+        if watchdog is not None and self._chance.random() < 0.2:
+            os.kill(watchdog, signal.SIGKILL)
         _ask(self.path, {"register": {"job": "x", "rank": 0, "ranks": 1, "pid": os.getpid()}})
         self._cluster.ask("a", "view")
 
@@ -309,6 +338,7 @@ def _recovered(daemon: Any) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("which", nargs="*", choices=[*DAEMONS, []], help="default: all")
+    parser.add_argument("--calls", nargs="+", help="only these, such as accept; default: all")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each fault")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -316,8 +346,10 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
         plan = Plan(Path(name))
+        faults = tuple(fault for fault in FAULTS if not options.calls or fault[0] in options.calls)
         return min(
-            sum(inject(one, plan, options.seconds, options.seed) for one in options.which or DAEMONS), 1
+            sum(inject(one, plan, options.seconds, options.seed, faults) for one in options.which or DAEMONS),
+            1,
         )
 
 

@@ -466,6 +466,9 @@ def _agent_answer(received: bytes) -> str:
 class Http(Daemon):
     """The weather server, by its own OpenAPI document. `address`: of a server that runs already."""
 
+    _program: tuple[str, ...] = ("-m", "nws.cli")
+    _settings = ""
+
     def __init__(self, chance: random.Random, address: tuple[str, int] | None = None) -> None:
         super().__init__(chance)
         self.address = address
@@ -474,9 +477,9 @@ class Http(Daemon):
         if self.address is None:
             settings = self.directory / "weather.yaml"
             settings.write_text(
-                "listen: 127.0.0.1:0\nstore: weather.db\nlimits: {requests_per_minute: 100000000}\n"
+                f"listen: 127.0.0.1:0\nstore: weather.db\nlimits: {{requests_per_minute: 100000000}}\n{self._settings}"
             )
-            command = (sys.executable, "-m", "nws.cli", "server", "--config", str(settings))
+            command = (sys.executable, *self._program, "server", "--config", str(settings))
             self._spawn(*command, ready=lambda: self._announced() is not None)
             self.address = self._announced()
         else:

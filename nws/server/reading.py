@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -54,11 +56,14 @@ def _series_of(request: Request) -> str:
 
 
 async def health(backend: Backend, request: Request) -> Response:
-    """Return the health: ``/healthz``, without a token; status 503 if the service fails."""
+    """Return the health: ``/healthz``, also without a token, but then without reason; 503 if the service fails."""
     try:
-        return answer(await backend.ask(backend.service.health))
+        found, status = await backend.ask(backend.service.health), 200
     except WeatherError as error:
-        return answer(Health(status="failed", store="", reason=str(error)), 503)
+        found, status = Health(status="failed", store="", reason=str(error)), 503
+    if found.reason is not None and not request.scope["nws"].roles:
+        found = replace(found, reason="ask with a token for the reason")
+    return answer(found, status)
 
 
 async def metrics(backend: Backend, request: Request, query: MetricsQuery) -> Response:

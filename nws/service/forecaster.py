@@ -40,6 +40,8 @@ REPLAY_TOTAL = 1_500_000
 SAVE_EVERY_S = 30.0
 SAVE_BPS = 2e6
 SAVE_AT_LEAST_EVERY_S = 300.0
+#: Outlooks that are made without a pause, and the pause, seconds.
+_OUTLOOKS, _PAUSE_S = 2048, 1e-4
 
 
 class Forecaster:
@@ -117,14 +119,29 @@ class Forecaster:
 
     def forecasts(self, numbers: Ints, over_s: Sequence[float], now: float) -> list[Forecast]:
         """Return forecasts of some series, each of which has measurements, with outlooks over some spans."""
-        with self.lock:
-            ahead = self._ahead(numbers, over_s, now) if over_s else None
-            return self._bank.forecasts(numbers.tolist(), ahead=ahead)
+        found: list[Forecast] = []
+        for part in self._parts_of(numbers, over_s):
+            with self.lock:
+                ahead = self._ahead(part, over_s, now) if over_s else None
+                found += self._bank.forecasts(part.tolist(), ahead=ahead)
+        return found
 
     def outlooks(self, numbers: Ints, over_s: Sequence[float], now: float) -> Floats:
         """Return the distributions of means of some series over some spans, as `BatteryBank.outlooks`."""
-        with self.lock:
-            return self._bank.outlooks(numbers, self._ahead(numbers, over_s, now))
+        found = []
+        for part in self._parts_of(numbers, over_s):
+            with self.lock:
+                found.append(self._bank.outlooks(part, self._ahead(part, over_s, now)))
+        return np.concatenate(found)
+
+    @staticmethod
+    def _parts_of(numbers: Ints, over_s: Sequence[float]) -> Iterator[Ints]:
+        """Yield the series in parts: between them other threads get the lock, which is not fair by itself."""
+        size = max(_OUTLOOKS // max(len(over_s), 1), 1)
+        yield numbers[:size]
+        for first in range(size, len(numbers), size):
+            time.sleep(_PAUSE_S)
+            yield numbers[first : first + size]
 
     def _ahead(self, numbers: Ints, over_s: Sequence[float], now: float) -> Ahead:
         return Ahead(over_s=over_s, now=now, most=self.catalogue.most[numbers])

@@ -106,8 +106,8 @@ class Queries:
                         f"series {catalogue.names[silent[0]]} has no measurement that is kept"
                     )
                 numbers = wanted
-            found = self._forecaster.forecasts(numbers, over_s, self._clock())
-            return dict(zip((catalogue.series[i] for i in numbers.tolist()), found, strict=True))
+        found = self._forecaster.forecasts(numbers, over_s, self._clock())
+        return dict(zip((catalogue.series[i] for i in numbers.tolist()), found, strict=True))
 
     def snapshot(
         self,
@@ -134,7 +134,6 @@ class Queries:
             names = self._names.names(catalogue, chosen)
             columns = self._forecaster.columns(chosen)
             now = self._clock()
-            outlooks = self._forecaster.outlooks(chosen, over_s, now) if over_s else None
             paths = None
             if composed:
                 paths = composed_pairs(
@@ -144,6 +143,7 @@ class Queries:
                     [state.name for state in states],
                     most=self._config.limits.composed_pairs,
                 )
+        outlooks = self._forecaster.outlooks(chosen, over_s, now) if over_s else None
         methods, places = compact_methods(columns)
         return SnapshotDocument(
             now=now,

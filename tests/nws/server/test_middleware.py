@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from nws.service.config import Limits, ServiceConfig
+from nws.service.records import Health
 
 R, W, A = "read-token-0123456789", "write-token-0123456789", "admin-token-0123456789"
 TOKENS = {"read": [R], "write": [W], "admin": [A]}
@@ -20,6 +21,13 @@ def error(answer):
 @pytest.mark.parametrize("path", ["/healthz", "/openapi.json"])
 def test_open_to_everybody(guarded, path):
     assert guarded("GET", path).status_code == 200
+
+
+def test_health_without_a_token_has_no_reason(guarded, service, monkeypatch):
+    store = Health(status="degraded", store="writable", reason="/srv/weather.db: damaged: cpu.new@alpha")
+    monkeypatch.setattr(service, "health", lambda: store)
+    assert guarded("GET", "/healthz").json()["reason"] == "ask with a token for the reason"
+    assert guarded("GET", "/healthz", token=R).json()["reason"] == store.reason
 
 
 @pytest.mark.parametrize(

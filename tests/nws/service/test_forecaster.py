@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from nws.base.errors import Refused, StoreError, UnknownSeries
 from nws.forecasting.batteries import Battery
 from nws.memory import Memory
 from nws.series import Measurement, Series
-from nws.service import batteryfile
+from nws.service import batteryfile, forecaster
 
 from .helpers import START, batch, kill, registered, settings
 
@@ -312,6 +313,25 @@ def test_samples_of_another_program_between_batches_keep_their_order(service, st
     feed(service, samples[40:50])
     feed(service, samples[50:])
     assert forecast_of(service) == of(samples)
+
+
+def test_outlooks_of_many_series_leave_the_lock_to_others(service, monkeypatch):
+    names = [f"x.power@h{i}" for i in range(9)]
+    service.put(batch(*((name, START, 1.0) for name in names)), as_host=None)
+    free = []
+
+    def pause(_):
+        # another thread gets the lock
+        with ThreadPoolExecutor(1) as other:
+            free.append(other.submit(service._parts.forecaster.lock.acquire, timeout=10).result())
+            other.submit(service._parts.forecaster.lock.release).result()
+
+    monkeypatch.setattr(forecaster, "_OUTLOOKS", 8)
+    monkeypatch.setattr(forecaster.time, "sleep", pause)
+    found = service.forecasts(over_s=(60.0, 600.0))
+    assert [len(one.outlooks) for one in found.values()] == [2] * 9
+    assert service.snapshot(over_s=(60.0, 600.0)).outlooks.shape[:2] == (9, 2)
+    assert free == [True] * 4
 
 
 def test_a_log_that_does_not_reach_back_is_no_end(start, store, clock):
