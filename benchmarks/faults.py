@@ -56,7 +56,7 @@ class WeatherServer(Http):
 
     _program = (
         "-c",
-        "import nws.service.forecaster as f; f.SAVE_EVERY_S = 0.2; from nws.cli import main; main()",
+        "import nws.service.forecaster as f; f.SAVE_EVERY_S = 0.2; f.SAVE_BPS = 1e12; from nws.cli import main; main()",
     )
 
     def _start(self) -> None:

@@ -100,13 +100,16 @@ def _with_server(
         certificate=certificate,
     )
     url = f"https://{server}:{port}"
-    sensors = {
+    sensors: dict[str, tuple[DaemonRole, ...]] = {
         host: (sensor_role(host, url=url, token=tokens[host], authority=certificate.authority, site=site),)
         for host in hosts
     }
     if forget:
         for host in hosts:
             authority.forget(f"{host}{SENSOR_TOKEN}")
+        if hosts and authority.secrets(SENSOR_TOKEN):
+            # other hosts measure on
+            return [sensors]
     return [{server: (role, *sensors.pop(server, ()))}, sensors]
 
 

@@ -185,9 +185,12 @@ class Spool:
         _LOG.error("%s: %d samples are damaged and dropped", self.path, len(numbers))
         with self._file.writing():
             self._db.executemany("DELETE FROM sample WHERE number = ?", [(number,) for number in numbers])
-            self._waiting -= len(numbers)
-            self.dropped += len(numbers)
-            self._db.execute("UPDATE fact SET value = ? WHERE name = 'dropped'", (self.dropped,))
+            self._keep_dropped(self.dropped + len(numbers))
+        self._waiting -= len(numbers)
+        self.dropped += len(numbers)
+
+    def _keep_dropped(self, count: int) -> None:
+        self._db.execute("UPDATE fact SET value = ? WHERE name = 'dropped'", (count,))
 
     def acknowledge(self, following: int) -> int:
         """Forget everything numbered below `following`: the server has it; how many. Raises `StoreError`."""
@@ -255,11 +258,13 @@ class Spool:
         many = -(-self._waiting // _CUT)
         if not many:
             return
-        with contextlib.suppress(StoreError), self._file.writing():
-            gone = self._db.execute(
-                "DELETE FROM sample WHERE number IN (SELECT number FROM sample ORDER BY number LIMIT ?)",
-                (many,),
-            ).rowcount
+        with contextlib.suppress(StoreError):
+            with self._file.writing():
+                gone = self._db.execute(
+                    "DELETE FROM sample WHERE number IN (SELECT number FROM sample ORDER BY number LIMIT ?)",
+                    (many,),
+                ).rowcount
+                self._keep_dropped(self.dropped + gone)
+            # after the step: one that fails removes nothing
             self._waiting -= gone
             self.dropped += gone
-            self._db.execute("UPDATE fact SET value = ? WHERE name = 'dropped'", (self.dropped,))

@@ -144,7 +144,7 @@ class PlannedHost:
                     what = os.path.join(scratch, package["wheel"])
                     with open(what, "wb") as file:
                         file.write(base64.b64decode(wheel or ""))
-                    make_environment(directory, [*package["arguments"], what])
+                    make_environment(directory, [*package["arguments"], what], package["variables"])
                 replace(f"{directory}/{COMPLETE}", package["digest"], 0o644)
             temporary = f"{top}/.current.{os.getpid()}"
             os.symlink(name, temporary)
@@ -233,17 +233,20 @@ class PlannedHost:
         )
 
 
-def make_environment(directory: str, what: list[str]) -> None:
+def make_environment(directory: str, what: list[str], variables: dict[str, str]) -> None:
     """Make a virtual environment and install into it, by uv if the host has it, else by pip."""
     uv = shutil.which("uv")
     if uv is not None:
         must([uv, "venv", "-q", "--python", sys.executable, directory], INSTALL_S)
-        must([uv, "pip", "install", "-q", "--python", f"{directory}/bin/python", *what], INSTALL_S)
+        must(
+            [uv, "pip", "install", "-q", "--python", f"{directory}/bin/python", *what], INSTALL_S, **variables
+        )
         return
     must([sys.executable, "-m", "venv", directory], INSTALL_S)
     must(
         [f"{directory}/bin/python", "-m", "pip", "install", "-q", "--no-input", "--no-compile", *what],
         INSTALL_S,
+        **variables,
     )
 
 

@@ -36,7 +36,13 @@ _OPTIONS = (
     click.option(
         "--wheelhouse", metavar="DIR|URL", help="Dependencies, as hosts see them, instead of an index."
     ),
-    click.option("--index-url", metavar="URL", help="Package index of the dependencies."),
+    click.option(
+        "--index-url",
+        metavar="URL",
+        envvar="APPLES_INDEX_URL",
+        show_envvar=True,
+        help="Package index of the dependencies; with a password better by the variable.",
+    ),
     click.option(
         "--installed", metavar="DIR", help="Install nothing: use this environment, which hosts have."
     ),

@@ -31,12 +31,14 @@ class HostReport:
 class Package:
     """The package to install. wheel : name of the file that is sent.  arguments : more arguments of pip
 
+    variables : environment of pip and uv, for addresses with passwords, which other users must not see
     digest : of everything that determines the result
     """
 
     digest: str
     wheel: str
     arguments: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,8 +61,9 @@ def unit(daemon: Daemon, place: UnitPlace, words: Sequence[str] | None = None) -
     system = place.scope == "system"
     moved = system and not daemon.root and not daemon.jobs
     files = {name: path for name, path in place.files.items() if words is not None or name in daemon.files}
-    paths = {name: f"%d/{name}" if moved else path for name, path in files.items()}
-    command = [f"{place.bin}/{daemon.program}", *filled(daemon.words if words is None else words, paths)]
+    paths = {name: f"%d/{name}" if moved else _literal(path) for name, path in files.items()}
+    chosen = [_literal(word) for word in (daemon.words if words is None else words)]
+    command = [_literal(f"{place.bin}/{daemon.program}"), *filled(chosen, paths)]
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(
         loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
@@ -72,8 +73,8 @@ def unit(daemon: Daemon, place: UnitPlace, words: Sequence[str] | None = None) -
         daemon=daemon,
         system=system,
         command=" ".join(_quoted(word) for word in command),
-        state=place.state,
-        credentials=files if moved else {},
+        state=None if place.state is None else _quoted(_literal(f"APPLES_STATE={place.state}"), always=True),
+        credentials={name: _literal(path) for name, path in files.items()} if moved else {},
         home=any(place.bin.startswith(f"{top}/") for top in ("/home", "/root", "/run/user")),
     )
 
@@ -99,9 +100,14 @@ def write_units(daemons: Sequence[Daemon], place: UnitPlace, directory: Path) ->
     return written
 
 
-def _quoted(word: str) -> str:
-    """Return a word of ExecStart; a percent sign is left, as it begins a specifier."""
-    if word and not set(word) & set(" \t\n\"'\\;$"):
+def _literal(text: str) -> str:
+    """Return text without specifiers of systemd."""
+    return text.replace("%", "%%")
+
+
+def _quoted(word: str, *, always: bool = False) -> str:
+    """Return a word of ExecStart; with `always` one of Environment, where a dollar sign has no meaning."""
+    if word and not always and not set(word) & set(" \t\n\"'\\;$"):
         return word
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$").replace("\n", "\\n")
-    return f'"{escaped}"'
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped if always else escaped.replace("$", "$$")}"'

@@ -36,13 +36,19 @@ def package(
     """
     name, content = this_package() if wheel is None else (wheel.name, _read(wheel))
     arguments: tuple[str, ...] = ()
+    variables: dict[str, str] = {}
     if wheelhouse is not None:
-        arguments += ("--no-index", "--find-links", wheelhouse)
+        arguments += ("--no-index",)
+        # a directory may have spaces, which separate addresses in the variables
+        if "://" in wheelhouse:
+            variables |= dict.fromkeys(("PIP_FIND_LINKS", "UV_FIND_LINKS"), wheelhouse)
+        else:
+            arguments += ("--find-links", wheelhouse)
     if index is not None:
-        arguments += ("--index-url", index)
+        variables |= dict.fromkeys(("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX"), index)
     digest = hashlib.sha256(content)
-    digest.update("\0".join((*arguments, python)).encode())
-    return Package(digest=digest.hexdigest(), wheel=name, arguments=arguments), content
+    digest.update("\0".join((*arguments, *variables.values(), python)).encode())
+    return Package(digest=digest.hexdigest(), wheel=name, arguments=arguments, variables=variables), content
 
 
 def this_package() -> tuple[str, bytes]:

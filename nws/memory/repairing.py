@@ -47,9 +47,10 @@ class RepairReport:
 
 def repair(path: Path) -> RepairReport:
     """Replace a store by its sound rows; raises `StoreError` with the store as it was."""
-    fresh = path.with_name(f"{path.name}-repaired")
+    fresh, ready = (path.with_name(f"{path.name}-{stage}") for stage in ("repairing", "repaired"))
     try:
         _refuse_in_use(path)
+        _finish(path, ready)
         _remove(fresh)
         pages = Pages(path, FORMAT.page_bytes)
         try:
@@ -68,7 +69,7 @@ def repair(path: Path) -> RepairReport:
             about = path.stat()
             os.chown(fresh, about.st_uid, about.st_gid)
         flush_to_disk(fresh)
-        report.aside = _exchange(path, fresh)
+        report.aside = _exchange(path, fresh, ready)
     except OSError as error:
         raise StoreError(
             f"{path}: cannot be repaired: {error.strerror or error}; make room for a second file, in a directory that "
@@ -310,19 +311,35 @@ def _real(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _exchange(path: Path, fresh: Path) -> str:
-    """Put the new file in place of the damaged one, which is kept; return its name."""
+def _finish(path: Path, ready: Path) -> None:
+    """Finish a repair that was interrupted after the log was moved, unless the store was used since."""
+    if not ready.exists():
+        return
+    used = path.stat().st_mtime_ns > ready.stat().st_mtime_ns
+    if used or path.with_name(f"{path.name}-wal").exists():
+        _remove(ready)
+    else:
+        _put(path, ready)
+
+
+def _exchange(path: Path, fresh: Path, ready: Path) -> str:
+    """Put the new file in place of the damaged one, which is kept; return its name. `ready`: its name meanwhile."""
     aside = set_aside(path, keep=True)
+    put_in_place(fresh, ready, sync=True)
     log_file = path.with_name(f"{path.name}-wal")
     if log_file.exists():
         # SQLite must not apply it to the new file
         set_aside(log_file)
+    _put(path, ready)
+    return aside
+
+
+def _put(path: Path, fresh: Path) -> None:
     put_in_place(fresh, path, sync=True)
     # last: until now the mark shows that the steps in the log are missing
     for name in ("-shm", "-mark"):
         with suppress(FileNotFoundError):
             path.with_name(f"{path.name}{name}").unlink()
-    return aside
 
 
 def _remove(fresh: Path) -> None:

@@ -113,10 +113,14 @@ class EchoServer:
                 # no descriptor is free, or the like: that does not pass in an instant
                 time.sleep(_PAUSE_S)
                 continue
-            if not self._admits(peer[0]):
+            try:
+                if not self._admits(peer[0]):
+                    connection.close()
+                elif not self._seat(connection):
+                    _refuse(connection)
+            except (MemoryError, RuntimeError):
+                # no memory, or no thread: the next client may find some
                 connection.close()
-            elif not self._seat(connection):
-                _refuse(connection)
 
     def _seat(self, connection: socket.socket) -> bool:
         """Start a thread for a connection; False when there is no place for it."""
@@ -160,8 +164,9 @@ class EchoServer:
                     length -= read
                     place.heard = time.monotonic()
                 connection.sendall(ACK)
-        except OSError:
-            # the client went away or fell silent; the error is its to report, it sees the same broken connection
+        except (OSError, MemoryError):
+            # the client went away or fell silent, or no memory is left; the error is its to report, it sees the same
+            # broken connection
             pass
         finally:
             connection.close()

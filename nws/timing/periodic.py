@@ -24,6 +24,8 @@ from nws.timing.steadyclock import boot_time
 _LONGEST_S = 86400.0
 #: How often the wall clock is looked after, and by how much it must have been set to matter, seconds.
 _WATCH_S, _STEP_S = 1.0, 0.5
+#: Until a paced job is tried again that found no memory, seconds.
+_NO_MEMORY_S = 1.0
 _SILENT = logging.NullHandler()
 
 
@@ -257,9 +259,9 @@ class Timetable:
     def _once(self, job: _Job) -> None:
         try:
             job.call()
-        except ProbeError as error:
+        except (ProbeError, MemoryError) as error:
             job.counts.failed += 1
-            self._report(str(error))
+            self._report(str(error) or f"{job.name}: no memory is left")
         except BaseException as error:
             self._end(error)
         else:
@@ -274,6 +276,10 @@ class Timetable:
             job.running, job.hurried = True, False
         try:
             delay_s = job.call()
+        except MemoryError:
+            job.counts.failed += 1
+            self._report(f"{job.name}: no memory is left, trying again in {_NO_MEMORY_S:g} s")
+            delay_s = _NO_MEMORY_S
         except BaseException as error:
             self._end(error)
             return

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import settings
@@ -40,6 +41,28 @@ def test_what_goes_in_comes_out_in_order(path):
         assert parcel.samples == (*some(1, 2), *some(3, series=MEMORY))
         assert parcel.next == parcel.first + 3
         assert values(spool.oldest(2)) == [1, 2]
+
+
+def test_spool_step_that_fails_at_its_end_removes_nothing(path, monkeypatch):
+    with Spool(path, "a") as spool:
+        spool.add(some(1, 2, 3))
+        writing = spool._file.writing
+
+        @contextmanager
+        def full():
+            with writing() as connection:
+                yield connection
+                # rolled back
+                raise StoreError("no room left")
+
+        monkeypatch.setattr(spool._file, "writing", full)
+        with pytest.raises(StoreError):
+            spool.add(some(4))
+        monkeypatch.setattr(spool._file, "writing", writing)
+        assert (len(spool), spool.dropped) == (3, 1)
+        parcel = spool.oldest(10)
+        assert values(parcel) == [1, 2, 3]
+        assert (spool.acknowledge(parcel.next), len(spool)) == (3, 0)
 
 
 def test_damaged_samples_are_dropped_and_counted(path, caplog):

@@ -17,7 +17,7 @@ from nws.deploy import agent, deployment
 from nws.deploy.authority import Certificate
 from nws.deploy.records import HostLayout, HostReport, Package, host_plan
 from nws.deploy.weather import not_measuring, sensor_role, server_role
-from nws.deploy.wheel import packed, this_package
+from nws.deploy.wheel import package, packed, this_package
 
 REPORT = HostReport(root=False, home="/home/u", python=(3, 11), systemd=None)
 
@@ -48,6 +48,11 @@ def test_deploy_of_two_hosts_is_repeated_checked_and_removed(over_ssh, free_port
         assert over_ssh(main, *words, "--check") == 1
         assert "sensor.token has mode 0644, expected 0600" in capsys.readouterr().err
         assert stat.S_IMODE(token.stat().st_mode) == 0o644
+        # the server stays while another host measures
+        assert over_ssh(main, *words[:-1], "host1", "--remove") == 0, capsys.readouterr().err
+        assert not token.exists()
+        over_ssh(main, *words[:-1], "host2", "--check")
+        assert "is not running" not in capsys.readouterr().err
     finally:
         assert over_ssh(main, *words, "--remove") == 0, capsys.readouterr().err
     assert not token.exists()
@@ -117,18 +122,35 @@ def test_apples_deploy_starts_node_and_manager(over_ssh, free_port, capsys, tmp_
         assert over_ssh(main, *words, "--remove") == 0
 
 
+def test_password_of_an_index_is_in_no_command_line(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(agent, "must", lambda command, within_s, **more: calls.append((command, more)))
+    wheel = tmp_path / "w-1-py3-none-any.whl"
+    wheel.touch()
+    for where in (
+        {"wheelhouse": None, "index": "https://u:secret@p/simple"},
+        {"wheelhouse": "https://u:secret@p", "index": None},
+    ):
+        about, _ = package(wheel, python="python3", **where)
+        assert "secret" not in " ".join(about.arguments)
+        agent.make_environment("/e", [*about.arguments, "w"], dict(about.variables))
+        command, variables = calls[-1]
+        assert "secret" not in " ".join(command)
+        assert "secret" in "".join(variables.values())
+
+
 def test_agent_installs_completely_or_not_at_all(tmp_path, monkeypatch):
     made = []
 
-    def environment(directory, what):
+    def environment(directory, what, variables):
         made.append(what)
         (tmp_path / "p").joinpath(directory, "bin").mkdir(parents=True)
         if len(made) == 1:
             raise agent.StepFailed("pip ended with code 1: no space")
 
     monkeypatch.setattr(agent, "make_environment", environment)
-    package = Package(digest="0123456789abcdef0123", wheel="w-1-py3-none-any.whl", arguments=("--no-index",))
-    host = agent.PlannedHost(plan_of(tmp_path / "p", package))
+    about = Package(digest="0123456789abcdef0123", wheel="w-1-py3-none-any.whl", arguments=("--no-index",))
+    host = agent.PlannedHost(plan_of(tmp_path / "p", about))
     with pytest.raises(agent.StepFailed, match="no space"):
         host.install("")
     assert not host.installed()

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,16 @@ def test_unit_of_the_node_manager_keeps_what_it_needs():
     assert "CapabilityBoundingSet=CAP_KILL CAP_SYS_NICE" in text
     assert "DynamicUser" not in text
     assert "PrivateTmp" not in text
+
+
+def test_unit_special_characters_reach_the_daemon_as_they_are(analyze, tmp_path):
+    odd = UnitPlace(
+        scope="user", bin="/opt/50%/bin", state='/srv/a "b" 5% $HOME \\c', files={"ca.pem": "/srv/%h/ca"}
+    )
+    text = unit(SENSOR, odd, ("sensor", "--site", '%H "x" $y', "--ca", "{ca.pem}"))
+    assert 'ExecStart=/opt/50%%/bin/nws sensor --site "%%H \\"x\\" $$y" --ca /srv/%%h/ca' in text
+    assert 'Environment="APPLES_STATE=/srv/a \\"b\\" 5%% $HOME \\\\c"' in text
+    assert "LoadCredential=ca.pem:/srv/%%h/ca" in unit(SENSOR, replace(odd, scope="system", state=None))
 
 
 def test_units_are_printed_or_written(capsys, tmp_path):

@@ -1,6 +1,7 @@
 """Files that are unfit, or not ours: what they are and what to do is said, and they are never written to."""
 
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from nws.base.checksum import crc
 from nws.base.errors import StoreDamaged, StoreError
-from nws.memory import Memory
+from nws.memory import Memory, repairing
 from nws.memory.checking import check
 from nws.memory.compaction import GRACE_S
 from nws.memory.repairing import repair
@@ -269,6 +270,31 @@ def test_repair_leaves_out_a_step_that_was_not_completed(path, memory, batch, fr
         assert list(found.samples(A).values) == [1.0]
         (receipt,) = found.deliver([batch(found, ["cpu.new@a"], [(0, 2.0, 2.0)], source="a/1", first=1)])
         assert receipt.kept == 1
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_repair_interrupted_while_exchanging_files_is_finished(path, fill, clock, monkeypatch, used):
+    fill()
+    before = shutil.copy(path, path.with_name("before"))
+    put = repairing.put_in_place
+
+    def interrupted(source, target, **options):
+        if Path(target) == path:
+            raise KeyboardInterrupt
+        put(source, target, **options)
+
+    monkeypatch.setattr(repairing, "put_in_place", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        repair(path)
+    monkeypatch.undo()
+    assert path.with_name(f"{path.name}-repaired").exists()
+    if used:
+        # the damaged store has other samples now
+        shutil.copy(before, path)
+    assert repair(path).samples == 300
+    assert not path.with_name(f"{path.name}-repaired").exists()
+    with Memory(path, clock=clock) as memory:
+        assert memory.summaries()[0].samples == 300
 
 
 def test_repair_of_a_store_open_elsewhere_is_refused(path, fill):

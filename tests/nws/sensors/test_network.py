@@ -3,10 +3,12 @@
 import socket
 import threading
 from contextlib import suppress
+from unittest.mock import Mock
 
 import pytest
 
 from nws.base.errors import ProbeError
+from nws.sensors import echo
 from nws.sensors.echo import ACK, HEADER, MOST_BYTES, READY, EchoServer
 from nws.sensors.network import EchoConnection, Losses, NetworkSensor, ProbePlan, bandwidth_Bps, round_trip_s
 from nws.sensors.registry import SensorContext, create
@@ -295,3 +297,16 @@ def test_ipv6():
         pytest.skip(f"no IPv6 loopback here: {error}")
     with server, EchoConnection("b", server.address, source="::1") as link:
         assert link.exchange_s(1) > 0
+
+
+def test_echo_server_connection_without_memory_is_closed(monkeypatch):
+    monkeypatch.setattr(
+        echo, "memoryview", Mock(side_effect=[MemoryError, memoryview(bytearray(65536))]), raising=False
+    )
+    with EchoServer() as server:
+        for expected in (b"", ACK):
+            with socket.create_connection(server.address, timeout=10) as client:
+                assert client.recv(len(READY)) == READY
+                with suppress(ConnectionError):
+                    client.sendall(HEADER.pack(1) + b"x")
+                    assert client.recv(1) == expected

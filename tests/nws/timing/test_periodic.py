@@ -9,6 +9,7 @@ from datetime import datetime
 import pytest
 
 from nws.base.errors import ProbeError, StoreError, UsageError
+from nws.timing import periodic
 from nws.timing.periodic import Periodic, Tally, Timetable, total
 
 
@@ -35,6 +36,30 @@ def test_a_failed_probe_is_counted_told_and_does_not_end_it():
     assert lines == ["peer gone"]
     assert (tally.done, tally.failed) == (1, 1)
     assert "1 failed" in str(tally)
+
+
+def test_runs_without_memory_are_counted_and_do_not_end_it(monkeypatch):
+    monkeypatch.setattr(periodic, "_NO_MEMORY_S", 0.01)
+    lines, turns = [], []
+    table = Timetable(report=lines.append)
+
+    def measure():
+        raise MemoryError
+
+    def deliver(counts):
+        turns.append(1)
+        if len(turns) == 1:
+            raise MemoryError
+        table.stop()
+        return 1.0
+
+    table.every("cpu", measure, 60.0)
+    table.paced("server", deliver)
+    tallies = table.run(20.0)
+    assert sorted(lines) == [
+        "cpu: no memory is left", "server: no memory is left, trying again in 0.01 s"
+    ]  # fmt: skip
+    assert [tally.failed for tally in tallies.values()] == [1, 1]
 
 
 def test_any_other_error_ends_it_and_is_raised():
