@@ -120,7 +120,7 @@ class Forecaster:
     def forecasts(self, numbers: Ints, over_s: Sequence[float], now: float) -> list[Forecast]:
         """Return forecasts of some series, each of which has measurements, with outlooks over some spans."""
         found: list[Forecast] = []
-        for part in self._parts_of(numbers, over_s):
+        for part in _parts_of(numbers, over_s):
             with self.lock:
                 ahead = self._ahead(part, over_s, now) if over_s else None
                 found += self._bank.forecasts(part.tolist(), ahead=ahead)
@@ -129,19 +129,10 @@ class Forecaster:
     def outlooks(self, numbers: Ints, over_s: Sequence[float], now: float) -> Floats:
         """Return the distributions of means of some series over some spans, as `BatteryBank.outlooks`."""
         found = []
-        for part in self._parts_of(numbers, over_s):
+        for part in _parts_of(numbers, over_s):
             with self.lock:
                 found.append(self._bank.outlooks(part, self._ahead(part, over_s, now)))
         return np.concatenate(found)
-
-    @staticmethod
-    def _parts_of(numbers: Ints, over_s: Sequence[float]) -> Iterator[Ints]:
-        """Yield the series in parts: between them other threads get the lock, which is not fair by itself."""
-        size = max(_OUTLOOKS // max(len(over_s), 1), 1)
-        yield numbers[:size]
-        for first in range(size, len(numbers), size):
-            time.sleep(_PAUSE_S)
-            yield numbers[first : first + size]
 
     def _ahead(self, numbers: Ints, over_s: Sequence[float], now: float) -> Ahead:
         return Ahead(over_s=over_s, now=now, most=self.catalogue.most[numbers])
@@ -249,3 +240,12 @@ class Forecaster:
             columns = self._bank.columns(np.arange(first, len(self._bank)))
             fresh = np.where(columns.samples > 0, columns.measured_at, -np.inf)
             self.last_t = np.concatenate((self.last_t[:first], fresh))
+
+
+def _parts_of(numbers: Ints, over_s: Sequence[float]) -> Iterator[Ints]:
+    """Yield the series in parts: between them other threads get the lock, which is not fair by itself."""
+    size = max(_OUTLOOKS // max(len(over_s), 1), 1)
+    yield numbers[:size]
+    for first in range(size, len(numbers), size):
+        time.sleep(_PAUSE_S)
+        yield numbers[first : first + size]
