@@ -166,7 +166,7 @@ def share_of_new(
         there = [sum(t.demand * t.weight for t in bound[c]) / weight for c in cpus]
         level = _level(sorted(there), load)
         capacity = 0.0
-        for cpu, own in zip(cpus, there, strict=True):
+        for cpu, own in zip(cpus, there):
             if (movers := level - own) > 0.0:
                 capacity += movers * newcomer_share(cpus[cpu], bound[cpu], movers, weight)
     else:
