@@ -53,7 +53,7 @@ def test_sent_modules_import_each_other_and_python_only(modules) -> None:
             "strict=",
             ".removeprefix(",
             ".removesuffix(",
-            ".readlink(",
+            ").readlink(",
             ".is_relative_to(",
             "waitstatus_to_",
         )
