@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from apples.adapting.progress import CheckpointAndEnd
+from apples.adapting.progress import CheckpointAndEnd, NewSlabs
 from apples.errors import LaunchError, ProgramNotFound
 from apples.launching import mpirun
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
@@ -187,6 +187,59 @@ def test_term_to_a_host_agent_is_a_notice_to_leave(runs, wait_for, monkeypatch) 
     outcome = signal_agent(runs, wait_for, monkeypatch, signal.SIGTERM, departures=leaving)
     assert leaving.asked == [{"alpha": "ends soon (its host agent got TERM)"}]
     assert (outcome.ended, outcome.lost) == ("adapted", leaving.asked[0])
+
+
+class Draining(Leaving):
+    """Departures of a run whose first host is drained at once; also its controller. heard : rows of the reports."""
+
+    report_every_s = 0.2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[tuple[int, ...]] = []
+
+    def look(self) -> dict[str, str]:
+        return {"beta": "is drained"}
+
+    def leave(self, hosts) -> NewSlabs:
+        self.asked.append(dict(hosts))
+        return NewSlabs(rows=(0, 6, 6), reader="alpha")
+
+    def hear(self, told) -> None:
+        self.heard.append(told.rows)
+
+    def ended(self) -> tuple[()]:
+        return ()
+
+
+MOVING = """
+import time
+from mpi4py import MPI
+import numpy as np
+from apples.client import Run
+run = Run(MPI.COMM_WORLD, 4, leave=True)
+rows = np.full((4, 1), MPI.COMM_WORLD.rank)
+for i in range(1, 301):
+    time.sleep(0.01)
+    run.comm.allreduce(i)
+    if run.step(i, 300 - i):
+        rows = run.move(rows)
+        run.moved()
+total = run.comm.reduce(int(rows.sum()))
+if run.comm.rank == 0:
+    print(run.all, total, flush=True)
+run.end()
+"""
+
+
+def test_ranks_of_a_drained_host_leave_the_run(runs, capfd) -> None:
+    draining = Draining()
+    request = runs.request(sys.executable, "-c", MOVING, hosts=["beta", "alpha", "here"])
+    outcome = run(dataclasses.replace(request, departures=draining, controller=draining))
+    assert outcome.finished, outcome.message
+    assert capfd.readouterr().out == "[6, 6] 12\n"
+    assert draining.asked == [{"beta": "is drained"}]
+    assert draining.heard[-1] == (6, 6)
 
 
 def test_a_launcher_that_dies_leaves_nothing_on_any_host(runs, wait_for) -> None:
