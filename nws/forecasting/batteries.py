@@ -140,19 +140,30 @@ class BatteryBank:
 
     def add(self, count: int = 1) -> range:
         """Make room for `count` further series and return their indices."""
-        first, self._size = self._size, self._size + count
-        if self._size > len(self._states):
-            capacity = max(self._size, 2 * len(self._states))
+        first, size = self._size, self._size + count
+        if size > len(self._states):
+            capacity = max(size, 2 * len(self._states))
             # pages that an array refers to cannot move
             del self._states
             try:
-                self._pages.resize(capacity * STATE.itemsize)
-            except (BufferError, OSError, SystemError):
-                # an array of another thread still refers to them, or the system moves none
-                held, self._pages = self._pages, _pages(capacity)
-                self._pages[: len(held)] = held[:]
-            self._states = np.frombuffer(self._pages, STATE)
-        return range(first, self._size)
+                self._grow(capacity)
+            finally:
+                self._states = np.frombuffer(self._pages, STATE)
+        self._size = size
+        return range(first, size)
+
+    def _grow(self, capacity: int) -> None:
+        """Make room for so many states; raises `MemoryError` with the pages as they were."""
+        try:
+            self._pages.resize(capacity * STATE.itemsize)
+        except (BufferError, OSError, SystemError):
+            # an array of another thread still refers to them, or the system moves none
+            try:
+                wider = _pages(capacity)
+            except OSError as error:
+                raise MemoryError(f"no memory for {capacity} batteries") from error
+            wider[: len(self._pages)] = self._pages[:]
+            self._pages = wider
 
     def update(self, index: int, value: float, *, t: float) -> None:
         """Take one value of one series, measured at `t` seconds since the epoch; see `update_many`."""

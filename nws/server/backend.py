@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -103,6 +104,10 @@ class Backend:
     async def lifespan(self, _: object) -> AsyncIterator[None]:
         """Run threads and housekeeping during the application's life; at the end, store all accepted batches."""
         self.writer.start()
+        # all threads now: the start of one that finds no memory would later hold up the event loop for ever
+        ready = threading.Barrier(READERS)
+        for _ in range(READERS):
+            self._readers.submit(ready.wait)
         housekeeping = asyncio.create_task(self._housekeeping())
         try:
             yield

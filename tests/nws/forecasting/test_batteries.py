@@ -66,6 +66,25 @@ def test_a_bank_grows_where_its_pages_cannot_move(monkeypatch):
     assert (bank.forecast(0).value, bank.forecast(100).value) == (7.0, 8.0)
 
 
+def test_bank_that_finds_no_memory_stays_as_it_was(monkeypatch):
+    bank = BatteryBank(1)
+    bank.add()
+    bank.update(0, 3.0, t=1.0)
+    held = bank._states
+
+    def full(series):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(module, "_pages", full)
+    with pytest.raises(MemoryError, match="no memory for 5 batteries"):
+        bank.add(4)
+    assert (len(bank), len(held)) == (1, 1)
+    bank.update(0, 4.0, t=2.0)
+    monkeypatch.undo()
+    assert bank.add(4) == range(1, 5)
+    assert bank.forecast(0).last == 4.0
+
+
 def test_a_bank_that_grows_keeps_what_it_knows():
     bank = BatteryBank(1)
     assert bank.add() == range(1)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import pytest
 
 from nws.base.errors import StoreError
+from nws.server import backend
 
 
 def error(answer, status):
@@ -33,6 +34,11 @@ def test_health_is_open_and_says_ok(call):
     answer = call("GET", "/healthz")
     assert answer.status_code == 200
     assert answer.json() == {"status": "ok", "store": "memory", "reason": None}
+
+
+def test_reader_threads_are_started_with_the_server(call):
+    # the start of a thread without memory never returns
+    assert sum(one.name.startswith("nws-reader") for one in threading.enumerate()) >= backend.READERS
 
 
 def test_health_says_when_nothing_works(call, service, monkeypatch):
