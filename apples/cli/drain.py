@@ -7,6 +7,9 @@ import time
 
 import click
 
+#: Seconds to wait for other commands that change the list.
+WAIT_S = 10.0
+
 
 @click.command()
 @click.argument("hosts", metavar="[HOST]...", nargs=-1)
@@ -14,7 +17,7 @@ import click
 @click.option("--undo", is_flag=True, help="Let runs use the hosts again.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document of the drained hosts.")
 def drain(hosts: tuple[str, ...], period: str | None, undo: bool, as_json: bool) -> None:
-    """DrainedHost hosts, named as runs name them; without HOST, list the drained ones.
+    """Drain hosts, named as runs name them; without HOST, list the drained ones.
 
     Runs of this state directory ($APPLES_STATE) that use a drained host leave it within seconds: its rows go to the
     others if the program can move rows (--adapt slabs), else the run goes on from its checkpoint without it. Later
@@ -31,15 +34,18 @@ def drain(hosts: tuple[str, ...], period: str | None, undo: bool, as_json: bool)
         )
     if undo and period is not None:
         raise ConfigError("--undo and --for exclude each other; give one of them")
-    if any(not 0 < len(host) <= LONGEST for host in hosts):
-        raise ConfigError(f"HOST: a name has 1 to {LONGEST} characters")
     now, store = time.time(), DrainedHosts()
+    until = None if period is None else now + parse_period(period, what="--for")
+    named = [DrainedHost(host=host, since=now, until=until) for host in hosts]
+    if not all(one.legal for one in named):
+        raise ConfigError(
+            f"HOST, --for: expected names of 1 to {LONGEST} printable characters, and an end before the year 9999"
+        )
     if hosts:
-        until = None if period is None else now + parse_period(period, what="--for")
         store.path.parent.mkdir(parents=True, exist_ok=True)
-        with locked(store.path.with_suffix(".lock"), f"the list of drained hosts {store.path}"):
-            added = [] if undo else [DrainedHost(host=host, since=now, until=until) for host in hosts]
-            store.change(now, add=added, remove=hosts if undo else ())
+        lock = store.path.with_suffix(".lock")
+        with locked(lock, f"the list of drained hosts {store.path}", wait_s=WAIT_S):
+            store.change(now, add=() if undo else named, remove=hosts if undo else ())
     found = store.at(now)
     if as_json:
         entries = [{"host": d.host, "since": d.since, "until": d.until} for d in found.values()]

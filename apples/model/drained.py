@@ -19,8 +19,8 @@ from apples.model.jsonstore import BadDocument, Format
 from nws.client import state_dir
 
 FORMAT = Format(name="apples-drained", version=1, lost="runs use drained hosts again")
-#: Most entries, and longest name of a host.
-MOST, LONGEST = 10_000, 255
+#: Most entries, longest name of a host, and the last end: the year 9999, in seconds since the epoch.
+MOST, LONGEST, LAST = 10_000, 255, 253_370_764_800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,12 @@ class DrainedHost:
     host: str
     since: float
     until: float | None = None
+
+    @property
+    def legal(self) -> bool:
+        """Whether messages can contain it: a printable name, and an end that a calendar has."""
+        named = 0 < len(self.host) <= LONGEST and self.host.isprintable()
+        return named and (self.until is None or 0.0 <= self.until <= LAST)
 
     def reason(self) -> str:
         """Return why plans leave the host out, as a predicate."""
@@ -79,6 +85,6 @@ def _decode(document: dict[str, Any]) -> list[DrainedHost]:
         found = TypeAdapter(list[DrainedHost]).validate_json(json.dumps(document.get("hosts")), strict=True)
     except ValueError:
         found = None
-    if found is None or len(found) > MOST or not all(0 < len(one.host) <= LONGEST for one in found):
+    if found is None or len(found) > MOST or not all(one.legal for one in found):
         raise BadDocument(f"has no list of drained hosts; remove it ({FORMAT.lost})")
     return found

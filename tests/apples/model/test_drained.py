@@ -31,7 +31,17 @@ def test_reason_names_the_remedy():
     assert " until 19" in DrainedHost(host="a", since=1.0, until=5.0).reason()
 
 
-@pytest.mark.parametrize("hosts", ['"a"', '[{"host": "a", "since": "x"}]', '[{"host": "", "since": 1.0}]'])
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        '"a"',
+        '[{"host": "a", "since": "x"}]',
+        '[{"host": "", "since": 1.0}]',
+        '[{"host": "a", "since": 1.0, "until": 1e300}]',
+        '[{"host": "a", "since": 1.0, "until": NaN}]',
+        '[{"host": "a\\u001b", "since": 1.0}]',
+    ],
+)
 def test_damaged_document_is_reported_once(store, hosts):
     store.path.parent.mkdir()
     store.path.write_text(f'{{"format": "apples-drained", "version": 1, "hosts": {hosts}}}')
