@@ -17,9 +17,11 @@ from importlib.resources import files
 
 from nws.base import unpacking
 
-#: Reads a program whose length is on the first line, and runs it. Nothing after the program is read.
+#: Reads a program whose length is on the first line, and runs it. Nothing after the program is read. Nothing is
+#: imported from the working directory, "" in Python's path: other users may write to it.
 BOOTSTRAP = (
-    "import io, sys; sys.version_info < (3, 8) and sys.exit('Python %d.%d is too old, 3.8 or later is needed' % "
+    "import io, sys; sys.path[:] = filter(None, sys.path); "
+    "sys.version_info < (3, 8) and sys.exit('Python %d.%d is too old, 3.8 or later is needed' % "
     "sys.version_info[:2]); i = io.BufferedReader(io.FileIO(0, closefd=False), 1); "
     "exec(compile(i.read(int(i.readline())), 'sent program', 'exec'))"
 )

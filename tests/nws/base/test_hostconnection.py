@@ -31,3 +31,10 @@ def test_connection_refuses_a_line_without_end(monkeypatch):
     host = HostConnection(None, {}, ("sh", "-c", "exec cat /dev/zero"), program=ECHO)
     with host, pytest.raises(HostCheckError, match="sent a line of more than"):
         host.receive(20.0)
+
+
+def test_program_imports_nothing_from_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit('planted')")
+    monkeypatch.chdir(tmp_path)
+    with HostConnection(None, {}, program=b"import json\n" + ECHO) as host:
+        assert host.receive(20.0) == {}
