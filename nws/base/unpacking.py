@@ -74,7 +74,8 @@ def adapt() -> None:
 def unpacked(files: Mapping[str, str], digest: str, write: Callable[[str, bytes], None]) -> tuple[str, bool]:
     """Return a directory with these files, and whether it is to be removed afterwards.
 
-    Files that differ from those sent are replaced. A cache directory that other users may write to is not used.
+    Files that differ from those sent are replaced. A cache directory that other users may write to is not used, nor a
+    symbolic link, nor a relative path, which a user without a home directory has.
 
     Args:
         write: replaces a file as a whole; other hosts may share the directory and write the same file at once
@@ -82,8 +83,11 @@ def unpacked(files: Mapping[str, str], digest: str, write: Callable[[str, bytes]
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     ours = os.path.join(caches, "apples")
     try:
+        if not os.path.isabs(ours):
+            raise NotADirectoryError(ours)
         os.makedirs(ours, 0o700, exist_ok=True)
-        state = os.stat(ours)
+        # of a symbolic link, whose mode is 0o777
+        state = os.lstat(ours)
         if state.st_uid == os.geteuid() and not state.st_mode & 0o022:
             place = os.path.join(ours, digest)
             _fill(place, files, write)
@@ -116,7 +120,12 @@ def _forget_unused(ours: str, place: str) -> None:
     now = os.stat(place).st_mtime
     for name in os.listdir(ours):
         other = os.path.join(ours, name)
-        if now - os.stat(other).st_mtime > _UNUSED_S:
+        try:
+            unused_s = now - os.lstat(other).st_mtime
+        except FileNotFoundError:
+            # another process has just removed it
+            continue
+        if unused_s > _UNUSED_S:
             _remove(other)
 
 

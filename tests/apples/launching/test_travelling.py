@@ -148,3 +148,29 @@ def test_unused_modules_are_removed_after_a_month(tmp_path, monkeypatch) -> None
     os.utime(tmp_path / "apples/old", (0, 0))
     unpacking.unpacked({"a.py": ""}, "new", write_whole)
     assert [path.name for path in (tmp_path / "apples").iterdir()] == ["new"]
+
+
+def test_cache_behind_a_symbolic_link_is_not_used(tmp_path, monkeypatch) -> None:
+    (tmp_path / "other/old").mkdir(parents=True)
+    os.utime(tmp_path / "other/old", (0, 0))
+    (tmp_path / "apples").symlink_to(tmp_path / "other")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    place, temporary = unpacking.unpacked({"a.py": ""}, "digest", write_whole)
+    shutil.rmtree(place)
+    assert temporary
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["old"]
+
+
+def test_relative_cache_is_not_used(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "~/.cache")
+    place, temporary = unpacking.unpacked({"a.py": ""}, "digest", write_whole)
+    shutil.rmtree(place)
+    assert temporary
+    assert not list(tmp_path.iterdir())
+
+
+def test_modules_that_vanish_while_listed_are_skipped(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "listdir", lambda _: ["vanished", "digest"])
+    assert unpacking.unpacked({"a.py": ""}, "digest", write_whole) == (str(tmp_path / "apples/digest"), False)
