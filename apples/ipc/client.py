@@ -90,7 +90,9 @@ class DaemonClient:
     @property
     def connected(self) -> bool:
         """Whether the daemon has not ended. Between requests nothing but the end of the connection can be read."""
-        return not select.select([self._socket], [], [], 0)[0]
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
 
     def close(self) -> None:
         """Close the connection."""

@@ -78,7 +78,9 @@ class SharedHosts:
     def __exit__(self, *exception: object) -> None:
         self._stop_watching()
         together(HostConnection.close, list(self._hosts.values()))
+        # With their connections the hosts are left.
         self._hosts.clear()
+        self._joined.clear()
 
     @property
     def hosts(self) -> SharedHosts:

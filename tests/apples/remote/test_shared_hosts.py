@@ -99,3 +99,19 @@ def test_host_without_a_connection_is_named(fake_ssh):
         pytest.raises(SharingError, match="refuses our key"),
     ):
         hosts.look({"locked": "locked"})
+
+
+def test_hosts_of_an_ended_attempt_are_not_asked_again(monkeypatch):
+    hosts, asked = SharedHosts(policy_kind("spin-block"), print), []
+
+    def ask(host, what, *_):
+        asked.append((host, what))
+        return {"look": {"launcher": "1.2.3.1", "node": None}, "ask": []}.get(what, node("1.2.3.4:5"))
+
+    monkeypatch.setattr(hosts, "_ask", ask)
+    for names in ("ab", "ac"):
+        hosts._hosts = {host: SimpleNamespace(is_here=False, close=lambda: None) for host in names}
+        monkeypatch.setattr("apples.platforms.sharedhosts.HostConnection.close", lambda host: None)
+        assert sorted(hosts.join([*names], hosts.environment)) == [*names]
+        hosts.end()
+    assert not [host for host, what in asked if what == "leave"]
