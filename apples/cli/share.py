@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option(
     "--fit",
     is_flag=True,
-    help="Run nothing: say whether two programs fit on the same CPUs, by their last measured runs. COMMAND: both "
+    help="Run nothing: report whether two programs fit on the same CPUs, by their last measured runs. COMMAND: both "
     "programs, each one word, as './solver input' or solver.",
 )
 @click.argument("command", nargs=-1, required=True)
@@ -57,6 +57,9 @@ def share(
     from apples.errors import ConfigError, NoDaemon, NotExecutable, ProgramNotFound
 
     if fit:
+        given = {"--job": job, "--node-socket": node_socket, "--wait": wait, "--monitor": monitor or None}
+        if useless := [flag for flag, value in given.items() if value is not None]:
+            raise ConfigError(f"--fit: runs nothing, so {', '.join(useless)} is of no use; leave it out")
         return _fit(command)
     if wait is not None and node_socket is not None:
         raise ConfigError(

@@ -86,8 +86,8 @@ class ClassMemory:
 
 
 def _remember(known: dict[str, Value], key: str, value: Value) -> bool:
-    """Make a value the last of a bounded mapping; return whether it is new."""
-    if known.get(key) == value:
+    """Make a value the last of a bounded mapping; return whether that has changed the mapping."""
+    if known.get(key) == value and next(reversed(known)) == key:
         return False
     known.pop(key, None)
     known[key] = value

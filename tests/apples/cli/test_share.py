@@ -8,8 +8,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from apples.cli import share
+from apples.cli.toolbox import toolbox
+from apples.coscheduling.events import Process
+from apples.daemons.classmemory import ClassMemory
+from apples.daemons.processes import ProcessRegistration
+from apples.errors import ConfigError
 from apples.monitoring.environment import default_directory
 from apples.testing.localcluster import LocalCluster
 
@@ -133,3 +139,33 @@ def test_share_without_a_node_manager_names_the_way_without(run, tmp_path):
     done = run("apples", "share", "--node-socket", tmp_path / "none.sock", "--", "true")
     assert done.code == 7
     assert "--wait block" in done.err
+
+
+def fit(*arguments):
+    return CliRunner().invoke(toolbox, ["share", "--fit", *arguments], standalone_mode=False)
+
+
+def test_fit_reports_measured_programs_by_its_exit_code(state_of_its_own):
+    memory = ClassMemory(state_of_its_own / "classes.json")
+    for program, duty in (("/opt/busy", 1.0), ("/opt/idle", 0.0)):
+        made = ProcessRegistration(
+            process=Process("x", 0), ranks=1, pid=7, uid=0, started=1, program=program, page=None
+        )
+        memory.note(made, None, duty)
+    assert [fit("busy", "busy").return_value, fit("busy", "idle").return_value] == [1, 0]
+    assert "do not fit" in fit("busy", "busy").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a"], "1 programs given"),
+        (["a", "b"], "a: no run of it was measured"),
+        (["--job", "x", "a", "b"], "--job is of no use"),
+        (["--monitor", "--wait", "block", "a", "b"], "--wait, --monitor is of no use"),
+    ],
+)
+def test_fit_refuses_what_it_cannot_use(state_of_its_own, arguments, message):
+    result = fit(*arguments)
+    assert isinstance(result.exception, ConfigError)
+    assert message in str(result.exception)

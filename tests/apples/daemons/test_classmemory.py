@@ -85,3 +85,11 @@ def test_program_of_a_process_that_has_ended_has_no_name():
     process = subprocess.Popen(["true"])
     process.wait()
     assert program_of(process.pid) is None
+
+
+def test_duties_are_those_of_the_last_run_if_an_earlier_had_the_same(tmp_path):
+    memory = ClassMemory(tmp_path / "classes.json")
+    for ranks, duties in ((3, (0.1, 0.2, 0.3)), (2, (0.9, 0.5)), (3, (0.1, 0.2, 0.3))):
+        for rank, duty in enumerate(duties):
+            memory.note(registered(rank=rank, ranks=ranks), None, duty)
+    assert ClassMemory(tmp_path / "classes.json").duties("solver") == [0.1, 0.2, 0.3]
