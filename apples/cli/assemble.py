@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from apples import applications
 from apples.cli.adaptation import adapt_settings, controllers
-from apples.cli.conflicts import restarts_itself, run_conflicts, unserved_options
+from apples.cli.conflicts import run_conflicts, unserved_options
 from apples.cli.console import Console
 from apples.cli.optiongroups import Problems
 from apples.cli.pool import open_platform, open_service
@@ -68,8 +68,7 @@ def assemble(
     if template is not None:
         problems.collect(lambda: template.check(settings))
         problems += unserved_options(run, template)
-    itself = restarts_itself(template)
-    resilience = problems.collect(lambda: read_resilience(pool, run, settings, restarts=itself))
+    resilience = problems.collect(lambda: read_resilience(pool, run, settings, template))
     adapt = problems.collect(lambda: adapt_settings(run, resilience))
     if problems or platform is None or template is None or resilience is None:
         # An unknown launcher is found both by the conflicts and on opening the platform.

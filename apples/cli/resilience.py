@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from apples.cli.conflicts import restarts_itself
 from apples.cli.optiongroups import Problems
 from apples.cli.runoptions import LaunchOptions, PoolOptions
 from apples.run.request import Resilience
@@ -17,15 +18,16 @@ MANY_HOSTS, ONE_HOST = 3, 1
 
 
 def read_resilience(
-    pool: PoolOptions, options: LaunchOptions, settings: Mapping[str, str], *, restarts: bool = False
+    pool: PoolOptions, options: LaunchOptions, settings: Mapping[str, str], template: object
 ) -> Resilience:
     """Return attempts and checkpoints of the run; raise `ConfigError` with every problem.
 
     settings : the application's own, of which `checkpoint` and `checkpoint_every` keep their meaning
-    restarts : the program goes on from checkpoints that it writes itself
+    template : of the program, None for one that could not be read
     """
     needed = options.adapt == "hosts"
     attempts = options.attempts or (MANY_HOSTS if pool.simulated or pool.several_hosts else ONE_HOST)
+    restarts = restarts_itself(template)
     problems = Problems(_conflicts(options, settings, simulated=pool.simulated, restarts=restarts))
     rule, every, every_s = _interval(options.checkpoint_every, problems)
     mtbf = options.mtbf

@@ -162,9 +162,9 @@ class Run:
         self._remaining.append(self.comm.Dup())
 
     def _read_environment(self) -> None:
-        told = os.environ if self.comm.rank == 0 else {}
-        self._progress, self._slabs = told.get("STENCIL_APP_PROGRESS"), told.get("STENCIL_APP_SLABS")
-        self._every_s = float(told.get("STENCIL_APP_REPORT_EVERY") or 1.0)
+        known = os.environ if self.comm.rank == 0 else {}
+        self._progress, self._slabs = known.get("STENCIL_APP_PROGRESS"), known.get("STENCIL_APP_SLABS")
+        self._every_s = float(known.get("STENCIL_APP_REPORT_EVERY") or 1.0)
 
     def _take(self, rows: list[int]) -> None:
         self.all = rows

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: Tells ranks the interpreter and the rank wrapper of this host.
+#: Variables of ranks: the interpreter and the rank wrapper of this host.
 _WRAPPER = {
     "APPLES_PYTHON": sys.executable,
     "APPLES_WRAPPER": os.path.join(os.path.dirname(os.path.abspath(__file__)), "rankwrapper.py"),
