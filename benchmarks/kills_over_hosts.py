@@ -41,7 +41,7 @@ RUN = (
 #: Processes of a host besides runs and daemons.
 FURNITURE = ("unshare --net", "sshd_config", "/init", "sleep 1", "sleep infinity")
 #: Seconds: states are read after a failure, a cut lasts, runs must share again, all must have ended.
-LOOK_S, CUT_S, AGAIN_S, END_S = 2.0, 1.5, 60.0, 30.0
+LOOK_S, CUT_S, AGAIN_S, END_S = 2.0, 1.5, 90.0, 30.0
 #: Command lines of the daemons of a policy on a host.
 DAEMONS = {
     "node manager": "main() node ",
