@@ -47,7 +47,7 @@ DAEMONS = {
     "node manager": "main() node ",
     "machine manager": "main() manager ",
     "watchdog": "watchdog",
-    "link": "hostcheck",
+    "link": "sent program",
 }
 
 
