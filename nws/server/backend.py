@@ -124,10 +124,10 @@ class Backend:
             await asyncio.sleep(TICK_S)
             try:
                 await self.ask(self.service.tick)
-            except WeatherError as error:
+            except (WeatherError, MemoryError) as error:
                 self.tick_failures += 1
                 if not failing:
-                    _LOG.error("housekeeping fails: %s", error)
+                    _LOG.error("housekeeping fails: %s", str(error) or "no memory is left")
                 failing = True
             except Exception:
                 self.tick_failures += 1

@@ -99,8 +99,15 @@ def test_housekeeping_goes_on_beside_it(start, service, eventually, monkeypatch)
     eventually(lambda: service.ticks > 3)
 
 
+@pytest.mark.parametrize(
+    ("failure", "line"),
+    [
+        (ZeroDivisionError, "housekeeping fails"),
+        (MemoryError, "housekeeping fails: no memory is left"),
+    ],
+)
 def test_housekeeping_that_fails_is_told_once_and_tried_again(
-    start, service, eventually, monkeypatch, caplog
+    start, service, eventually, monkeypatch, caplog, failure, line
 ):
     monkeypatch.setattr("nws.server.backend.TICK_S", 0.01)
     calls = []
@@ -108,11 +115,11 @@ def test_housekeeping_that_fails_is_told_once_and_tried_again(
     def tick():
         calls.append(1)
         if len(calls) < 5:
-            raise ZeroDivisionError
+            raise failure
 
     alone = type(service)()
     monkeypatch.setattr(alone, "tick", tick)
     start(alone)
     eventually(lambda: len(calls) > 6)
     lines = [r.message for r in caplog.records if r.name == "nws.server.backend"]
-    assert lines == ["housekeeping fails", "housekeeping works again"]
+    assert lines == [line, "housekeeping works again"]
