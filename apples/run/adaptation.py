@@ -166,7 +166,13 @@ class SlabController:
         if progress.rows == self._after.rows:
             self._inputs, self._after = self._after, None
             self.policy = SlabPolicy(self._inputs, self._settings.slabs)
-            return self._without(stay=False) if self._leaving.keys() - self._left else None
+            later = sorted(self._leaving.keys() - self._left)
+            order = self._without(stay=False) if later else None
+            if later and order is None:
+                self._notify(
+                    f"{', '.join(later)} must not end before the run: no other host can hold its rows"
+                )
+            return order
         if progress.refused is not None and 0 in self._moves[-1].after:
             self._notify(f"{', '.join(self._leaving)} must not end before the run: its ranks cannot leave")
             return self._without(stay=True)

@@ -141,6 +141,14 @@ def test_departure_that_ranks_refuse_leaves_them_idle(slabs):
     assert hear(controller, (98, 2), (2e-3, 2e-3), 12, start=10) == [], "and they get no rows back"
 
 
+def test_departure_of_the_last_host_while_another_leaves_is_refused(slabs):
+    controller, said = slabs
+    controller.leave({"a": "is drained"})
+    assert controller.leave({"a": "is drained", "b": "is drained"}) == NewSlabs(rows=(0, 100))
+    assert controller.hear(told((100,), (2e-3,), 10)) is None
+    assert said[-1] == "b must not end before the run: no other host can hold its rows"
+
+
 def test_departure_from_the_only_hosts_is_impossible(slabs):
     assert slabs[0].leave({"a": "is drained", "b": "is drained"}) is None
 
