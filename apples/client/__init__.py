@@ -288,6 +288,8 @@ def _can_release() -> bool:
 def _finalize(remaining: list[Intracomm]) -> None:
     """End this process before MPI_Finalize, which would wait for the ranks that have left."""
     if hasattr(sys, "last_value"):
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(1)
     remaining[-1].Barrier()
     _release()
