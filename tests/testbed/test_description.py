@@ -53,7 +53,7 @@ def test_every_problem_of_a_file_is_told_at_once():
         "lab.yaml: hosts.a.rate: 'fast' is no rate; legal are 10mbit, 500kbit, 1gbit",
         "lab.yaml: hosts.c: no site 'x'; there are lan",
         "lab.yaml: hosts.c.ram: unknown key; legal are cpu, cpuset, memory, rate, delay, loss, login, clock, own_name, "
-        "known, private",
+        "known, private, python",
     ]
 
 
