@@ -204,10 +204,13 @@ def search(problem: Problem, options: PlanningOptions) -> Choice | None:
             return None
         return Choice(min([best, *finalists], key=lambda s: _rank(problem, s, options)), candidates)
     if not finalists:
-        again, finalists = _last_resort(problem, position, options)
+        again, finalists = _rescued(problem, position, options)
         candidates += again
-    elif problem.limits and problem.limits.stated and options.improve:
+    stated = problem.limits is not None and bool(problem.limits.stated)
+    wanted = options.improve and (stated or not finalists)
+    if wanted and (finalists or reasons.lacks_room(problem, options) is None):
         finalists += _by_program(problem, options)
+        candidates += 1
     if not finalists:
         return None
     if options.improve:
@@ -249,18 +252,14 @@ def _improved(
     return [improve(problem, min(some, key=lambda s: s.makespan_s), options, turn=turn)]
 
 
-def _last_resort(
+def _rescued(
     problem: Problem, position: IntArray | None, options: PlanningOptions
 ) -> tuple[int, list[CandidateSchedule]]:
-    """Return the number of candidates of other orders and the feasible ones; else the mixed-integer program's."""
+    """Return the number of candidates of other orders, and the feasible ones."""
     # Every count is tried: like the tolerance, "even only" gives way before the run does.
     wider = replace(options, counts="every")
     listed = enumerate_orders(problem, rescue.orders(problem), position, wider)
-    finalists = _cheapest_of_each(problem, listed, options)
-    count = sum(len(chains) for _, chains in listed)
-    if finalists or not options.improve or reasons.lacks_room(problem, options) is not None:
-        return count, finalists
-    return count + 1, _by_program(problem, options)
+    return sum(len(chains) for _, chains in listed), _cheapest_of_each(problem, listed, options)
 
 
 def _by_program(problem: Problem, options: PlanningOptions) -> list[CandidateSchedule]:

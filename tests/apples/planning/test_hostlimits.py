@@ -102,6 +102,15 @@ def test_program_and_planner_equal_brute_force(limit_quality):
     assert tally.refusals >= 3
 
 
+def test_program_is_asked_also_if_other_orders_hold_the_work(limit_quality):
+    """Only few orders keep the coupling, the group and the budget, and the planner's own are slower."""
+    rng, tally = np.random.default_rng(888003), limit_quality.Tally()
+    cases = [limit_quality.random_case(rng) for _ in range(84)]
+    limit_quality.examine(cases[-1], tally)
+    assert tally.wrong == []
+    assert tally.feasible == 1
+
+
 def test_limits_of_a_grid_file_are_read(tmp_path):
     path = tmp_path / "grid.yaml"
     path.write_text(GRID)
