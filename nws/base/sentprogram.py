@@ -43,10 +43,13 @@ def framed(program: bytes) -> bytes:
 
 
 @cache
-def sent_program(modules: Sequence[str], *arguments: str) -> bytes:
+def sent_program(modules: Sequence[str], *arguments: str, kept: bool = True) -> bytes:
     """Return the program that calls `main` of the first module with `arguments`.
 
-    modules : all modules of this distribution that the program imports; their packages are empty on the host
+    Args:
+        modules: All modules of this distribution that the program imports; their packages are empty on the host.
+        arguments: Of `main`.
+        kept: Whether the host keeps the modules for the next time.
     """
     packages = {name.rpartition(".")[0] for name in ("nws.base.files", *modules)}
     packages |= {name.rpartition(".")[0] for name in packages} - {""}
@@ -55,7 +58,7 @@ def sent_program(modules: Sequence[str], *arguments: str) -> bytes:
     content = json.dumps(texts).encode()
     digest = hashlib.sha256(content).hexdigest()[:16]
     packed = base64.b64encode(zlib.compress(content)).decode()
-    call = f"run({packed!r}, {digest!r}, {modules[0]!r}, {[*arguments]!r})"
+    call = f"run({packed!r}, {digest if kept else ''!r}, {modules[0]!r}, {[*arguments]!r})"
     return f"{_text(unpacking.__name__)}\n{call}\n".encode()
 
 

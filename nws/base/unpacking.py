@@ -26,7 +26,7 @@ def run(packed: str, digest: str, entry: str, arguments: list[str]) -> None:
 
     Args:
         packed: relative path → text of each file, as JSON, compressed, in base 64
-        digest: of the same
+        digest: of the same; empty if the files are not to be kept
     """
     files = json.loads(zlib.decompress(binascii.a2b_base64(packed)))
     adapt()
@@ -78,12 +78,13 @@ def unpacked(files: Mapping[str, str], digest: str, write: Callable[[str, bytes]
     symbolic link, nor a relative path, which a user without a home directory has.
 
     Args:
+        digest: name in the cache directory; empty for a directory outside it
         write: replaces a file as a whole; other hosts may share the directory and write the same file at once
     """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     ours = os.path.join(caches, "apples")
     try:
-        if not os.path.isabs(ours):
+        if not (digest and os.path.isabs(ours)):
             raise NotADirectoryError(ours)
         os.makedirs(ours, 0o700, exist_ok=True)
         # of a symbolic link, whose mode is 0o777
@@ -94,7 +95,7 @@ def unpacked(files: Mapping[str, str], digest: str, write: Callable[[str, bytes]
             _forget_unused(ours, place)
             return place, False
     except OSError:
-        # no home directory, or no room in it
+        # not to be kept, no home directory, or no room in it
         pass
     import tempfile
 

@@ -26,7 +26,7 @@ from nws.base.program import ProgramFailed, output_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
 #: As in `nws.base.hostconnection`, which this program cannot import where it is sent.
@@ -326,8 +326,9 @@ def put(answer: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> int:
     """Answer until the input ends."""
     os.umask(0o022)
     for answer in answers(iter(sys.stdin.buffer.readline, b"")):
         put(answer)
+    return 0

@@ -10,17 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 from nws.base.errors import DeploymentFailed
 from nws.base.hostconnection import HostCheckError, HostConnection, together
 from nws.base.paths import local_host
+from nws.base.sentprogram import sent_program
 from nws.base.terminal import visible
 from nws.deploy.records import DaemonRole, HostLayout, HostPlan, HostReport, Package, host_plan
 
-#: Modules that are sent to hosts, the program last.
-_SENT = ("nws.base.files", "nws.base.lock", "nws.base.program", "nws.deploy.agent")
+#: Modules that are sent to hosts, the program first. Hosts may have another release of this package or none.
+_SENT = ("nws.deploy.agent", "nws.base.files", "nws.base.lock", "nws.base.program")
 #: Oldest Python that the package runs on.
 OLDEST_PYTHON = (3, 11)
 #: Seconds for a host's report, for a comparison, and for a host's changes.
@@ -122,7 +122,7 @@ class HostDeployment:
 
     def _connection(self, host: str) -> HostConnection:
         address = None if host in ("localhost", local_host()) else host
-        return HostConnection(address, {}, program=agent_program(), python=self._means.python)
+        return HostConnection(address, {}, program=sent_program(_SENT, kept=False), python=self._means.python)
 
     def _compared(self, connection: HostConnection, plan: HostPlan) -> HostResult:
         answer = _answer(connection.ask({"do": "compare", "plan": plan.document()}, COMPARE_S))
@@ -147,23 +147,6 @@ class HostDeployment:
     def _say(self, line: str) -> None:
         with self._lock:
             self._log(visible(line))
-
-
-def agent_program() -> bytes:
-    """Return the program for hosts, which may have another release of this package or none."""
-    texts = {}
-    for name in _SENT:
-        package, _, module = name.rpartition(".")
-        texts[name] = (files(package) / f"{module}.py").read_text(encoding="utf-8")
-    return f"""
-import sys, types
-for name in ("nws", "nws.base", "nws.deploy"):
-    sys.modules[name] = types.ModuleType(name)
-for name, text in {texts!r}.items():
-    module = sys.modules[name] = types.ModuleType(name)
-    exec(compile(text, name, "exec"), module.__dict__)
-module.main()
-""".encode()
 
 
 def raise_errors(results: Iterable[HostResult]) -> None:

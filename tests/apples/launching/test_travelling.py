@@ -170,6 +170,14 @@ def test_relative_cache_is_not_used(tmp_path, monkeypatch) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_modules_that_are_not_kept_leave_no_cache(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    place, temporary = unpacking.unpacked({"a.py": ""}, "", write_whole)
+    shutil.rmtree(place)
+    assert temporary
+    assert not list(tmp_path.iterdir())
+
+
 def test_modules_that_vanish_while_listed_are_skipped(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(os, "listdir", lambda _: ["vanished", "digest"])
