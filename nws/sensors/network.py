@@ -28,8 +28,8 @@ from nws.series import Measurement, Resource, Series
 
 SEND_BYTES = 64 << 10
 _BLOCK = memoryview(bytes(SEND_BYTES))
-#: Offset of `tcpi_total_retrans` in the kernel's `struct tcp_info`.
-_RETRANSMITTED = 100
+#: Offsets of `tcpi_total_retrans` and `tcpi_dsack_dups` in the kernel's `struct tcp_info`.
+_RETRANSMITTED, _ARRIVED_TWICE = 100, 216
 #: Fewer messages that were sent again show no loss: single repetitions are timers.
 _LEAST_LOST = 3
 #: Pause between two small messages that show loss, seconds.
@@ -132,9 +132,10 @@ class EchoConnection:
         return self._timer() - start
 
     def repeated(self, messages: int) -> int:
-        """Return how many of so many small messages, a millisecond apart, the kernel sent again.
+        """Return how many of so many small messages, a millisecond apart, the kernel had to send again.
 
-        So few bytes overflow no queue: what is lost is lost on the way.
+        So few bytes overflow no queue: what is lost is lost on the way. Where a busy host was only late, the message
+        arrives twice, and its receiver reports that (RFC 2883).
         """
         before = self._retransmitted()
         try:
@@ -151,12 +152,15 @@ class EchoConnection:
                 left -= len(answers)
         except OSError as error:
             raise self._failed(f"{messages} messages were not acknowledged", error) from error
-        return self._retransmitted() - before
+        return max(self._retransmitted() - before, 0)
 
     def _retransmitted(self) -> int:
-        """Return the number of segments that the kernel has sent again."""
-        info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RETRANSMITTED + 4)
-        return int.from_bytes(info[_RETRANSMITTED:], sys.byteorder)
+        """Return the number of segments that the kernel has sent again, without those that then arrived twice."""
+        info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ARRIVED_TWICE + 4)
+        again, twice = (
+            int.from_bytes(info[at : at + 4], sys.byteorder) for at in (_RETRANSMITTED, _ARRIVED_TWICE)
+        )
+        return again - twice
 
     @property
     def left_s(self) -> float:
