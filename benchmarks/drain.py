@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import re
 import shutil
@@ -34,7 +33,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from lost_hosts import DESK, left, left_at_last
+from lost_hosts import DESK, left, left_at_last, series_options
 
 from tests.testbed.description import parse
 from tests.testbed.grid import Testbed
@@ -228,19 +227,10 @@ def report(files: list[Path]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--ways", default="client,restart")
-    parser.add_argument("--times", type=int, default=10, help="runs of each way")
+    parser = series_options(__doc__, "drain", ways="client,restart", times=10)
     parser.add_argument(
         "--notice", type=float, default=30.0, help="seconds from the notice to the end of the host"
     )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--out", type=Path, default=Path(tempfile.gettempdir()) / f"drain-{os.getpid()}.jsonl"
-    )
-    parser.add_argument("--report", type=Path, nargs="+", help="sum up files of earlier series")
     options = parser.parse_args()
     if options.report:
         report(options.report)

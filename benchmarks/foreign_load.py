@@ -20,14 +20,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from monitor_mpis import Mpi, found
-from shared_jobs import measured_rate, wait_for
+from shared_jobs import measured_rate, seconds_of_all
 
 from apples.coscheduling.policies import POLICIES
 from apples.daemons.settings import parse_time
@@ -84,7 +83,6 @@ def spinning(count: int, nice: int) -> Iterator[None]:
 def seconds_of(mpi: Mpi, commands: list[list[str]], policy: str) -> float:
     """Return the seconds until all jobs have ended."""
     directory = Path(tempfile.mkdtemp(prefix="foreign-"))
-    jobs: dict[str, subprocess.Popen] = {}
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory)
         node = {}
@@ -98,32 +96,14 @@ def seconds_of(mpi: Mpi, commands: list[list[str]], policy: str) -> float:
             else:
                 cluster.start_nodes(managed=False)
             node = {"APPLES_NODE_SOCKET": str(cluster.socket("n"))}
-        stack.callback(end, jobs)
-        started = time.monotonic()
+        given = {}
         for number, words in enumerate(commands):
             environment = {**os.environ, **mpi.environment, **node}
             if node or policy in WAITS:
                 wait = WAITS.get(policy)
                 environment |= monitor_environment(directory, f"job{number}", wait=wait, base=environment)
-            jobs[f"job{number}"] = subprocess.Popen(
-                words,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            if policy == "serial":
-                wait_for(jobs, started)
-        wait_for(jobs, started)
-        return time.monotonic() - started
-
-
-def end(jobs: dict[str, subprocess.Popen]) -> None:
-    """Kill jobs that an interrupt has left."""
-    for process in jobs.values():
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            given[f"job{number}"] = words, environment
+        return max(seconds_of_all(given, serial=policy == "serial").values())
 
 
 def main() -> None:

@@ -240,19 +240,24 @@ def report(files: list[Path]) -> None:
         )
 
 
-def main() -> None:
+def series_options(description: str | None, name: str, *, ways: str, times: int) -> argparse.ArgumentParser:
+    """Return the options of a series of runs in several ways, whose lines are kept and can be summed up later."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--times", type=int, default=20, help="runs for each way")
-    parser.add_argument("--ways", default="kill,cut,freeze")
+    parser.add_argument("--ways", default=ways)
+    parser.add_argument("--times", type=int, default=times, help="runs of each way")
+    parser.add_argument("--seed", type=int, default=1)
+    kept = Path(tempfile.gettempdir()) / f"{name}-{os.getpid()}.jsonl"
+    parser.add_argument("--out", type=Path, default=kept)
+    parser.add_argument("--report", type=Path, nargs="+", help="sum up files of earlier series")
+    return parser
+
+
+def main() -> None:
+    parser = series_options(__doc__, "lost-hosts", ways="kill,cut,freeze", times=20)
     parser.add_argument("--iterations", type=int, default=90)
     parser.add_argument("--every", type=int, default=10, help="iterations between checkpoints")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--out", type=Path, default=Path(tempfile.gettempdir()) / f"lost-hosts-{os.getpid()}.jsonl"
-    )
-    parser.add_argument("--report", type=Path, nargs="+", help="sum up files of earlier series")
     options = parser.parse_args()
     if options.report:
         report(options.report)

@@ -27,9 +27,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from foreign_load import end, spinning
+from foreign_load import spinning
 from monitor_mpis import Mpi, found, run
-from shared_jobs import measured_rate, wait_for
+from shared_jobs import measured_rate, seconds_of_all
 
 from apples.coscheduling.policies import POLICIES
 from apples.daemons.paths import new_key
@@ -293,32 +293,20 @@ class Bench:
     def seconds_of(self, jobs: Sequence[Job], policy: str) -> float:
         """Return the seconds until all jobs have ended."""
         directory = Path(tempfile.mkdtemp(prefix="mix-", dir=self.directory))
-        started_jobs: dict[str, subprocess.Popen] = {}
         wait = WAITS.get({"auto": "adaptive"}.get(policy, policy))
         with ExitStack() as stack:
             stack.callback(shutil.rmtree, directory)
             node = {}
             if policy in POLICIES:
                 node = {"APPLES_NODE_SOCKET": stack.enter_context(self.place.daemons(policy, directory))}
-            stack.callback(end, started_jobs)
-            started = time.monotonic()
+            commands = {}
             for number, job in enumerate(jobs):
                 more = dict(node)
                 if node or wait is not None:
                     more |= monitor_environment(directory, f"job{number}", wait=wait)
-                command, own = self.command(job, list(more))
-                started_jobs[f"job{number}"] = subprocess.Popen(
-                    command,
-                    env={**os.environ, **own, **more},
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-                if policy == "serial":
-                    wait_for(started_jobs, started)
-            wait_for(started_jobs, started)
-            return time.monotonic() - started
+                words, own = self.command(job, list(more))
+                commands[f"job{number}"] = words, {**os.environ, **own, **more}
+            return max(seconds_of_all(commands, serial=policy == "serial").values())
 
 
 #: Mix and spinners → policy → seconds of each repetition.

@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,7 +127,6 @@ def responses(
 ) -> tuple[list[float], list[dict]]:
     """Return the response time of each job, seconds, and the node managers' reports of its ranks."""
     directory = Path(tempfile.mkdtemp(prefix="shared-"))
-    jobs: dict[str, subprocess.Popen] = {}
     try:
         with LocalCluster(
             directory, NODES, policy=policy, slice_s=slice_s, node_options=node_options
@@ -139,30 +139,49 @@ def responses(
             wrapper = directory / "rank"
             wrapper.write_text(WRAPPER, encoding="ascii")
             wrapper.chmod(0o755)
-            started = time.monotonic()
+            commands = {}
             for number, imbalance in enumerate(workload.imbalances):
                 job = f"job{number}"
                 environment = {**os.environ, **workload.mpi.environment}
                 environment |= monitor_environment(directory, job, base=environment)
                 environment["APPLES_LAB"] = str(directory)
                 command = [str(wrapper), *bsp(workload, imbalance, workload.iterations)]
-                jobs[job] = subprocess.Popen(
-                    workload.mpi.ranks(len(NODES), command),
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-            ended = wait_for(jobs, started)
-            seen = [entry for job in jobs for node in NODES for entry in cluster.ask(node, "job", job)]
-            return [ended[job] for job in jobs], seen
+                commands[job] = workload.mpi.ranks(len(NODES), command), environment
+            ended = seconds_of_all(commands)
+            seen = [entry for job in commands for node in NODES for entry in cluster.ask(node, "job", job)]
+            return [ended[job] for job in commands], seen
     finally:
-        # an interrupted run leaves no ranks behind
+        shutil.rmtree(directory)
+
+
+#: Name of a job → its command and environment.
+Commands = Mapping[str, tuple[list[str], Mapping[str, str]]]
+
+
+def seconds_of_all(commands: Commands, *, serial: bool = False) -> dict[str, float]:
+    """Return the seconds until the end of each command, all in sessions of their own; an interrupt leaves none.
+
+    serial : each begins when the one before has ended; then all have the seconds of the last
+    """
+    jobs: dict[str, subprocess.Popen] = {}
+    started = time.monotonic()
+    try:
+        for job, (words, environment) in commands.items():
+            jobs[job] = subprocess.Popen(
+                words,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            if serial:
+                wait_for(jobs, started)
+        return wait_for(jobs, started)
+    finally:
         for process in jobs.values():
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        shutil.rmtree(directory)
 
 
 def wait_for(jobs: dict[str, subprocess.Popen], started: float) -> dict[str, float]:
