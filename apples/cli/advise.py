@@ -97,10 +97,7 @@ def _decided(agent: Agent, request: RunRequest) -> _Inputs:
     from apples.run.loop import AttemptLoop
 
     decision = AttemptLoop(agent, request).decide()
-    workload = decision.workload
-    if agent.platform.simulated:
-        workload = replace(workload, axes=None)
-    return decision.snapshot, workload, decision.costs, request.planning
+    return decision.snapshot, decision.workload, decision.costs, request.planning
 
 
 def _offered(offers: str, request: RunRequest, cut: str | None) -> _Inputs:

@@ -13,9 +13,9 @@ from nws.base.hostlist import fold
 #: Ranks listed one by one; of longer chains the table shows the first and the last.
 _LISTED = 40
 
-#: Number of composed pairs whose path is printed.
 #: Judged runs from which the report states how often ranges held.
 _JUDGED = 5
+#: Number of composed pairs whose path is printed.
 _COMPOSED_LISTED = 10
 
 #: Columns of a finished run by rank.

@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from apples.coscheduling.classes import ProcessClass
 from apples.daemons.processes import ProcessRegistration
@@ -23,21 +25,31 @@ Value = TypeVar("Value")
 #: Programs that are remembered.
 _MOST = 512
 
+#: Name of a program, as `_key` makes it.
+_Name = Annotated[str, Field(max_length=65_536)]
+
+
+class _Remembered(BaseModel):
+    """The file. classes, duties : by program, the newest last"""
+
+    model_config = ConfigDict(strict=True)
+
+    classes: Annotated[dict[_Name, str], Field(max_length=_MOST)] = {}
+    duties: Annotated[dict[_Name, Annotated[float, Field(ge=0, le=1)]], Field(max_length=_MOST)] = {}
+
 
 class ClassMemory:
     """A file of classes; without a readable one, nothing is remembered yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._classes: dict[str, str] = {}
-        self._duties: dict[str, float] = {}
+        found = _Remembered()
         with (
-            suppress(OSError, ValueError, AttributeError, LookupError, TypeError, RecursionError),
+            suppress(OSError, ValueError, RecursionError),
             open(open_private(path, os.O_RDONLY), "rb") as file,
         ):
-            document = unseal(file.read())
-            self._classes = {str(key): str(value) for key, value in document["classes"].items()}
-            self._duties = {str(key): float(value) for key, value in document["duties"].items()}
+            found = _Remembered.model_validate(unseal(file.read()))
+        self._classes, self._duties = found.classes, found.duties
 
     def recall(self, registration: ProcessRegistration) -> ProcessClass | None:
         """Return the last class of the program, None if it is unknown."""

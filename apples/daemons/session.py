@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,21 +117,19 @@ class SharingSession:
         return document | {"beside": fits_beside(processes, self._here.ask("status"))}
 
 
-def fits_beside(ranks: Iterable[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[str, Any]:
+def fits_beside(ranks: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[str, Any]:
     """Return for each other job on a node whether the job of these ranks fits beside it.
 
     own, other : how many times longer each takes than alone
     """
-    jobs: dict[str, list[float]] = {}
-    own = _duties(ranks)
-    here = {str(process["job"]) for process in ranks}
-    for job in dict.fromkeys(str(process["job"]) for process in status["processes"]):
-        if job not in here:
-            jobs[job] = _duties(process for process in status["processes"] if process["job"] == job)
-    found = {
-        job: fit(own, duties, int(status["processors"])) for job, duties in jobs.items() if own and duties
-    }
-    return {job: {"fits": one.fits, "own": one.first, "other": one.second} for job, one in found.items()}
+    own, found = _duties(ranks), {}
+    mine = {process["job"] for process in ranks}
+    for job in dict.fromkeys(process["job"] for process in status["processes"] if process["job"] not in mine):
+        duties = _duties(process for process in status["processes"] if process["job"] == job)
+        if own and duties:
+            both = fit(own, duties, int(status["processors"]))
+            found[str(job)] = {"fits": both.fits, "own": both.first, "other": both.second}
+    return found
 
 
 def _duties(processes: Iterable[Mapping[str, Any]]) -> list[float]:

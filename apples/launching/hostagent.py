@@ -76,6 +76,7 @@ class HostAgent:
         self._launcher = FrameWriter(1)
         self._end_at: float | None = None
         self._killed = self._drained = False
+        # The launcher's own host ends with the launcher, and TERM at the end of an allocation is no notice of a host.
         self._noticed = setup["beat_s"] is None or _ends_with_allocation()
         self._received_at = self._beat_at = time.monotonic()
         lifeline_read, self._lifeline = os.pipe()

@@ -119,7 +119,6 @@ class RunProcesses:
             self.close()
             raise _refused("the host agents", error) from error
         self._agents.start_heartbeats()
-        self.leaving_hosts = self._agents.leaving
 
     def _connect(self, address: HostAddress, command: Sequence[str] | None, proxies: int) -> None:
         host, here = address.host, self._method.here
@@ -182,6 +181,10 @@ class RunProcesses:
         if self._method.here:
             return {}
         return self._agents.lost()
+
+    def leaving_hosts(self) -> Mapping[str, str]:
+        """Return the hosts that have announced their end, each with the reason."""
+        return self._agents.leaving()
 
     def forward(self, number: Signals) -> None:
         """Send a signal to every rank that runs, and to each that starts later."""

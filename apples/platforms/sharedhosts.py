@@ -76,6 +76,9 @@ class SharedHosts:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
         self._stop_watching()
         together(HostConnection.close, list(self._hosts.values()))
         # With their connections the hosts are left.
@@ -178,7 +181,7 @@ class SharedHosts:
     def end(self) -> None:
         """Note the node managers' values of an ended run and leave its hosts, while they are still allocated."""
         self._observed = self.observed()
-        self.__exit__()
+        self._close()
 
     def observed(self) -> dict[str, Any]:
         """Return the node managers' values of an ended run; empty if one of them has ended too."""

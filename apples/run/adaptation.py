@@ -83,7 +83,8 @@ class SlabController:
         self.policy = SlabPolicy(inputs, settings.slabs)
         self._inputs, self._settings, self._notify = inputs, settings, notify
         self._moves: list[Move] = []
-        self._open: tuple[int, ...] | None = None
+        #: The ranks have still to answer the last move.
+        self._open = False
         #: Hosts to leave, those of the last order to do so, and inputs of the run after it: until the ranks have
         #: obeyed, nothing else is decided.
         self._leaving: Mapping[str, str] = {}
@@ -110,16 +111,8 @@ class SlabController:
         proposal = self.policy.hear(progress)
         if proposal is None:
             return None
-        self._open = proposal.rows
-        self._moves.append(
-            Move(
-                iteration=progress.iteration,
-                before=before,
-                after=proposal.rows,
-                reason=proposal.why,
-                gain_s=proposal.gain_s,
-                cost_s=proposal.cost_s,
-            )
+        self._order(
+            proposal.rows, proposal.why, before=before, gain_s=proposal.gain_s, cost_s=proposal.cost_s
         )
         moved = sum(max(0, a - b) for a, b in zip(proposal.rows, before, strict=True))
         self._notify(
@@ -142,20 +135,27 @@ class SlabController:
         if rows is None:
             return None
         self._left = set(self._leaving)
-        self._open, self._after = rows, inputs_after(self._inputs, rows, self._leaving)
+        self._after = inputs_after(self._inputs, rows, self._leaving)
         why = "; ".join(f"{host} {how}" for host, how in self._leaving.items())
         self._notify(f"{why}: {'nearly all' if stay else 'its'} rows go to {fold(self._staying())}")
-        self._moves.append(
-            Move(
-                iteration=0 if self._at is None else self._at.iteration,
-                before=self.policy.rows,
-                after=rows,
-                reason=why,
-                gain_s=0.0,
-                cost_s=0.0,
-            )
-        )
+        self._order(rows, why, before=self.policy.rows)
         return NewSlabs(rows=rows, reader=self._staying()[0])
+
+    def _order(
+        self,
+        after: tuple[int, ...],
+        reason: str,
+        *,
+        before: tuple[int, ...],
+        gain_s: float = 0.0,
+        cost_s: float = 0.0,
+    ) -> None:
+        """Record a move that is ordered now."""
+        at = 0 if self._at is None else self._at.iteration
+        self._moves.append(
+            Move(iteration=at, before=before, after=after, reason=reason, gain_s=gain_s, cost_s=cost_s)
+        )
+        self._open = True
 
     def _staying(self) -> list[str]:
         return list(dict.fromkeys(host for host in self._inputs.hosts if host not in self._leaving))
@@ -182,16 +182,16 @@ class SlabController:
 
     def _note(self, progress: Progress) -> None:
         """Record the result of the last order."""
-        if self._open is None:
+        if not self._open:
             return
-        if progress.rows == tuple(filter(None, self._open)):
+        if progress.rows == tuple(filter(None, self._moves[-1].after)):
             self._moves[-1] = replace(self._moves[-1], took_s=progress.moved_s)
         elif progress.refused is not None:
             self._moves[-1] = replace(self._moves[-1], refused=progress.refused)
             self._notify(f"the slabs stay as they are: {progress.refused}")
         else:
             return
-        self._open = None
+        self._open = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -160,7 +160,7 @@ class Agent:
         workload, demands = (self._costing.demands(self.platform, request, w) for w in (workload, demands))
         simulated = self.platform.simulated and demands.axes is not None
         if simulated:
-            demands = replace(demands, axes=None)
+            workload, demands = (replace(one, axes=None) for one in (workload, demands))
         priced = time.perf_counter()
         plan = _planner(request)(snapshot, demands, costs, options)
         absent = [LeftOut(host=host, reason=reason) for host, reason in snapshot.absent.items()]

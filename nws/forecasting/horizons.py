@@ -89,7 +89,10 @@ def _candidate(state: Any, rung: int, which: int) -> float:
 
 @compiled
 def _borrow_losses(state: Any, rung: int, loss: Any, trust: float) -> None:
-    """Replace the shorter rung's losses, float64[CANDIDATES], by this rung's; equal ones before the first outcome."""
+    """Replace the shorter rung's losses, float64[CANDIDATES], by this rung's; equal ones before the first outcome.
+
+    trust : how much this rung's own outcomes count, 0..1
+    """
     n = trust * min(state["outcomes"][rung], _SCORE_MEMORY)
     for which in range(CANDIDATES):
         own = state["candidate_loss"][rung, which]
