@@ -67,6 +67,8 @@ class SharedHosts:
         self.environment = {JOB_VARIABLE: self.job}
         self._hosts: dict[str, HostConnection] = {}
         self._joined: dict[str, dict[str, Any]] = {}
+        #: Time slots that others held when the run joined its hosts; later, its own job is among them.
+        self._slots_before = 0
         self._shares: TimeShares | None = None
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._watcher: threading.Thread | None = None
@@ -129,8 +131,9 @@ class SharedHosts:
             return {}
         self._stop_watching()
         self._join_patiently(sorted(hosts))
-        slots = max(int(node["slots"]) for node in self._joined.values())
-        self._notify(f"policy {self.kind.name} on {', '.join(sorted(hosts))}: {others_there(slots)}")
+        self._slots_before = max(int(node["slots"]) for node in self._joined.values())
+        there = others_there(self._slots_before)
+        self._notify(f"policy {self.kind.name} on {', '.join(sorted(hosts))}: {there}")
         self._watcher = threading.Thread(target=self._watch, args=[sorted(hosts)], daemon=True)
         self._watcher.start()
         return {host: {SOCKET_VARIABLE: self._joined[host]["socket"]} for host in hosts}
@@ -200,7 +203,7 @@ class SharedHosts:
             self.kind,
             self.job,
             ", ".join(str(node["node"]) for node in self._joined.values()),
-            max((int(node["slots"]) for node in self._joined.values()), default=0),
+            self._slots_before,
             started=any(node["started"] for node in self._joined.values()),
             processes=processes,
         )

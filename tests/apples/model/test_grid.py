@@ -102,7 +102,7 @@ def test_the_document_of_one_host_has_no_pairs():
 shares = st.floats(0.0, 1.0)
 
 
-@given(shares, st.floats(0.0, 8.0), st.integers(1, 8), st.integers(1, 8))
+@given(shares, st.floats(0.0, 8.0, allow_subnormal=False), st.integers(1, 8), st.integers(1, 8))
 def test_shares_never_exceed_what_the_host_has(availability, capacity, ranks, slots):
     conditions = Conditions(
         availability=Estimate(value=availability),
