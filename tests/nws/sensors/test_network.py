@@ -1,7 +1,9 @@
 """Probes over real sockets, and over servers that misbehave."""
 
 import socket
+import sys
 import threading
+import time
 from contextlib import suppress
 from unittest.mock import Mock
 
@@ -310,3 +312,16 @@ def test_echo_server_connection_without_memory_is_closed(monkeypatch):
                 with suppress(ConnectionError):
                     client.sendall(HEADER.pack(1) + b"x")
                     assert client.recv(1) == expected
+
+
+def test_messages_that_arrived_twice_were_not_lost(monkeypatch):
+    counts = iter([(2, 1), (9, 7)])
+
+    def info(self, level, option, size):
+        again, twice = (count.to_bytes(4, sys.byteorder) for count in next(counts))
+        return (bytes(100) + again + bytes(112) + twice)[:size]
+
+    until = time.perf_counter() + 10.0
+    with EchoServer() as server, EchoConnection("peer", server.address, until=until) as link:
+        monkeypatch.setattr(socket.socket, "getsockopt", info)
+        assert link.repeated(10) == 1
