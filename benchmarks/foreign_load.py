@@ -38,8 +38,9 @@ STENCIL_APP = str(Path(sys.executable).parent / "stencil-app")
 
 @dataclass(frozen=True)
 class Job:
-    """One synthetic job. part : its computation on one rank, as a share of `--seconds`."""
+    """One job. part : its computation on one rank, as a share of `--seconds`.  code : other codes have no shape"""
 
+    code: str = "bsp"
     ranks: int = 2
     granularity: str = "1ms"
     imbalance: str = "1"

@@ -24,10 +24,10 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from foreign_load import spinning
+from foreign_load import MIXES as SYNTHETIC
+from foreign_load import Job, spinning
 from monitor_mpis import Mpi, found, run
 from shared_jobs import measured_rate, seconds_of_all
 
@@ -101,17 +101,6 @@ HPL.out
 """
 
 
-@dataclass(frozen=True)
-class Job:
-    """One job. code : of `CODES`, or bsp with its granularity and imbalance.  part : of `--seconds`"""
-
-    code: str = "bsp"
-    ranks: int = 2
-    granularity: str = "1ms"
-    imbalance: str = "1"
-    part: float = 1.0
-
-
 #: Code → how its MPI's name begins, the program that must be installed, and steps of the run that is measured.
 CODES = {
     "bsp": (MPICH, STENCIL, 200),
@@ -123,12 +112,7 @@ CODES = {
     "hpcc": (OPEN_MPI, "hpcc", 400),
 }
 MIXES = {
-    "fine": (Job(), Job()),
-    "coarse": (Job(granularity="50ms"), Job(granularity="50ms")),
-    "finecoarse": (Job(), Job(granularity="50ms")),
-    "imbalanced": (Job(imbalance="1,2.1", part=0.6), Job(imbalance="2.1,1", part=0.6)),
-    "oversubscribed": (Job(ranks=4, part=0.5), Job(ranks=4, part=0.5)),
-    "series": tuple(Job(part=0.25) for _ in range(6)),
+    **SYNTHETIC,
     "heat-mhd": (Job("heat"), Job("mhd")),
     "mhd-fine": (Job("mhd"), Job()),
     "lammps-lammps": (Job("lammps"), Job("lammps")),

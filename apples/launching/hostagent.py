@@ -38,7 +38,7 @@ from nws.base.files import write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
 #: Commands of this script other than `serve`, and the modules whose `main` runs them.
@@ -76,8 +76,7 @@ class HostAgent:
         self._launcher = FrameWriter(1)
         self._end_at: float | None = None
         self._killed = self._drained = False
-        # The launcher's own host ends with the launcher, and TERM at the end of an allocation is no notice of a host.
-        self._noticed = setup["beat_s"] is None or _ends_with_allocation()
+        self._noticed = not _may_end_alone(setup)
         self._received_at = self._beat_at = time.monotonic()
         lifeline_read, self._lifeline = os.pipe()
         self._events, events_write = os.pipe()
@@ -309,9 +308,13 @@ def _wake_on_signals(wake: int) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
-def _ends_with_allocation() -> bool:
-    """Return whether TERM comes to the agents of all hosts at the end of a Slurm allocation."""
-    return "SLURM_STEP_ID" in os.environ
+def _may_end_alone(setup: Mapping[str, Any]) -> bool:
+    """Return whether TERM is a notice of this host alone.
+
+    The launcher's own host, whose agent sends no heartbeats, ends with the launcher. At the end of a Slurm allocation
+    TERM comes to the agents of all hosts.
+    """
+    return setup["beat_s"] is not None and "SLURM_STEP_ID" not in os.environ
 
 
 def _report(directory: str, shared: bool) -> dict[str, Any]:

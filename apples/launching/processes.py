@@ -178,9 +178,7 @@ class RunProcesses:
 
     def lost_hosts(self) -> Mapping[str, str]:
         """Return the hosts that were lost, each with the reason."""
-        if self._method.here:
-            return {}
-        return self._agents.lost()
+        return {} if self._method.here else self._agents.lost()
 
     def leaving_hosts(self) -> Mapping[str, str]:
         """Return the hosts that have announced their end, each with the reason."""
@@ -219,10 +217,7 @@ class RunProcesses:
         return self._starter_code
 
     def stderr_text(self) -> str:
-        """Return the output of `mpiexec` itself; remove the file if it is empty.
-
-        On this machine alone, the reason why its agent was lost follows.
-        """
+        """Return the output of `mpiexec`, and why the agent of a run here was lost; remove the file if it is empty."""
         return _log_text(self._log, self._agents[self._first_host] if self._method.here else None)
 
     def _start(self) -> None:
