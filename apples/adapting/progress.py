@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -157,6 +157,12 @@ class AdaptationController(Protocol):
         """Return the order that moves the rows of these hosts to others; None if they cannot hold them.
 
         hosts : each with the reason
+        """
+
+    def seen(self) -> Sequence[tuple[str, float]]:
+        """Return host and seconds of a row for each rank, by the newest reports: the next plan builds on them.
+
+        Empty if they are unknown, or are no reason for another plan.
         """
 
     def ended(self) -> tuple[Move, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -96,6 +96,10 @@ class SlabController:
     def report_every_s(self) -> float:
         """Return seconds from report to report."""
         return self._settings.slabs.report_every_s
+
+    def seen(self) -> Sequence[tuple[str, float]]:
+        """See `apples.adapting.progress.AdaptationController`; it never asks for another plan."""
+        return ()
 
     def ended(self) -> tuple[Move, ...]:
         """See `apples.adapting.progress.AdaptationController`."""
@@ -225,6 +229,15 @@ class HostController:
         """Return seconds from report to report."""
         return self._slabs.report_every_s
 
+    def seen(self) -> Sequence[tuple[str, float]]:
+        """See `apples.adapting.progress.AdaptationController`."""
+        row_s = self._slabs.policy.row_s()
+        return () if row_s is None else self._of_ranks(row_s)
+
+    def _of_ranks(self, row_s: FloatArray) -> list[tuple[str, float]]:
+        ranks = sorted(self._pool.decision.plan.assignments, key=lambda a: a.rank)
+        return list(zip([a.host for a in ranks], row_s.tolist(), strict=True))
+
     def ended(self) -> tuple[Move, ...]:
         """See `apples.adapting.progress.AdaptationController`; a look that still goes on is waited for."""
         if self._thread is not None:
@@ -277,12 +290,9 @@ class HostController:
         saving_s = (
             0.0 if best is None else float(slowest(rows, row_s[None])[0] - slowest(best, row_s[None])[0])
         )
-        hosts = [a.host for a in sorted(decision.plan.assignments, key=lambda a: a.rank)]
         held = [workload.bytes_fixed + workload.bytes_per_row * float(r) for r in rows]
         try:
-            seen = as_ranks_see_it(
-                pool.snapshot(), list(zip(hosts, row_s.tolist(), strict=True)), decision.costs, held
-            )
+            seen = as_ranks_see_it(pool.snapshot(), self._of_ranks(row_s), decision.costs, held)
             done = max(0, workload.iterations - round(left))
             plan = make_plan(
                 seen,

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from apples.adapting.hosts import as_ranks_see_it
 from apples.launching.launcher import Notify
 from apples.learning.history import History
 from apples.learning.ranges import MOST, Coverage, alike, calibrate_range, coverage, is_loaded
@@ -71,6 +72,7 @@ class Decision:
     setup_cpu_s : CPU seconds of a rank of a user's program beside its iterations
     counted_each : iterations that the monitor counts for each of the program's, None if unknown
     coverage : how often the ranges of earlier runs like it held
+    seen : once its ranks have run, the host and the seconds of a row of each; the next plan builds on them
     """
 
     plan: Plan
@@ -88,6 +90,7 @@ class Decision:
     setup_cpu_s: float = 0.0
     counted_each: float | None = None
     coverage: Coverage = field(default_factory=Coverage)
+    seen: Sequence[tuple[str, float]] = ()
 
     def document(self, record: Record | None = None) -> dict[str, Any]:
         """Return the plan's JSON document, with the observations if `record` has an outcome."""
@@ -157,6 +160,8 @@ class Agent:
         if request.scheduler in RESPECT_LIMITS:
             check_room(snapshot, demands, options)
         key, costs = self._prices(request, snapshot, after)
+        if after is not None and after.seen:
+            snapshot = as_ranks_see_it(snapshot, after.seen, costs, [0.0] * len(after.seen))
         workload, demands = (self._costing.demands(self.platform, request, w) for w in (workload, demands))
         simulated = self.platform.simulated and demands.axes is not None
         if simulated:

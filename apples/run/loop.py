@@ -9,6 +9,7 @@ is requested, and the run continues.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -129,7 +130,7 @@ class AttemptLoop:
         """Make attempts until one ends the run, and return the outcome of the run."""
         limit = self._request.resilience.attempts
         while True:
-            outcome = self._attempt(decision)
+            outcome, decision = self._attempt(decision)
             pool = [host.name for host in decision.snapshot.hosts]
             self._failures += outcome.ended == "failed"
             following = what_next(outcome, pool, failures=self._failures, limit=limit)
@@ -145,8 +146,8 @@ class AttemptLoop:
                 failed = replace(outcome, exit_code=error.exit_code)
                 return self._total(failed, f"another attempt could not be made: {error}")
 
-    def _attempt(self, decision: Decision) -> Outcome:
-        """Launch the plan once, read the ranks' observations, and add the attempt to the record."""
+    def _attempt(self, decision: Decision) -> tuple[Outcome, Decision]:
+        """Launch the plan once and record the attempt; return the decision with the shares that its ranks saw, too."""
         request = replace(self._request, time_limit_s=self._remaining_s())
         started_at = self._platform.now()
         with run_directory() as directory:
@@ -181,7 +182,7 @@ class AttemptLoop:
         )
         self._attempts.append(attempt)
         self._on_event("attempt", attempt_document(attempt))
-        return outcome
+        return outcome, replace(decision, seen=_seen(launch, outcome))
 
     def _launched(self, launch: LaunchRequest, decision: Decision) -> Outcome:
         """Run the launch and return its outcome with the ranks' observations; raise `LaunchError`.
@@ -236,6 +237,11 @@ class AttemptLoop:
             return outcome
         texts = [more] if outcome.message and outcome.message in more else [outcome.message, more]
         return replace(outcome, message="; ".join(text for text in texts if text))
+
+
+def _seen(launch: LaunchRequest, outcome: Outcome) -> Sequence[tuple[str, float]]:
+    """Return `AdaptationController.seen` of an attempt that was ended for another plan, empty for others."""
+    return launch.controller.seen() if launch.controller is not None and outcome.ended == "adapted" else ()
 
 
 def launch_request(request: RunRequest, decision: Decision, run_dir: Path) -> LaunchRequest:

@@ -5,10 +5,10 @@ the mean they were asked for, k samples later, with fading scores. They are blen
 blend competes with them. The forecast is the median; its errors, in units of their fading scale, fill a fading
 histogram, whose quantiles are those of the forecast. The tails are corrected after each outcome by adaptive conformal
 inference (`nws.forecasting.tails`). Forecasts that still wait count as soon as they are wrong: they widen the range,
-and what was learnt before a change counts less. A rung with few outcomes borrows from the next shorter one: losses,
-and errors in a shape that comes closer to Laplace's distribution with each rung, as averaging tames spikes. Below the
-forecast, errors of positive series are measured in its logarithm, so that no quantile reaches zero. The first rung
-gives the battery's own answer.
+and what was learnt before a change counts less. A rung with few outcomes borrows from the next shorter one: errors in a
+shape that comes closer to Laplace's distribution with each rung, as averaging tames spikes, and losses that favour
+means over long windows. Below the forecast, errors of positive series are measured in its logarithm, so that no
+quantile reaches zero. The first rung gives the battery's own answer.
 
 Sources: Bates & Granger, The Combination of Forecasts, 1969; Gibbs & Candès, Adaptive Conformal Inference Under
 Distribution Shift, 2021.
@@ -57,6 +57,8 @@ _SCORE_MEMORY, _SCALE_MEMORY = 200, 50
 #: Weight, in outcomes, of what the next shorter horizon knows.
 _BORROWED = 8.0
 _BORROWED_SHAPE = 20.0
+#: Growth of a loss from rung to rung, without outcomes, of all but means of at least the horizon's length.
+_SHORT_SIGHT = 1.1
 #: Share of the error so far of forecasts that wait which is the least scale.
 _ALARM = 0.8
 _TAMED = 0.5
@@ -95,8 +97,11 @@ def _borrow_losses(state: Any, rung: int, loss: Any, trust: float) -> None:
     """
     n = trust * min(state["outcomes"][rung], _SCORE_MEMORY)
     for which in range(CANDIDATES):
+        # the mean of the whole series, and fading means of windows at least as long as the horizon
+        mean = which == 2 or which >= FIRST_WINDOW + SHORTEST
+        borrowed = loss[which] if mean else _SHORT_SIGHT * loss[which]
         own = state["candidate_loss"][rung, which]
-        loss[which] = (n * own + _BORROWED * loss[which]) / (n + _BORROWED) if rung > 0 else own
+        loss[which] = (n * own + _BORROWED * borrowed) / (n + _BORROWED) if rung > 0 else own
 
 
 @compiled
