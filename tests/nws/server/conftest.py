@@ -17,7 +17,7 @@ from nws.base.errors import KeyRefused, NameTaken, StoreError, UnknownHost
 from nws.links.cliques import Clique, schedule
 from nws.series import SHARES, Forecast, Series
 from nws.server.answers import encode
-from nws.server.run import ServerThread
+from nws.server.run import ServerThread, warm_up
 from nws.server.tokens import Role, Tokens
 from nws.service.config import Every, Limits, ServiceConfig, Tls
 from nws.service.records import (
@@ -31,6 +31,12 @@ from nws.service.records import (
 )
 
 NOW = 1.8e9
+
+
+@pytest.fixture(autouse=True, scope="session")
+def kernels():
+    """Compile what the service calls, as its daemon does before it listens: no request waits for the compiler."""
+    warm_up()
 
 
 class FakeService:
