@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +45,8 @@ _LABELS: dict[str, str] = {}
 _MOST_LABELS = 200_000
 
 
-def render(backend: Backend, over_s: Sequence[float] = ()) -> str:
-    """Return the page for the present instant, with outlooks of all series over some spans."""
+def render(backend: Backend, over_s: Sequence[float] = ()) -> Iterator[bytes]:
+    """Return the page for the present instant, in blocks, with outlooks of all series over some spans."""
     page = Exposition()
     document = backend.service.snapshot(over_s=over_s).document
     _weather(page, document["series"])
@@ -57,7 +57,7 @@ def render(backend: Backend, over_s: Sequence[float] = ()) -> str:
     _sources(page, backend)
     _requests(page, backend)
     _process(page, backend.started)
-    return page.page()
+    return page.blocks()
 
 
 def _weather(page: Exposition, columns: Mapping[str, Any]) -> None:
@@ -70,17 +70,19 @@ def _weather(page: Exposition, columns: Mapping[str, Any]) -> None:
 def _outlooks(page: Exposition, names: Sequence[str], found: SnapshotOutlooks) -> None:
     """Add the ends of the 80 % interval, the median and the record of each span."""
     made = [text[:-1] for text in _made(names)]
+
+    def labelled(more: str) -> Iterator[str]:
+        return (f"{one},{more}}}" for one in made)
+
     (quantiles, text), (held, held_text) = _OUTLOOK_FAMILIES
     page.family(quantiles, "gauge", text)
     for j, span in enumerate(found["over_s"]):
         for share in (0.1, 0.5, 0.9):
             column = found["quantiles"][:, j, found["shares"].index(share)]
-            page.column(
-                quantiles, [f'{one},over="{span:g}",quantile="{share:g}"}}' for one in made], column.tolist()
-            )
+            page.column(quantiles, labelled(f'over="{span:g}",quantile="{share:g}"'), column.tolist())
     page.family(held, "gauge", held_text)
     for j, span in enumerate(found["over_s"]):
-        page.column(held, [f'{one},over="{span:g}"}}' for one in made], found["held"][:, j].tolist())
+        page.column(held, labelled(f'over="{span:g}"'), found["held"][:, j].tolist())
 
 
 def _made(names: Sequence[str]) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from nws.base.errors import Refused, WeatherError
 from nws.series import HOST_NAME_LEGAL, SHARES, is_host_name
@@ -68,8 +69,13 @@ async def health(backend: Backend, request: Request) -> Response:
 
 async def metrics(backend: Backend, request: Request, query: MetricsQuery) -> Response:
     """Return the metrics: ``/metrics`` in Prometheus' text format."""
-    text = await (backend.ask_large if query.over else backend.ask)(render, backend, query.over)
-    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+    page = await (backend.ask_large if query.over else backend.ask)(render, backend, query.over)
+
+    async def blocks() -> AsyncIterator[bytes]:
+        while block := await backend.ask(next, page, b""):
+            yield block
+
+    return StreamingResponse(blocks(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def schedule(backend: Backend, request: Request) -> Response:

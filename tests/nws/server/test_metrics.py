@@ -155,7 +155,7 @@ def test_any_text_is_a_label(value):
     page = Exposition()
     page.family("a", "gauge", "any\ntext \\ here")
     page.sample("a", 1.0, {"one": value, "other": "b"})
-    assert values(parse(page.page()), "a") == {(("one", value), ("other", "b")): 1.0}
+    assert values(parse(b"".join(page.blocks()).decode()), "a") == {(("one", value), ("other", "b")): 1.0}
 
 
 @pytest.mark.parametrize(
@@ -172,4 +172,4 @@ def test_what_is_not_known_is_left_out():
     page.family("a", "gauge", "A.")
     page.sample("a", math.nan)
     page.column("a", [labels({"b": "c"}), labels({"b": "d"})], [math.nan, 2.0])
-    assert page.page().splitlines()[2:] == ['a{b="d"} 2.0']
+    assert b"".join(page.blocks()).decode().splitlines()[2:] == ['a{b="d"} 2.0']
