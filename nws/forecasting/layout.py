@@ -66,10 +66,10 @@ MAE, MSE = 0, 1
 KINDS = ("mae", "mse")
 
 SCORE_MEMORY = (0, 100, 50, 20)
-"""Memory, in samples, of the scores by which methods are chosen; 0 means the whole history."""
+"""Memory, in samples, of the scores by which methods are chosen; the first, 0, means the whole history."""
 
-ADAPT_SCORE = SCORE_MEMORY.index(20)
-"""The score by which a window adapts."""
+ADAPT_SCORE = SCORE_MEMORY.index(20) - 1
+"""The score by which a window adapts, of those that fade."""
 
 BLEND_SHARPNESS = 8
 """A blend weights a method with its error (MAE, or root of MSE) to the power -8."""
@@ -119,7 +119,9 @@ STATE = np.dtype(
         ("ar_covariance", "f8", (len(AR_MEMORY), ORDER + 1)),
         # forecast of each method for the next value, and its errors so far
         ("predicted", "f8", (len(METHODS),)),
-        ("loss", "f8", (len(SCORE_MEMORY), len(KINDS), len(METHODS))),
+        ("loss", "f8", (len(KINDS), len(METHODS))),
+        # the same by shorter memories, as upper halves of float64, which rise with the number
+        ("fading_loss", "u4", (len(SCORE_MEMORY) - 1, len(KINDS), len(METHODS))),
         # forecast of each selector for the next value, its method, and its errors so far
         ("answered", "f8", (len(SELECTORS),)),
         ("chosen", "i1", (PICKS,)),

@@ -64,7 +64,7 @@ def rung_method(first: int, rung: int) -> int:
 def next_rung(loss: Any, first: int, rung: int) -> int:
     """Return one step towards the neighbouring window that did better lately, up or down alike; or stay.
 
-    loss : float64[methods], recent absolute errors
+    loss : uint32[methods], recent absolute errors
     """
     best, lowest = rung, loss[rung_method(first, rung)]
     for neighbour in (rung - 1, rung + 1):
@@ -76,7 +76,7 @@ def next_rung(loss: Any, first: int, rung: int) -> int:
 @compiled
 def predict_adaptive(state: Any) -> None:
     """Forecast by mean and median over a window that grows and shrinks by one rung at a time, by its errors."""
-    loss, predicted, rung = state["loss"][ADAPT_SCORE, MAE], state["predicted"], state["rung"]
+    loss, predicted, rung = state["fading_loss"][ADAPT_SCORE, MAE], state["predicted"], state["rung"]
     rung[0] = next_rung(loss, MEAN, rung[0])
     rung[1] = next_rung(loss, MEDIAN, rung[1])
     predicted[ADAPTIVE_MEAN] = predicted[rung_method(MEAN, rung[0])]

@@ -28,24 +28,35 @@ from nws.forecasting.layout import (
     SELECTORS,
 )
 
-_FADE = np.array([1.0 if memory == 0 else 1.0 - 1.0 / memory for memory in SCORE_MEMORY])
+_FADE = np.array([1.0 - 1.0 / memory for memory in SCORE_MEMORY[1:]])
 _METHODS = len(METHODS)
 _SELECTORS = len(SELECTORS)
-#: Place of the score over the whole history, by which blends weight.
-_WHOLE = SCORE_MEMORY.index(0)
+#: Bits of a float64 that its upper half leaves out, and half of the last one that it keeps.
+_LOWER, _ROUND = np.uint64(32), np.uint64(1 << 31)
 
 
 @compiled
 def score_methods(state: Any, value: float) -> None:
     """Charge every method with its error on `value`, which it has not seen."""
-    predicted, loss = state["predicted"], state["loss"]
+    predicted, loss, fading = state["predicted"], state["loss"], state["fading_loss"]
+    for method in range(_METHODS):
+        error = abs(predicted[method] - value)
+        loss[MAE, method] += error
+        loss[MSE, method] += error * error
     for memory in range(len(_FADE)):
         fade = _FADE[memory]
-        absolute, square = loss[memory, MAE], loss[memory, MSE]
         for method in range(_METHODS):
             error = abs(predicted[method] - value)
-            absolute[method] = fade * absolute[method] + error
-            square[method] = fade * square[method] + error * error
+            fading[memory, MAE, method] = _faded(fading[memory, MAE, method], fade, error)
+            fading[memory, MSE, method] = _faded(fading[memory, MSE, method], fade, error * error)
+
+
+@compiled
+def _faded(half: Any, fade: float, error: float) -> Any:
+    """Return the upper half of a loss, uint32, that fades and takes an error."""
+    kept = np.uint64(np.uint64(half) << _LOWER)
+    loss = np.float64(fade * kept.view(np.float64) + error)
+    return np.uint32((loss.view(np.uint64) + _ROUND) >> _LOWER)
 
 
 @compiled
@@ -104,16 +115,17 @@ def weighted_mean(values: Any, weights: Any) -> float:
 def answer(state: Any) -> None:
     """Let every selector choose or blend, then blend the selectors."""
     loss, predicted, answered = state["loss"], state["predicted"], state["answered"]
-    for memory in range(len(_FADE)):
-        for kind in range(2):
-            selector = 2 * memory + kind
-            state["chosen"][selector] = np.argmin(loss[memory, kind])
-            answered[selector] = predicted[state["chosen"][selector]]
+    for selector in range(PICKS):
+        memory, kind = selector // 2 - 1, selector % 2
+        state["chosen"][selector] = (
+            np.argmin(loss[kind]) if memory < 0 else np.argmin(state["fading_loss"][memory, kind])
+        )
+        answered[selector] = predicted[state["chosen"][selector]]
     weight, order = np.empty(_METHODS), np.empty(_METHODS, np.int64)
-    blend_weights(loss[_WHOLE, MAE], BLEND_SHARPNESS, weight)
+    blend_weights(loss[MAE], BLEND_SHARPNESS, weight)
     answered[PICKS + MAE] = weighted_median(predicted, weight, order)
     # a squared error to half the power is the error to the whole power
-    blend_weights(loss[_WHOLE, MSE], BLEND_SHARPNESS // 2, weight)
+    blend_weights(loss[MSE], BLEND_SHARPNESS // 2, weight)
     answered[PICKS + MSE] = weighted_mean(predicted, weight)
     losses, together = state["answer_loss"], state["together"]
     for kind in range(2):

@@ -60,6 +60,7 @@ def test_the_first_value_is_charged_to_nobody(follow):
     first, second = follow([1e6, 1e6])
     for record in (first, second):
         assert not record["loss"].any()
+        assert not record["fading_loss"].any()
         assert not record["answer_loss"].any()
         assert not record["error"].any()
 
