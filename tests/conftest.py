@@ -26,7 +26,7 @@ MARKERS_OF_FIXTURES = {
     "runs": "mpi",
     "mpi": "mpi",
     "stencil_app": "mpi",
-    "first_run": "mpi",
+    "bare_machine": "mpi",
 }
 
 

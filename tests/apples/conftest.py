@@ -1,11 +1,13 @@
 """A platform of fakes for the agent: its hosts, weather, benchmarks and launcher are whatever the test says.
 
-And the monitor's library, built once.
+And the monitor's library, built once, and the measurements of a first run on this machine.
 """
 
+import os
 import shutil
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,10 @@ from apples.platforms.platform import Platform
 from apples.run.agent import Agent
 from apples.run.costing import Costing
 from apples.testing import FakeLauncher
+from nws.client import LocalWeather
+
+#: A run of a second or two.
+SMALL = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
 
 
 class Toy:
@@ -173,9 +179,42 @@ def built_once(tmp_path_factory):
 def library(built_once, state_of_its_own):
     """The library in the state directory of this test, as an earlier run would have left it."""
     place = state_of_its_own / "monitor" / built_once.name
-    place.parent.mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(built_once)
     return place
+
+
+@pytest.fixture
+def small():
+    """Arguments of a short run, which `measured` knows."""
+    return SMALL
+
+
+@pytest.fixture(scope="session")
+def bare_machine(tmp_path_factory):
+    """(`apples-run` as it ended on a bare machine, the mark in its environment, its state)."""
+    state = tmp_path_factory.mktemp("first") / "state"
+    mark = f"APPLES_TEST_MARK={uuid.uuid4().hex}"
+    name, _, value = mark.partition("=")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("apples-run"), *SMALL],
+        env={**os.environ, "APPLES_STATE": str(state), name: value},
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    # With these, the next runs measure once instead of three times.
+    with LocalWeather(state / "weather.db") as weather:
+        weather.measure(rounds=10, interval_s=0.0)
+    return done, mark, state
+
+
+@pytest.fixture
+def measured(bare_machine, state_of_its_own):
+    """The state directory of this test, a copy of the state after the first run: measurements, benchmarks, a record."""
+    return Path(shutil.copytree(bare_machine[2], state_of_its_own))
 
 
 #: Prints its rank, then sleeps for the first argument's seconds; with a second argument, rank 1 ends with that code.

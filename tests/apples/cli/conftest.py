@@ -13,12 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nws.client import LocalWeather
-
 BIN = Path(sys.executable).parent
-
-#: A run of a second or two.
-SMALL = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
 
 
 def marked(mark):
@@ -104,27 +99,16 @@ def start(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def first_run(tmp_path_factory):
-    """(the command, its state): `apples-run` on a bare machine."""
-    state = tmp_path_factory.mktemp("first") / "state"
-    command = Command("apples-run", SMALL, state, {})
-    command.code = command.end(timeout_s=120)
-    # With these, the next runs measure once instead of three times.
-    with LocalWeather(state / "weather.db") as weather:
-        weather.measure(rounds=10, interval_s=0.0)
-    return command, state
+def first_run(bare_machine):
+    """(the command as it ended, its state): `apples-run` on a bare machine."""
+    done, mark, state = bare_machine
+    return Finished(done.returncode, done.stdout, done.stderr, mark), state
 
 
 @pytest.fixture
 def known(first_run, tmp_path):
     """A copy of the state after the first run: this machine is measured, benchmarks and one record are there."""
     return Path(shutil.copytree(first_run[1], tmp_path / "known"))
-
-
-@pytest.fixture
-def small():
-    """Arguments of a short run, which `known` knows."""
-    return SMALL
 
 
 @pytest.fixture
@@ -141,10 +125,10 @@ def run_apart(start):
 
 
 class Finished:
-    """A command that was run to its end in this process, which saves the start of another."""
+    """A command that was run to its end."""
 
-    def __init__(self, code, said, mark):
-        self.code, self.out, self.err, self._mark = code, said.out, said.err, mark
+    def __init__(self, code, out, err, mark):
+        self.code, self.out, self.err, self._mark = code, out, err, mark
 
     def survivors(self):
         """Command lines of the processes that it has left."""
@@ -153,7 +137,7 @@ class Finished:
 
 @pytest.fixture
 def run(tmp_path, capfd, monkeypatch):
-    """Runs a command to its end, by default over the test's own state."""
+    """Runs a command to its end in this process, which saves another's start; by default over the test's own state."""
     from importlib.metadata import entry_points
 
     def make(program, *arguments, state=None, **environment):
@@ -181,7 +165,7 @@ def run(tmp_path, capfd, monkeypatch):
             finally:
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
-        done = Finished(code or 0, capfd.readouterr(), mark)
+        done = Finished(code or 0, *capfd.readouterr(), mark)
         assert "Traceback" not in done.err, done.err
         return done
 

@@ -14,8 +14,6 @@ import pytest
 
 from apples.livequeue.client import QueueClient
 
-SMALL = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
-
 
 @pytest.fixture
 def run_words(cli):
@@ -23,10 +21,12 @@ def run_words(cli):
     return cli[0].__globals__["RUN"]
 
 
-def test_a_run_asks_for_what_its_plan_needs_and_passes_its_output_on(manager, cli, run_words, tmp_path):
+def test_a_run_asks_for_what_its_plan_needs_and_passes_its_output_on(
+    measured, manager, cli, run_words, small, tmp_path
+):
     call, queue, eventually = cli
     manager("--procs", 2)
-    words = [*run_words, *SMALL]
+    words = [*run_words, *small]
     done = subprocess.run(
         [*words, "--queue", "--project", "sun"],
         capture_output=True,
@@ -45,27 +45,27 @@ def test_a_run_asks_for_what_its_plan_needs_and_passes_its_output_on(manager, cl
     assert job["estimate_s"] < job["request_s"]
     assert "--queue" not in job["command"]
     # the tests' environment has a policy, and what the environment says holds for the job, too
-    assert job["command"][-10:] == [*SMALL[1:], "--policy", "none"]
+    assert job["command"][-10:] == [*small[1:], "--policy", "none"]
     planned = json.loads(
-        call("", *SMALL, "--queue", "--dry-run", "-t", "20", program=run_words, cwd=tmp_path)
+        call("", *small, "--queue", "--dry-run", "-t", "20", program=run_words, cwd=tmp_path)
     )
     assert planned["queue"]["request_s"] == 50.0
-    number = int(call("", *SMALL, "--queue", "--detach", "-q", program=run_words, cwd=tmp_path))
+    number = int(call("", *small, "--queue", "--detach", "-q", program=run_words, cwd=tmp_path))
     eventually(lambda: not queue()["jobs"])
     assert "heat 64x32x32" in (tmp_path / f"apples-{number}.out").read_text()
     scored = json.loads(call("estimate", "--score", "--json"))["estimators"]
     assert scored["model"]["jobs"] == 2
-    said = call("estimate", "--walltime", "1h", "--model", " ".join(SMALL))
+    said = call("estimate", "--walltime", "1h", "--model", " ".join(small))
     assert said.endswith("of 1 h requested: the performance model's prediction\n")
 
 
-def test_an_interrupted_run_is_cancelled(manager, cli, run_words, tmp_path):
+def test_an_interrupted_run_is_cancelled(measured, manager, cli, run_words, small, tmp_path):
     _, queue, eventually = cli
     manager("--procs", 1)
     with QueueClient() as client:
         client.ask("submit", _document(["sleep", "600"], tmp_path))
     waiting = subprocess.Popen(
-        [*run_words, *SMALL, "--queue"],
+        [*run_words, *small, "--queue"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -22,7 +22,7 @@ def daemons(lab):
     return [command for command in commands if "apples.cli.toolbox" in command or "watchdog" in command]
 
 
-def test_two_runs_share_hosts_under_one_manager(lab, state_of_its_own):
+def test_two_runs_share_hosts_under_one_manager(lab, library):
     words = [Path(sys.executable).parent / "apples-run", *RUN, "--launcher", "ssh", "-H", "a1:1,a2:1"]
     command = [*map(str, words), "--policy", "fcs", "--json"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
