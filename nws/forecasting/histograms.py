@@ -72,14 +72,11 @@ def count_error(histogram: Any, place: int, outcomes: int) -> None:
 @compiled
 def share_below(histogram: Any, place: int) -> float:
     """Return the share of errors below the middle of a bin; half without any error."""
-    total, below = 0.0, 0.0
+    total, below = 0, 0
     for b in range(BINS):
         total += histogram[b]
-        if b < place:
-            below += histogram[b]
-        elif b == place:
-            below += 0.5 * histogram[b]
-    return below / total if total > 0.0 else 0.5
+        below += histogram[b] if b < place else 0
+    return (below + 0.5 * histogram[place]) / total if total > 0 else 0.5
 
 
 @compiled

@@ -12,6 +12,7 @@ nearly alone (the MAE pick, the MSE pick), and among equally good ones their ans
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -70,35 +71,51 @@ def score_answers(state: Any, value: float) -> None:
 
 
 @compiled
-def blend_weights(loss: Any, exponent: int, weight: Any) -> None:
-    """Weight of every method: (lowest loss / its loss) ** exponent, 1 for the best.
-
-    loss, weight : float64[methods].  With a loss of zero somewhere, only methods without loss have weight.
-    """
-    lowest = loss.min()
-    for method in range(len(loss)):
-        weight[method] = 1.0 if loss[method] <= lowest else (lowest / loss[method]) ** exponent
+def lowest(loss: Any) -> int:
+    """Return the place of the lowest loss, the first of equals; unlike numpy's, without a check for NaN."""
+    best, least = 0, loss[0]
+    for method in range(1, len(loss)):
+        best = method if loss[method] < least else best
+        least = min(least, loss[method])
+    return best
 
 
 @compiled
-def weighted_median(values: Any, weights: Any, order: Any) -> float:
+def blend_weights(loss: Any, exponent: int, weight: Any) -> None:
+    """Weight of every method: (lowest loss / its loss) ** exponent, 1 for the best.
+
+    loss, weight : float64[methods];  exponent : a power of 2.
+    With a loss of zero somewhere, only methods without loss have weight.
+    """
+    least = loss[lowest(loss)]
+    for method in range(len(loss)):
+        weight[method] = least / loss[method] if loss[method] > least else 1.0
+    power = 1
+    while power < exponent:
+        for method in range(len(loss)):
+            weight[method] *= weight[method]
+        power *= 2
+
+
+@compiled
+def weighted_median(values: Any, weights: Any, below: Any) -> float:
     """Return smallest value at which half of the weight is reached.
 
-    values, weights : float64[n];  order : int64[n], left holding the places of the values by rising size
+    values, weights : float64[n];  below : float64[n], left holding the weight of all values up to each
     """
     total = 0.0
+    below[:] = 0.0
+    # without a branch: faster than to sort
+    for j in range(len(values)):
+        value, weight = values[j], weights[j]
+        total += weight
+        for i in range(len(values)):
+            below[i] += weight if value <= values[i] else 0.0
+    median = math.inf
     for i in range(len(values)):
-        total += weights[i]
-        at = i
-        while at > 0 and values[order[at - 1]] > values[i]:
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = i
-    reached, at = weights[order[0]], 0
-    while reached < total / 2 and at < len(values) - 1:
-        at += 1
-        reached += weights[order[at]]
-    return float(values[order[at]])
+        if below[i] >= total / 2:
+            median = min(median, values[i])
+    return float(median)
 
 
 @compiled
@@ -118,19 +135,19 @@ def answer(state: Any) -> None:
     for selector in range(PICKS):
         memory, kind = selector // 2 - 1, selector % 2
         state["chosen"][selector] = (
-            np.argmin(loss[kind]) if memory < 0 else np.argmin(state["fading_loss"][memory, kind])
+            lowest(loss[kind]) if memory < 0 else lowest(state["fading_loss"][memory, kind])
         )
         answered[selector] = predicted[state["chosen"][selector]]
-    weight, order = np.empty(_METHODS), np.empty(_METHODS, np.int64)
+    weight, below = np.empty(_METHODS), np.empty(_METHODS)
     blend_weights(loss[MAE], BLEND_SHARPNESS, weight)
-    answered[PICKS + MAE] = weighted_median(predicted, weight, order)
+    answered[PICKS + MAE] = weighted_median(predicted, weight, below)
     # a squared error to half the power is the error to the whole power
     blend_weights(loss[MSE], BLEND_SHARPNESS // 2, weight)
     answered[PICKS + MSE] = weighted_mean(predicted, weight)
     losses, together = state["answer_loss"], state["together"]
     for kind in range(2):
-        state["pick"][kind] = np.argmin(losses[kind])
+        state["pick"][kind] = lowest(losses[kind])
     blend_weights(losses[MAE], PICK_SHARPNESS, weight[:_SELECTORS])
-    together[MAE] = weighted_median(answered, weight[:_SELECTORS], order[:_SELECTORS])
+    together[MAE] = weighted_median(answered, weight[:_SELECTORS], below[:_SELECTORS])
     blend_weights(losses[MSE], PICK_SHARPNESS // 2, weight[:_SELECTORS])
     together[MSE] = weighted_mean(answered, weight[:_SELECTORS])

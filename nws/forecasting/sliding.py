@@ -1,8 +1,8 @@
 """The newest 51 values of a series, kept in order of arrival and in order of size.
 
-One walk in order of arrival gives the sliding means of all windows, one walk in order of size all medians and trimmed
-means: a window of w is the values younger than w samples, and leaving the others out keeps the order. Sums are
-recomputed every time, so rounding errors do not accumulate. Source: Wolski et al. 2000, §2.4.
+One walk in order of arrival gives the sliding means of all windows. Medians and trimmed means come from the order by
+size, longest window first: a window of w is the values younger than w samples, and leaving the others out keeps the
+order. Sums are recomputed every time, so rounding errors do not accumulate. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -63,28 +63,27 @@ def predict_order_statistics(state: Any) -> None:
     """
     newest, by_size, predicted = state["newest"], state["sorted"], state["predicted"]
     samples = state["samples"]
-    held = min(samples, NEWEST)
+    count = held = min(samples, NEWEST)
     newest_place = (samples - 1) % NEWEST
-    for rung in range(len(_WINDOW)):
+    value, age = np.empty(NEWEST), np.empty(NEWEST, np.int64)
+    for i in range(held):
+        value[i] = newest[by_size[i]]
+        age[i] = newest_place - by_size[i]
+        age[i] += NEWEST if age[i] < 0 else 0
+    for rung in range(len(_WINDOW) - 1, -1, -1):
         size = min(_WINDOW[rung], held)
-        low, high = (size - 1) // 2, size // 2
-        cut = int(TRIM * size)
-        below, above, total, rank = 0.0, 0.0, 0.0, 0
-        for i in range(held):
-            place = by_size[i]
-            age = newest_place - place
-            if age < 0:
-                age += NEWEST
-            if age >= size:
-                continue
-            value = newest[place]
-            if rank == low:
-                below = value
-            if rank == high:
-                above = value
-            if cut <= rank < size - cut:
-                total += value
-            rank += 1
-        predicted[MEDIAN + rung] = below + (above - below) / 2
+        if size < count:
+            # without a branch that no processor predicts
+            kept = 0
+            for i in range(count):
+                value[kept], age[kept] = value[i], age[i]
+                kept += age[kept] < size
+            count = size
+        low, high = value[(size - 1) // 2], value[size // 2]
+        predicted[MEDIAN + rung] = low + (high - low) / 2
         if _TRIMMED[rung] >= 0:
+            cut = int(TRIM * size)
+            total = 0.0
+            for i in range(cut, size - cut):
+                total += value[i]
             predicted[TRIMMED_MEAN + _TRIMMED[rung]] = total / (size - 2 * cut)

@@ -46,8 +46,8 @@ def correct_tail(state: Any, rung: int, side: int, beyond: float, missed: bool) 
 def corrected_tail(state: Any, rung: int, side: int) -> float:
     """Return the corrected share of a tail: that of both paces, weighted by their losses lately."""
     loss = state["tail_loss"][rung, side]
-    total, moment = 0.0, 0.0
-    for pace in range(PACES):
+    total, moment = 1.0, float(state["tail"][rung, side, 0])
+    for pace in range(1, PACES):
         weight = math.exp(_TAIL_SHARPNESS * (loss[0] - loss[pace]))
         total += weight
         moment += weight * state["tail"][rung, side, pace]
