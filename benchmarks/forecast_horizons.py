@@ -1,6 +1,6 @@
 """Forecasts of means and their ranges by horizon: over sets of recorded series, and after quiet days that end in load.
 
-    python benchmarks/forecast_horizons.py [FILE…] [--only TEXT] [--horizons 1,6,30,60] [--json]
+    python benchmarks/forecast_horizons.py [FILE…] [--only TEXT] [--horizons 1,6,30,60] [--oracle] [--json]
 
 Files are as for `nws score`; without any, the reference series in `$APPLES_DATA/series` and our own recordings. Long
 series are also cut into short pieces, each a series of its own. A row states the MAE beside the best of last value,
@@ -10,6 +10,9 @@ percentile of series), and the interval score beside that of the forecast of the
 *Quiet, then load*: seven days of an idle host, measured every 10 s, then a day of load: on and off, with phases of mean
 length 60, 300 and 1800 s; a wandering share; steps between levels; each from several seeds. Rows are coverage from
 the eleventh minute to the end of the first hour, and in the first day.
+
+`--oracle` adds the 10th and 90th percentile of series for an oracle: the values of each series drawn anew, independent
+of each other, and the interval between the exact 10 % and 90 % quantiles of their means.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from numpy.typing import NDArray
 from nws.forecasting.horizons import KNOWN
 from nws.forecasting.horizonscore import HorizonScore, score_horizons, trace_outlooks
 from nws.forecasting.layout import METHODS, STATE
+from nws.forecasting.score import NOT_SCORED
 from nws.series import SHARES
 
 Values = NDArray[np.float64]
@@ -33,6 +37,7 @@ Values = NDArray[np.float64]
 _DAY = 8640
 _PIECE = 150
 _SEEDS = 3
+_DRAWS = 100
 _LOW, _HIGH = KNOWN + SHARES.index(0.1), KNOWN + SHARES.index(0.9)
 
 
@@ -115,6 +120,19 @@ def _coverage(value: Values, k: int, found: Values) -> list[float]:
     return [float(held[60:360].mean()), float(held.mean())]
 
 
+def oracle_spread(series: Mapping[str, list[float]], k: int) -> tuple[float, float]:
+    """Return the 10th and 90th percentile of coverage, over draws of all series, if their law is known."""
+    rng, held = np.random.default_rng(1), []
+    for values in series.values():
+        if len(values) > NOT_SCORED + k:
+            sums = np.cumsum(rng.choice(values, (_DRAWS, len(values))), axis=1)[:, NOT_SCORED - 1 :]
+            outcome = sums[:, k:] - sums[:, :-k]
+            low, high = np.quantile(outcome, (0.1, 0.9))
+            held.append(((low <= outcome) & (outcome <= high)).mean(axis=1))
+    p10, p90 = np.quantile(held, (0.1, 0.9))
+    return float(p10), float(p90)
+
+
 def text(score: HorizonScore) -> str:
     best = min(score.mae_last, score.mae_mean_k, score.mae_reference)
     return (
@@ -129,6 +147,7 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--only", default="", help="sets with this in their name")
     parser.add_argument("--horizons", default="1,6,30,60", help="numbers of values, separated by commas")
+    parser.add_argument("--oracle", action="store_true", help="add the coverage of an oracle")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     horizons = [int(k) for k in options.horizons.split(",")]
@@ -140,6 +159,13 @@ def main() -> None:
         document[name] = [score.as_json() for score in scores]
         if not options.json:
             print(f"{name}: {len(series)} series", *map(text, scores), sep="\n", flush=True)
+        if options.oracle:
+            spreads = {k: oracle_spread(series, k) for k in horizons}
+            document[f"{name}, oracle"] = spreads
+            if not options.json:
+                print(
+                    "  oracle:", *(f"k {k}: {low:.2f} to {high:.2f};" for k, (low, high) in spreads.items())
+                )
     if options.only in "quiet, then load":
         rows = after_quiet(horizons)
         document["quiet, then load"] = rows
