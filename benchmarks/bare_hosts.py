@@ -2,6 +2,7 @@
 
     sudo python benchmarks/bare_hosts.py [--lmp /usr/bin/lmp] [--library-path DIR] [--times 10] [--ways kill,cut,freeze]
                                          [--python PYTHON] [--out FILE]
+    python benchmarks/bare_hosts.py --report FILE...
 
 Three hosts of a testbed have sshd, a Python of their own (by default the oldest of this machine that is supported) and
 the program; the directory of this package and its environment are empty there. The desk starts the runs. LAMMPS writes
@@ -17,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import random
 import subprocess
 import sys
@@ -27,7 +27,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from lost_hosts import BIN, DESK, heal, left, left_at_last
+from lost_hosts import BIN, DESK, heal, left, left_at_last, series_options
 
 from tests.testbed.description import parse
 from tests.testbed.fixtures import without_package
@@ -170,19 +170,32 @@ def hit_one(bed: Testbed, runs: Runs, plain: dict[str, Any], way: str, rng: rand
     }
 
 
+def report(files: list[Path]) -> None:
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    print("way      runs  right  noticed  detected: most  left")
+    for way in dict.fromkeys(line["way"] for line in lines):
+        own = [line for line in lines if line["way"] == way]
+        noticed = [line["detected_s"] for line in own if line["detected_s"] is not None]
+        right, there = sum(line["right"] for line in own), sum(len(line["left"]) for line in own)
+        most = max(noticed, default=math.nan)
+        print(f"{way:8} {len(own):4} {right:6} {len(noticed):8} {most:13.1f} s {there:5}")
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = series_options(__doc__, "bare-hosts", ways="kill,cut,freeze", times=10)
     parser.add_argument("--lmp", default="/usr/bin/lmp")
     parser.add_argument(
         "--library-path", default="", help="where hosts find the MPI that LAMMPS was built with"
     )
-    parser.add_argument("--times", type=int, default=10, help="runs for each way")
-    parser.add_argument("--ways", default="kill,cut,freeze")
     parser.add_argument("--python", help="interpreter that is the hosts' python3")
-    parser.add_argument("--seed", type=int, default=1)
-    default = Path(tempfile.gettempdir()) / f"bare-hosts-{os.getpid()}.jsonl"
-    parser.add_argument("--out", type=Path, default=default)
     options = parser.parse_args()
+    if options.report:
+        report(options.report)
+    else:
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
     bare = {**without_package(), **({"python": options.python} if options.python else {})}
     hosts = [{"name": DESK}, *({"name": f"h{n}", "cpu": 0.5, "cpuset": n % 2, **bare} for n in (1, 2, 3))]
     name = f"bare-{uuid.uuid4().hex[:8]}"
@@ -201,14 +214,7 @@ def main() -> None:
                 print(found[-1], flush=True)
                 with options.out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(found[-1]) + "\n")
-    for way in options.ways.split(","):
-        own = [one for one in found if one["way"] == way]
-        slowest = max((one["detected_s"] for one in own if one["detected_s"] is not None), default=math.nan)
-        print(
-            f"{way:7} {len(own)} runs, {sum(one['right'] for one in own)} right, hit "
-            f"{sum(one['detected_s'] is not None for one in own)}, detected in {slowest:.1f} s at most, "
-            f"{sum(len(one['left']) for one in own)} processes left"
-        )
+    report([options.out])
 
 
 if __name__ == "__main__":

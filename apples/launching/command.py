@@ -33,6 +33,10 @@ _WRAPPER_THERE = 'w=${APPLES_WRAPPER:-$1}; shift; exec "${APPLES_PYTHON:-$0}" -I
 #: One thread per rank: the planner counts ranks, and threads of neighbours would compete for their cores.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
+#: Network module for programs outside this environment, if their MPICH has several. With UCX, a receive of MPICH 5.0.2
+#: from MPI_ANY_SOURCE never completes if its message arrived from another host before (docs/launching.md).
+USERS_NETWORK = {"MPIR_CVAR_CH4_NETMOD": "ofi"}
+
 #: Variables of an enclosing mpiexec, with which the ranks would join the wrong job.
 FOREIGN = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "APPLES_RANK_FDS")
 
@@ -187,9 +191,18 @@ def local_environment(request: LaunchRequest, base: Mapping[str, str], _socket: 
     return rank_environment(request, base)
 
 
-def launch_environment(request: LaunchRequest, base: Mapping[str, str], socket: str) -> dict[str, str]:
-    """Return the environment of an `mpiexec` for several hosts; `socket` is the name for its remote shells."""
+def launch_environment(
+    request: LaunchRequest, base: Mapping[str, str], socket: str, defaults: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of an `mpiexec` for several hosts.
+
+    Args:
+        base: the user's environment
+        socket: name of the socket for its remote shells
+        defaults: variables that apply if neither the request nor the user sets them
+    """
     return {
+        **defaults,
         **rank_environment(request, base, (*FOREIGN, "HYDRA_")),
         "APPLES_RSH": socket,
         # Without this, hydra forks on this machine, which has a host agent like the others.

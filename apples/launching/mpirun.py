@@ -17,6 +17,7 @@ from pathlib import Path
 from apples.launching import openmpi, preflight
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.command import (
+    USERS_NETWORK,
     Rendezvous,
     carried,
     launch_environment,
@@ -26,7 +27,7 @@ from apples.launching.command import (
 )
 from apples.launching.engine import launch
 from apples.launching.launcher import LaunchRequest, Notify
-from apples.launching.mpis import Family, Mpi
+from apples.launching.mpis import Family, Mpi, in_environment
 from apples.launching.processes import LaunchMethod
 from apples.launching.steering import steered
 from apples.launching.termination import GracePeriods
@@ -100,13 +101,14 @@ def _method(request: LaunchRequest, access: HostAccess) -> LaunchMethod:
     if access.here:
         here_command = mpiexec_command(request, mpi, program)
         return LaunchMethod(agents=agents, command=lambda _: here_command, here=True)
-    names = carried(rank_environment(request, os.environ))
+    defaults = {} if in_environment(program) else USERS_NETWORK
+    names = carried({**defaults, **rank_environment(request, os.environ)})
     return LaunchMethod(
         agents=agents,
         command=lambda rendezvous: spread_command(
             request, mpi, program, replace(rendezvous, launcher=access.launcher or rendezvous.launcher), names
         ),
-        environment=launch_environment,
+        environment=lambda request, base, shells: launch_environment(request, base, shells, defaults),
         timeouts=access.timeouts,
     )
 

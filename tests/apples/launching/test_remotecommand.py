@@ -2,6 +2,10 @@
 
 import sys
 
+import pytest
+
+from apples.launching import mpirun
+from apples.launching.agentconnection import HostAddress
 from apples.launching.command import (
     RANK_WRAPPER,
     Rendezvous,
@@ -57,7 +61,8 @@ def test_what_belongs_to_one_machine_stays_there():
 def test_the_environment_of_mpiexec(runs):
     request = runs.request("true", environment={"A": "request"})
     base = {"A": "user", "OMP_NUM_THREADS": "4", "HYDRA_LAUNCHER": "slurm", "PMI_FD": "3"}
-    environment = launch_environment(request, base, "door")
+    environment = launch_environment(request, base, "door", {"A": "default", "B": "default"})
+    assert environment["B"] == "default"
     assert environment["A"] == "request"
     assert environment["OMP_NUM_THREADS"] == "4"
     assert environment["NUMBA_NUM_THREADS"] == "1"
@@ -70,3 +75,12 @@ def test_the_interface_is_passed_unless_the_user_has_chosen():
     assert network_environment("ens3", {}) == dict.fromkeys(names, "ens3")
     assert network_environment("ens3", {"UCX_NET_DEVICES": "ib0"}).keys() == names - {"UCX_NET_DEVICES"}
     assert network_environment(None, {}) == {}
+
+
+@pytest.mark.parametrize(("program", "network"), [("/bin/true", True), (sys.executable, False)])
+def test_network_module_is_set_for_users_programs(runs, monkeypatch, program, network):
+    monkeypatch.delenv("MPIR_CVAR_CH4_NETMOD", raising=False)
+    addresses = {host: HostAddress(host=host, address=host) for host in ("alpha", "beta")}
+    request = runs.request(program, hosts=["alpha", "beta"])
+    command = mpirun.command_line(request, mpirun.HostAccess(addresses=addresses))
+    assert ("MPIR_CVAR_CH4_NETMOD" in command[command.index("-genvlist") + 1].split(",")) is network
