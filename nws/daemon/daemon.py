@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from nws.base.errors import ProbeError
+from nws.base.threads import started_pool
 from nws.client.endpoint import Endpoint
 from nws.client.remote import ServiceClient
 from nws.daemon.delivery import Addresses, DeliveryJob
@@ -233,13 +233,14 @@ def run_until_signal(
     A second TERM or INT has its default action. For the main thread.
     """
     received: list[int] = []
+    stopper = started_pool(1, "stop")
 
     def end(number: int, frame: FrameType | None) -> None:
         received.append(number)
         for one in (signal.SIGTERM, signal.SIGINT):
             signal.signal(one, signal.SIG_DFL)
         # waking the main thread takes a lock it may hold at this moment
-        threading.Thread(target=daemon.stop).start()
+        stopper.submit(daemon.stop)
 
     def reload(number: int, frame: FrameType | None) -> None:
         daemon.reload()
@@ -251,6 +252,7 @@ def run_until_signal(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        stopper.shutdown()
 
 
 def _echo_server(address: str, wanted: int | None, admits: Callable[[str], bool]) -> EchoServer:

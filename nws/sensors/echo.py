@@ -4,7 +4,7 @@ Protocol: a client connects and is greeted with one byte, `READY` or `BUSY` (the
 big-endian, with the length of the body, then the body; the server answers `ACK` once it has read all of it. So a
 message of one byte measures a round trip, and a long one bandwidth up to the receiver's acknowledgement. A client that
 is not admitted is closed without an answer. Connections, message length and silence are bounded; closing ends every
-connection and waits for its thread.
+connection and waits for its end. All threads run from the start.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from types import TracebackType
 
 from nws.base.errors import ProbeError
+from nws.base.threads import started_pool
 
 READY, BUSY, ACK = b"R", b"B", b"A"
 HEADER = struct.Struct(">Q")
@@ -32,9 +34,9 @@ _PAUSE_S = 0.1
 
 @dataclass(slots=True)
 class _Place:
-    """A connection's thread, and when its client was heard last (`time.monotonic`)."""
+    """A connection's service, and when its client was heard last (`time.monotonic`)."""
 
-    thread: threading.Thread
+    service: Future[None]
     heard: float
 
 
@@ -72,6 +74,7 @@ class EchoServer:
         self._lock = threading.Lock()
         self._open: dict[socket.socket, _Place] = {}
         self._closing = False
+        self._threads = started_pool(connections, "echo")
         self._acceptor = threading.Thread(target=self._accept, name="echo-accept", daemon=True)
         self._acceptor.start()
 
@@ -82,18 +85,16 @@ class EchoServer:
         return str(host), int(port)
 
     def close(self) -> None:
-        """Stop listening, end all connections, wait for their threads. May be called twice."""
+        """Stop listening, end all connections, wait for their end. May be called twice."""
         with self._lock:
             self._closing = True
-            threads = [place.thread for place in self._open.values()]
             for connection in self._open:
                 _shut(connection)
         # closing alone would leave accept() blocked for ever
         _shut(self._listener)
         self._acceptor.join()
         self._listener.close()
-        for thread in threads:
-            thread.join()
+        self._threads.shutdown()
 
     def __enter__(self) -> EchoServer:
         return self
@@ -123,7 +124,7 @@ class EchoServer:
                 connection.close()
 
     def _seat(self, connection: socket.socket) -> bool:
-        """Start a thread for a connection; False when there is no place for it."""
+        """Serve a connection on a thread; False when there is no place for it."""
         with self._lock:
             self._tidy()
             waited_for = list(self._open.values()) if len(self._open) >= self._most else []
@@ -133,24 +134,21 @@ class EchoServer:
                     if place.heard < limit:
                         _shut(other)
         # one whose client has just hung up is about to end
-        end = time.monotonic() + _LEAVING_S
-        for place in waited_for:
-            place.thread.join(max(end - time.monotonic(), 0.0))
+        wait([place.service for place in waited_for], _LEAVING_S)
         with self._lock:
             self._tidy()
             if self._closing or len(self._open) >= self._most:
                 return False
-            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
-            self._open[connection] = _Place(thread, time.monotonic())
-            thread.start()
+            service = self._threads.submit(self._serve, connection)
+            self._open[connection] = _Place(service, time.monotonic())
         return True
 
     def _tidy(self) -> None:
-        # a thread that has ended leaves its place here, so that `close` can wait for the others
-        self._open = {c: place for c, place in self._open.items() if place.thread.is_alive()}
+        self._open = {c: place for c, place in self._open.items() if not place.service.done()}
 
     def _serve(self, connection: socket.socket) -> None:
-        place = self._open[connection]
+        with self._lock:
+            place = self._open[connection]
         try:
             connection.settimeout(self._silence_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

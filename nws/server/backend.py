@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from starlette.responses import Response
 
 from nws.base.errors import Forbidden, ServiceError, Unauthorized, WeatherError
 from nws.base.ratelimit import RefusalLog
+from nws.base.threads import start_all
 from nws.server.answers import refusal_of
 from nws.server.bodies import must_close, parse_object, read_body, read_query
 from nws.server.counters import RequestCounters
@@ -104,10 +104,7 @@ class Backend:
     async def lifespan(self, _: object) -> AsyncIterator[None]:
         """Run threads and housekeeping during the application's life; at the end, store all accepted batches."""
         self.writer.start()
-        # all threads now: the start of one that finds no memory would later hold up the event loop for ever
-        ready = threading.Barrier(READERS)
-        for _ in range(READERS):
-            self._readers.submit(ready.wait)
+        start_all(self._readers, READERS)
         housekeeping = asyncio.create_task(self._housekeeping())
         try:
             yield
@@ -115,8 +112,8 @@ class Backend:
             housekeeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await housekeeping
-            await asyncio.to_thread(self.writer.stop)
-            await asyncio.to_thread(self._readers.shutdown)
+            await asyncio.get_running_loop().run_in_executor(self._readers, self.writer.stop)
+            self._readers.shutdown()
 
     async def _housekeeping(self) -> None:
         failing = False

@@ -12,6 +12,8 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 
+from nws.base.ratelimit import RefusalLog
+
 #: Seconds in which a handshake must be finished.
 HANDSHAKE_S = 5.0
 #: Maximum number of unfinished handshakes, of all addresses and of one.
@@ -21,6 +23,11 @@ MOST_OF_ONE_ADDRESS = 64
 _ACCEPT_AGAIN_S = 0.1
 
 _LOG = logging.getLogger(__name__)
+
+
+def reason(error: OSError | MemoryError) -> str:
+    """Return the reason of a failed call in words."""
+    return "no memory is left" if isinstance(error, MemoryError) else error.strerror or str(error)
 
 
 class Handshakes:
@@ -33,6 +40,7 @@ class Handshakes:
         # address of each unfinished handshake, oldest first
         self._open: dict[asyncio.Task[None], str] = {}
         self._accepting: asyncio.Task[None] | None = None
+        self._log = RefusalLog(_LOG.warning)
 
     def start(self, listening: socket.socket, backlog: int, protocol: Callable[[], asyncio.Protocol]) -> None:
         """Listen and accept connections until `close`. protocol: creates the protocol of one connection"""
@@ -50,8 +58,8 @@ class Handshakes:
         while True:
             try:
                 connected, peer = await loop.sock_accept(listening)
-            except OSError as error:
-                _LOG.warning("a connection could not be accepted: %s", error.strerror)
+            except (OSError, MemoryError) as error:
+                self._log("listener", f"a connection could not be accepted: {reason(error)}")
                 await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
             self._make_room(peer[0])
@@ -76,6 +84,6 @@ class Handshakes:
             await asyncio.get_running_loop().connect_accepted_socket(
                 protocol, connected, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_S
             )
-        except OSError:
-            # the peer went away, was too slow, or does not speak TLS
+        except (OSError, MemoryError):
+            # the peer went away, was too slow, or does not speak TLS, or no memory is left
             connected.close()

@@ -26,7 +26,7 @@ from nws.base.detach import notify
 from nws.base.errors import ConfigError, ServiceError
 from nws.server.app import WEB, create_app
 from nws.server.driver import Driven, Driver, SourceCounters
-from nws.server.handshakes import MOST_HANDSHAKES, MOST_OF_ONE_ADDRESS, Handshakes
+from nws.server.handshakes import MOST_HANDSHAKES, MOST_OF_ONE_ADDRESS, Handshakes, reason
 from nws.server.protocol import MOST_CONNECTIONS, bounded
 from nws.server.setup import Setup
 from nws.server.tokens import Tokens
@@ -207,6 +207,7 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(log_fault)
         if self._handshakes is None:
             await super().startup(sockets)
         else:
@@ -224,6 +225,15 @@ class _Server(uvicorn.Server):
         return self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
+
+
+def log_fault(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log a failed call of the event loop's own in one line; any other error is a defect, logged with its traceback."""
+    error = context.get("exception")
+    if isinstance(error, OSError | MemoryError):
+        _LOG.warning("%s: %s", context["message"], reason(error))
+    else:
+        loop.default_exception_handler(context)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nws.base.errors import ProbeError, UsageError
+from nws.base.threads import start_all
 from nws.timing.steadyclock import boot_time
 
 #: A day, the longest period.
@@ -26,6 +27,8 @@ _LONGEST_S = 86400.0
 _WATCH_S, _STEP_S = 1.0, 0.5
 #: Until a paced job is tried again that found no memory, seconds.
 _NO_MEMORY_S = 1.0
+#: A paced job so much overdue was forgotten, seconds.
+_FORGOTTEN_S = 5.0
 _SILENT = logging.NullHandler()
 
 
@@ -205,9 +208,12 @@ class Timetable:
 
         # its log lines are reported already; a configured logger still receives them
         logging.getLogger("apscheduler").addHandler(_SILENT)
+        threads = max(len(self._jobs), 1)
+        executor = ThreadPoolExecutor(threads)
+        start_all(executor._pool, threads)
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
-            executors={"default": ThreadPoolExecutor(max(len(self._jobs), 1))},
+            executors={"default": executor},
             job_defaults={"coalesce": True, "max_instances": 1},
         )
         lost = events.EVENT_JOB_MISSED | events.EVENT_JOB_MAX_INSTANCES | events.EVENT_JOB_ERROR
@@ -231,13 +237,14 @@ class Timetable:
         self._scheduler.start()
 
     def _wait(self, end: float) -> None:
-        """Wait for the end or a stop; meanwhile check whether the wall clock is set."""
+        """Wait for the end or a stop; meanwhile check whether the wall clock is set or a run was forgotten."""
         ahead = self._wall() - self._counter()
         while (left := end - self._counter()) > 0 and not self._stop.wait(min(left, _WATCH_S)):
             step = self._wall() - self._counter() - ahead
             if abs(step) > _STEP_S:
                 ahead += step
                 self._replan()
+            self._remind()
 
     def _replan(self) -> None:
         """Every next run when it is due by the counter, whatever the wall clock was set to."""
@@ -246,6 +253,14 @@ class Timetable:
             for job in self._jobs.values():
                 if not job.running:
                     self._scheduler.modify_job(job.name, next_run_time=self._date(job.wait_s(now)))
+
+    def _remind(self) -> None:
+        """Plan paced jobs that are long overdue once more: APScheduler drops a run that found no memory to start."""
+        with self._lock:
+            late = self._counter() - _FORGOTTEN_S
+            for job in self._jobs.values():
+                if job.period_s is None and not job.running and (job.start or late) < late:
+                    self._plan(job, 0.0)
 
     def _date(self, delay_s: float) -> datetime:
         return datetime.fromtimestamp(self._wall() + delay_s, UTC)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
@@ -60,6 +61,31 @@ def test_runs_without_memory_are_counted_and_do_not_end_it(monkeypatch):
         "cpu: no memory is left", "server: no memory is left, trying again in 0.01 s"
     ]  # fmt: skip
     assert [tally.failed for tally in tallies.values()] == [1, 1]
+
+
+def test_a_paced_run_that_apscheduler_dropped_is_made_up(monkeypatch):
+    monkeypatch.setattr(periodic, "_FORGOTTEN_S", 0.05)
+    monkeypatch.setattr(periodic, "_WATCH_S", 0.02)
+    submit, dropped = ThreadPoolExecutor.submit, []
+
+    def first_fails(pool, call, *arguments):
+        if call.__name__ == "run_job" and not dropped:
+            dropped.append(call)
+            raise MemoryError
+        return submit(pool, call, *arguments)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", first_fails)
+    table = Timetable(report=lambda line: None)
+    ran = []
+
+    def job(counts):
+        ran.append(time.monotonic())
+        table.stop()
+        return 1.0
+
+    table.paced("server", job)
+    table.run(10.0)
+    assert (len(dropped), len(ran)) == (1, 1)
 
 
 def test_any_other_error_ends_it_and_is_raised():
