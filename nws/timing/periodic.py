@@ -241,26 +241,18 @@ class Timetable:
         ahead = self._wall() - self._counter()
         while (left := end - self._counter()) > 0 and not self._stop.wait(min(left, _WATCH_S)):
             step = self._wall() - self._counter() - ahead
-            if abs(step) > _STEP_S:
-                ahead += step
-                self._replan()
-            self._remind()
+            stepped = abs(step) > _STEP_S
+            ahead += step if stepped else 0.0
+            self._replan(all_jobs=stepped)
 
-    def _replan(self) -> None:
-        """Every next run when it is due by the counter, whatever the wall clock was set to."""
+    def _replan(self, *, all_jobs: bool) -> None:
+        """Plan runs when they are due by the counter: all, or those that APScheduler dropped for want of memory."""
         with self._lock:
             now = self._counter()
             for job in self._jobs.values():
-                if not job.running:
+                dropped = job.period_s is None and (job.start or now) < now - _FORGOTTEN_S
+                if not job.running and (all_jobs or dropped):
                     self._scheduler.modify_job(job.name, next_run_time=self._date(job.wait_s(now)))
-
-    def _remind(self) -> None:
-        """Plan paced jobs that are long overdue once more: APScheduler drops a run that found no memory to start."""
-        with self._lock:
-            late = self._counter() - _FORGOTTEN_S
-            for job in self._jobs.values():
-                if job.period_s is None and not job.running and (job.start or late) < late:
-                    self._plan(job, 0.0)
 
     def _date(self, delay_s: float) -> datetime:
         return datetime.fromtimestamp(self._wall() + delay_s, UTC)
