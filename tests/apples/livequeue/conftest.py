@@ -28,8 +28,8 @@ from apples.queueing.configuration import EstimatesSection, QueueFile, QueueSect
 from apples.queueing.queue import warm
 
 APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
-#: Commands that only ask the manager, and need no process of their own to be tested.
-ASKING = ("submit", "queue", "why", "cancel")
+#: Commands that only ask the manager or read its store, and need no process of their own to be tested.
+ASKING = ("submit", "queue", "why", "cancel", "estimate")
 RUN = (sys.executable, "-c", "from apples.cli.run import main; main()")
 
 
