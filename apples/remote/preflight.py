@@ -24,6 +24,7 @@ MODULES = (
     "apples.remote.hostcheck",
     "nws.base.errors",
     "nws.base.program",
+    "nws.base.threads",
     "nws.client.hostprobe",
     "nws.sensors.cgroups",
     "nws.sensors.cpu",
