@@ -11,6 +11,7 @@ behind. A block after `<!-- not run: REASON -->` is listed with the reason and n
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -97,22 +98,24 @@ def run(block: Block, checkout: Path, home: Path, output: IO[bytes]) -> str:
         wrong = f"not finished after {_LIMIT_S:g} s"
     left = processes_of(home)
     for number in left:
-        os.kill(number, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
     if left and not wrong:
-        wrong = f"left {len(left)} processes behind"
+        wrong = f"left {len(left)} processes behind: {'; '.join(left.values())}"
     return wrong
 
 
-def processes_of(home: Path) -> list[int]:
-    """Return the processes that have this home directory, 5 seconds after the block ended."""
+def processes_of(home: Path) -> dict[int, str]:
+    """Return the processes that have this home directory, with their commands, 5 seconds after the block ended."""
     wanted = f"HOME={home}".encode()
     deadline = time.monotonic() + 5.0
     while True:
-        found = []
+        found = {}
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
                 if wanted in path.read_bytes().split(b"\0"):
-                    found.append(int(path.parent.name))
+                    words = path.with_name("cmdline").read_bytes().split(b"\0")
+                    found[int(path.parent.name)] = b" ".join(words).decode(errors="replace").strip()
             except OSError:
                 continue
         if not found or time.monotonic() > deadline:
