@@ -34,6 +34,9 @@ ROOT = Path(__file__).resolve().parent.parent
 _PASSED = re.compile(r"PIP_.*|.*_proxy|.*_PROXY|SSL_CERT_.*|LANG|LC_.*|TERM|APPLES_DATA|OPENBLAS_.*")
 #: A block may run so long, seconds.
 _LIMIT_S = 900.0
+#: Processes must have ended so long after a block, seconds. A run of another page may share the hosts through the node
+#: manager that a block started, which then ends with that run.
+_LEAVING_S = 90.0
 #: Pages that run at the same time.
 _PAGES = 2
 
@@ -106,9 +109,9 @@ def run(block: Block, checkout: Path, home: Path, output: IO[bytes]) -> str:
 
 
 def processes_of(home: Path) -> dict[int, str]:
-    """Return the processes that have this home directory, with their commands, 5 seconds after the block ended."""
+    """Return the processes that have this home directory, with their commands, `_LEAVING_S` after the block ended."""
     wanted = f"HOME={home}".encode()
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + _LEAVING_S
     while True:
         found = {}
         for path in Path("/proc").glob("[0-9]*/environ"):
