@@ -34,9 +34,6 @@ ROOT = Path(__file__).resolve().parent.parent
 _PASSED = re.compile(r"PIP_.*|.*_proxy|.*_PROXY|SSL_CERT_.*|LANG|LC_.*|TERM|APPLES_DATA|OPENBLAS_.*")
 #: A block may run so long, seconds.
 _LIMIT_S = 900.0
-#: Processes must have ended so long after a block, seconds. A run of another page may share the hosts through the node
-#: manager that a block started, which then ends with that run.
-_LEAVING_S = 90.0
 #: Pages that run at the same time.
 _PAGES = 2
 
@@ -69,7 +66,10 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the variables of a new user with an empty home directory."""
+    """Return the variables of a new user with an empty home directory.
+
+    The directory for the user's daemons is beside it: a run of one page must not keep those of another in use.
+    """
     passed = {name: value for name, value in os.environ.items() if _PASSED.fullmatch(name)}
     python = Path(shutil.which("python3") or sys.executable).parent
     path = f"{python}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -78,6 +78,7 @@ def environment(home: Path) -> dict[str, str]:
         "PATH": path,
         "SHELL": "/bin/bash",
         "TMPDIR": str(home.parent / "tmp"),
+        "XDG_RUNTIME_DIR": str(home.parent / "runtime"),
     }
 
 
@@ -109,9 +110,9 @@ def run(block: Block, checkout: Path, home: Path, output: IO[bytes]) -> str:
 
 
 def processes_of(home: Path) -> dict[int, str]:
-    """Return the processes that have this home directory, with their commands, `_LEAVING_S` after the block ended."""
+    """Return the processes that have this home directory, with their commands, 5 seconds after the block ended."""
     wanted = f"HOME={home}".encode()
-    deadline = time.monotonic() + _LEAVING_S
+    deadline = time.monotonic() + 5.0
     while True:
         found = {}
         for path in Path("/proc").glob("[0-9]*/environ"):
@@ -133,6 +134,7 @@ def run_page(page: Path) -> list[str]:
         home, checkout = work / "home", work / "checkout"
         home.mkdir()
         (work / "tmp").mkdir()
+        (work / "runtime").mkdir(mode=0o700)
         subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, checkout], check=True)
         for block in blocks_of(page):
             where = f"{page.relative_to(ROOT)}:{block.line}"

@@ -18,7 +18,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from types import TracebackType
 
-from nws.base.errors import ProbeError
+from nws.base.errors import ProbeError, WeatherError
 from nws.base.threads import started_pool
 
 READY, BUSY, ACK = b"R", b"B", b"A"
@@ -74,7 +74,11 @@ class EchoServer:
         self._lock = threading.Lock()
         self._open: dict[socket.socket, _Place] = {}
         self._closing = False
-        self._threads = started_pool(connections, "echo")
+        try:
+            self._threads = started_pool(connections, "echo")
+        except WeatherError:
+            self._listener.close()
+            raise
         self._acceptor = threading.Thread(target=self._accept, name="echo-accept", daemon=True)
         self._acceptor.start()
 

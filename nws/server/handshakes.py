@@ -56,16 +56,18 @@ class Handshakes:
     async def _accept(self, listening: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            connected = None
             try:
                 connected, peer = await loop.sock_accept(listening)
+                self._make_room(peer[0])
+                task = loop.create_task(self._shake(connected, protocol))
+                self._open[task] = peer[0]
+                task.add_done_callback(lambda done: self._open.pop(done, None))
             except (OSError, MemoryError) as error:
+                if connected is not None:
+                    connected.close()
                 self._log("listener", f"a connection could not be accepted: {reason(error)}")
                 await asyncio.sleep(_ACCEPT_AGAIN_S)
-                continue
-            self._make_room(peer[0])
-            task = loop.create_task(self._shake(connected, protocol))
-            self._open[task] = peer[0]
-            task.add_done_callback(lambda done: self._open.pop(done, None))
 
     def _make_room(self, address: str) -> None:
         counts = Counter(self._open.values())

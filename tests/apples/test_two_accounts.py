@@ -146,7 +146,7 @@ def document(token, *command):
     }
 
 
-def test_junk_of_one_user_leaves_another_half_of_the_node(site):
+def test_junk_of_one_user_leaves_another_half_of_the_node(site, record_property):
     queue = site.directory / "queue.sock"
     site.wait(lambda: _answers(queue), within_s=60)
     junk = json.dumps(document("junk", "sleep", "300"))
@@ -159,8 +159,10 @@ def test_junk_of_one_user_leaves_another_half_of_the_node(site):
         begun, before = time.monotonic(), ready_s(mine.pid)
         time.sleep(4.0)
         share = (ready_s(mine.pid) - before) / (time.monotonic() - begun)
+        record_property("share of the node", round(share, 3))
         assert 0.45 <= share <= 0.6
         with user("nobody", ASK, queue, json.dumps(document("mine", "true"))) as (_, (took_s, answer)):
+            record_property("seconds to the queue's answer", took_s)
             assert float(took_s) < 1.0
             assert "'job': 201" in answer
         with QueueClient(queue) as client:

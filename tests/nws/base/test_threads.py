@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from nws.base.errors import WeatherError
 from nws.base.threads import start_all, started_pool
 
 
@@ -24,9 +25,8 @@ def test_a_thread_that_cannot_be_started_leaves_none_waiting(monkeypatch):
         started.append(thread)
         start(thread)
 
-    with ThreadPoolExecutor(3) as pool:
-        monkeypatch.setattr(threading.Thread, "start", second_fails)
-        with pytest.raises(RuntimeError, match="new thread"):
-            start_all(pool, 3)
-        monkeypatch.undo()
+    pool = ThreadPoolExecutor(3)
+    monkeypatch.setattr(threading.Thread, "start", second_fails)
+    with pytest.raises(WeatherError, match="a thread cannot be started: end other programs"):
+        start_all(pool, 3)
     assert not started[0].is_alive()

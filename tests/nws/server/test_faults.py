@@ -5,26 +5,28 @@ import logging
 import socket
 import ssl
 
+import pytest
+
 from nws.server.handshakes import Handshakes
 from nws.server.run import log_fault
 
 
-def test_accept_without_memory_is_repeated(certificate, caplog):
+@pytest.mark.parametrize("call", ["sock_accept", "create_task"])
+def test_accept_without_memory_is_repeated(certificate, caplog, call):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate.certificate, certificate.key)
     trusting = ssl.create_default_context(cafile=certificate.certificate)
 
     async def served():
         loop = asyncio.get_running_loop()
-        accept, failed = loop.sock_accept, []
+        real, failed = getattr(loop, call), []
 
-        async def first_fails(listening):
+        def first_fails(argument):
             if not failed:
-                failed.append(listening)
+                failed.append(argument)
                 raise MemoryError
-            return await accept(listening)
+            return real(argument)
 
-        loop.sock_accept = first_fails
         connected = loop.create_future()
 
         class Protocol(asyncio.Protocol):
@@ -35,7 +37,13 @@ def test_accept_without_memory_is_repeated(certificate, caplog):
             listening.bind(("127.0.0.1", 0))
             handshakes = Handshakes(context)
             handshakes.start(listening, 8, Protocol)
+            setattr(loop, call, first_fails)
             address = listening.getsockname()
+            if call == "create_task":
+                # closed without an answer; the next one gets it
+                reader, writer = await asyncio.open_connection(*address)
+                assert await reader.read() == b""
+                writer.close()
             _, writer = await asyncio.open_connection(*address, ssl=trusting, server_hostname="127.0.0.1")
             (await asyncio.wait_for(connected, 10)).close()
             writer.close()
