@@ -24,6 +24,8 @@ def test_accept_without_memory_is_repeated(certificate, caplog, call):
         def first_fails(argument):
             if not failed:
                 failed.append(argument)
+                if asyncio.iscoroutine(argument):
+                    argument.close()
                 raise MemoryError
             return real(argument)
 
