@@ -1,0 +1,260 @@
+"""Real runs under changing load: how often the predicted ranges hold, against another planner in turns.
+
+    sudo python benchmarks/real_ranges.py local|ssh|slurm [--turns 60] [--other BIN] [--out FILE] [--states DIR]
+    python benchmarks/real_ranges.py report FILE...
+
+Load generators start and stop on every host, each by a clock of its own with periods of 15 to 60 s. In each turn both
+planners run the same size, one after the other in random order, each with a state of its own, so that it learns from
+its own earlier runs only. `--other` names the directory with the commands of another installation; without it the other
+planner is this one with `--horizon next`, which plans with forecasts of the next measurement. A series can be made in
+parts: with the same --states and --out and another --seed it goes on.
+
+local: on this machine, 1 to 2 ranks.  ssh: from the desk of tests/testbed/wan4.yaml to its four hosts
+slurm: from the login node of a cluster of four nodes; the load runs beside Slurm's jobs
+
+Runs last about 5 to 20 s. ssh and slurm need root, as tests/testbed does. `report` prints for both planners the share
+of runs within the range (80 % expected), apart for the first ten, and errors of the prediction relative to the
+observed time; then the ratio of the median absolute errors, with the middle 80 % of its bootstrap over turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.burners import burner, switching
+from tests.testbed.description import load, parse
+from tests.testbed.grid import Testbed
+from tests.testbed.slurm import Node, Partition, Slurm
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+GRID = ROOT / "tests/testbed/wan4.yaml"
+NODES = ("n1", "n2", "n3", "n4")
+#: CPU share of each node of the cluster, and the CPU it is pinned to.
+CLUSTER = tuple(zip(NODES, (0.5, 0.32, 0.5, 0.32), (0, 1, 1, 0), strict=True))
+#: Cells across a plane, and iterations at the middle size: runs of 5 to 20 s on hosts with and without load.
+SHAPE = {"local": ((64, 64), 50), "ssh": ((32, 32), 90), "slurm": ((32, 32), 90)}
+SIZES = (96, 128, 160)
+#: Seconds between a start and a stop of a load generator.
+PERIODS_S = (15.0, 60.0)
+#: Runs that are reported apart: before them, ranges are not calibrated by earlier runs.
+FIRST = 10
+#: Runs at the end that are reported as the latest.
+LATEST = 30
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where runs start, and where load generators can.
+
+    hosts: empty for this machine alone.  command: returns the command line that runs a command where runs start
+    start: starts the load generator of that number.  loads: their number
+    """
+
+    launcher: str
+    hosts: tuple[str, ...]
+    command: Callable[[Sequence[str]], list[str]]
+    start: Callable[[int], subprocess.Popen[bytes]]
+    loads: int
+
+
+@contextlib.contextmanager
+def local() -> Iterator[Place]:
+    """Give this machine, with one load generator for each CPU."""
+    yield Place(
+        launcher="local",
+        hosts=(),
+        command=list,
+        start=lambda number: burner([]),
+        loads=len(os.sched_getaffinity(0)),
+    )
+
+
+@contextlib.contextmanager
+def testbed(launcher: str) -> Iterator[Place]:
+    """Give a testbed that is up; with a cluster on it for `slurm`."""
+    if launcher == "ssh":
+        spec, desk = load(GRID), "desk"
+    else:
+        hosts = [{"name": name, "cpu": cpu, "cpuset": at} for name, cpu, at in CLUSTER]
+        document = {"name": f"ranges-{os.getpid()}", "defaults": {"memory": "1G"}}
+        spec, desk = parse({**document, "hosts": [{"name": "head"}, *hosts]}), "head"
+    with Testbed(spec) as bed:
+        names = tuple(host.name for host in spec.hosts if host.name != desk)
+        if launcher == "slurm":
+            nodes = [Node(name=name, cpus=1, memory_mb=900) for name in names]
+            partition = Partition(name="all", nodes=names, settings="Default=YES")
+            Slurm(bed, desk, nodes, [partition]).up()
+        yield Place(
+            launcher=launcher,
+            hosts=names,
+            command=lambda words: bed.command(desk, words),
+            start=lambda number: burner(bed.command(names[number], [])),
+            loads=len(names),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planner:
+    """One of the two planners. bin: directory of its commands.  options: its own.  state: directory of its state"""
+
+    name: str
+    bin: Path
+    options: tuple[str, ...]
+    state: Path
+
+
+def one_run(place: Place, planner: Planner, size: int) -> dict[str, Any]:
+    """Return the document of a run; end the program if it fails."""
+    (nx, ny), iterations = SHAPE[place.launcher]
+    settings = (f"nx={nx}", f"ny={ny}", f"iterations={iterations}")
+    words = [str(planner.bin / "apples-run"), f"{size}", "--app", "mhd3d", "--json", *planner.options]
+    words += [word for setting in settings for word in ("-s", setting)]
+    if place.hosts:
+        words += ["--launcher", place.launcher, "-H", ",".join(f"{host}:1" for host in place.hosts)]
+    command = place.command(["env", f"APPLES_STATE={planner.state}", *words])
+    ended = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False
+    )
+    if ended.returncode != 0:
+        sys.exit(f"{' '.join(words)} ended with {ended.returncode}:\n{ended.stderr}")
+    document: dict[str, Any] = json.loads(ended.stdout)
+    return document
+
+
+def make_turns(place: Place, planners: Sequence[Planner], options: argparse.Namespace, out: Path) -> None:
+    """Run both planners in turns under changing load; append one line of JSON for each run to `out`."""
+    rng = random.Random(options.seed)
+    clock = random.Random(options.seed + 1)
+    with switching(place.start, place.loads, PERIODS_S, clock):
+        for turn in range(options.turns):
+            size = rng.choice(SIZES)
+            for planner in rng.sample(list(planners), len(planners)):
+                began = time.time()
+                run = one_run(place, planner, size)
+                line = {"launcher": place.launcher, "planner": planner.name, "seed": options.seed}
+                line |= {"turn": turn, "size": size, "began": began, "run": run}
+                with out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+                print(
+                    f"{turn:3} {planner.name:6} {size:4} {run['low_s']:6.2f} … {run['high_s']:6.2f}, "
+                    f"{run['predicted_s']:6.2f}: {run['observed_s']:6.2f} s {'' if _held(run) else 'outside'}",
+                    flush=True,
+                )
+
+
+def report(lines: list[dict[str, Any]]) -> None:
+    """Print the figures of each launcher found in the lines."""
+    for launcher in dict.fromkeys(line["launcher"] for line in lines):
+        own = [line for line in lines if line["launcher"] == launcher]
+        print(f"\n{launcher}, observed {_quartiles([line['run']['observed_s'] for line in own])} s")
+        for planner in ("this", "other"):
+            runs = [line["run"] for line in own if line["planner"] == planner]
+            if runs:
+                _report_planner(planner, runs)
+        turns: dict[tuple[int, int], dict[str, float]] = {}
+        for line in own:
+            turns.setdefault((line["seed"], line["turn"]), {})[line["planner"]] = abs(_error(line["run"]))
+        pairs = [(turn["this"], turn["other"]) for turn in turns.values() if len(turn) == 2]
+        if pairs:
+            low, high = _bootstrap(pairs)
+            print(
+                f"  {len(pairs)} turns: median absolute error {_ratio(pairs):.2f} times the other's "
+                f"({low:.2f} … {high:.2f})"
+            )
+
+
+def _report_planner(name: str, runs: list[dict[str, Any]]) -> None:
+    def inside(some: list[dict[str, Any]]) -> str:
+        held = sum(map(_held, some))
+        return f"{held} of {len(some)} ({held / len(some):.0%})" if some else "none"
+
+    errors = [_error(run) for run in runs]
+    width = statistics.median((run["high_s"] - run["low_s"]) / run["predicted_s"] for run in runs)
+    print(
+        f"  {name:5} inside: {inside(runs)}, first {FIRST}: {inside(runs[:FIRST])}, later: {inside(runs[FIRST:])}, "
+        f"latest {LATEST}: {inside(runs[FIRST:][-LATEST:])}"
+    )
+    print(
+        f"        error: median absolute {statistics.median(map(abs, errors)):.1%}, mean signed "
+        f"{statistics.fmean(errors):+.1%}; median width {width:.2f} of the prediction"
+    )
+
+
+def _held(run: dict[str, Any]) -> bool:
+    return bool(run["low_s"] <= run["observed_s"] <= run["high_s"])
+
+
+def _error(run: dict[str, Any]) -> float:
+    return float(run["predicted_s"] / run["observed_s"] - 1)
+
+
+def _quartiles(values: list[float]) -> str:
+    ordered = sorted(values)
+    return " … ".join(f"{ordered[round(q * (len(ordered) - 1))]:.1f}" for q in (0.0, 0.25, 0.5, 0.75, 1.0))
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    this, other = ([pair[k] for pair in pairs] for k in range(2))
+    return statistics.median(this) / statistics.median(other)
+
+
+def _bootstrap(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the 10th and 90th percentile of the ratio over resampled turns."""
+    rng = random.Random(0)
+    found = sorted(_ratio(rng.choices(pairs, k=len(pairs))) for _ in range(_RESAMPLES))
+    return found[_RESAMPLES // 10], found[-_RESAMPLES // 10]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Ranges of real runs under changing load.")
+    parser.add_argument("part", choices=[*SHAPE, "report"])
+    parser.add_argument("files", nargs="*", type=Path, help="with report: lines of earlier series")
+    parser.add_argument("--turns", type=int, default=60)
+    parser.add_argument("--other", type=Path, help="directory with the commands of another installation")
+    parser.add_argument("--out", type=Path, help="lines of JSON, one a run; appended")
+    parser.add_argument("--states", type=Path, help="directory of the planners' states, kept")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    if options.part == "report":
+        report([json.loads(line) for file in options.files for line in file.read_text().splitlines()])
+        return
+    # SIGTERM must unwind, so that hosts and load generators end, too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    work = Path(tempfile.mkdtemp(prefix="real-ranges-"))
+    out, states = (options.out or work / "runs.jsonl").absolute(), (options.states or work).absolute()
+    other = (BIN, ("--horizon", "next")) if options.other is None else (options.other.absolute(), ())
+    choices = {"this": (BIN, ()), "other": other}
+    planners = [
+        Planner(name=name, bin=bin, options=words, state=states / options.part / name)
+        for name, (bin, words) in choices.items()
+    ]
+    os.chdir(ROOT)
+    print(f"lines in {out}")
+    try:
+        with local() if options.part == "local" else testbed(options.part) as place:
+            make_turns(place, planners, options, out)
+    finally:
+        if out.exists():
+            report([json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()])
+
+
+if __name__ == "__main__":
+    main()
