@@ -1,25 +1,42 @@
 """Share of runs that end between the bounds of their predictions, on the mock grid (should be 8 of 10).
 
-    python benchmarks/bound_coverage.py
+    python benchmarks/bound_coverage.py                          # the paper's cluster
+    python benchmarks/bound_coverage.py --rows [--worlds 16] [--futures 16]
 
 Each run has a world of its own seed; pools of 26 hosts, sizes 1000 to 6000, our planner. *idle* and *loaded* use the
 overhead of the calibration runs on idle machines. *learning* starts with the paper's overhead, and learns overhead
 and range from each loaded run.
+
+`--rows` varies one of the period of the load, the number of hosts and the length of the run. Hosts have one CPU; other
+processes arrive at random (Poisson) and stay for an exponential time, half a period each in the mean. No run before
+has been seen under load. Each plan runs in many *futures*: the same state of all hosts at the decision, and another
+draw of the load's law, of traffic and of noise. Their central 80 % is the range of an oracle that knows law and state.
+*mean error* is that of the prediction against the mean of the futures, in the mean of the worlds.
+*gain* is the mean time of plans by forecasts of the next measurement over that of ours in the same futures, less one.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from apples.launching.launcher import LaunchRequest
 from apples.learning.corrections import correct
 from apples.learning.overhead import fit_overhead
 from apples.learning.ranges import MOST, calibrate_range
 from apples.learning.runs import TrainingRuns
-from apples.model.plan import Record
-from apples.model.template import PAPER_OVERHEAD, Costs
+from apples.model.grid import FloatArray, Grid, Host
+from apples.model.plan import Plan, Record
+from apples.model.snapshotdocument import snapshot_document
+from apples.model.template import PAPER_OVERHEAD, Costs, Workload
 from apples.planning.planner import make_plan
+from apples.platforms.mock import MockPlatform
+from apples.simulation.mock_launcher import run_on_grid
+from apples.simulation.scenario import LoadTruth, RegimeTruth, Scenario, load_scenario
 from apples_experiments.mock_runs import PLANNERS, Session, calibrated
 from apples_experiments.settings import WolskiSettings, load_settings
 
@@ -56,18 +73,168 @@ def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Re
 
 
 def report(name: str, records: list[Record]) -> None:
-    """Print one line: shares inside and beyond the bounds, and the mean error of the prediction."""
-    seen = [(r.plan, r.outcome.observed_s) for r in records if r.outcome is not None]
-    inside = np.mean([plan.low_s <= observed <= plan.high_s for plan, observed in seen])
-    beyond = np.mean([observed > plan.high_s for plan, observed in seen])
-    error = np.mean([plan.predicted_s / observed - 1 for plan, observed in seen])
-    print(
-        f"{name:<10} runs {len(seen):4}  inside {inside:5.0%}  longer {beyond:5.0%}  mean error {error:+6.1%}"
+    """Print one line: shares inside and beyond the bounds, mean error of the prediction, and median width."""
+    runs = [Futures.of(r.plan, [r.outcome.observed_s]) for r in records if r.outcome is not None]
+    print(f"{name:<10} runs {len(runs):4}  {judged(runs)}", flush=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Futures:
+    """A prediction, and the seconds that its plan took in each future, float64[F]."""
+
+    plan: Plan
+    observed_s: FloatArray
+
+    @classmethod
+    def of(cls, plan: Plan, observed_s: list[float]) -> Futures:
+        """Return the futures of a plan."""
+        return cls(plan=plan, observed_s=np.array(observed_s))
+
+    @property
+    def oracle_width(self) -> float:
+        """Return the length of the central 80 % of the futures over their mean."""
+        low, high = np.quantile(self.observed_s, (0.1, 0.9))
+        return float((high - low) / self.observed_s.mean())
+
+
+def judged(runs: list[Futures]) -> str:
+    """Return shares inside and beyond the bounds, mean error of the prediction, and median width, as a text."""
+    inside = np.mean(
+        [np.mean((r.plan.low_s <= r.observed_s) & (r.observed_s <= r.plan.high_s)) for r in runs]
+    )
+    beyond = np.mean([np.mean(r.observed_s > r.plan.high_s) for r in runs])
+    error = np.mean([r.plan.predicted_s / r.observed_s.mean() - 1 for r in runs])
+    width = np.median([(r.plan.high_s - r.plan.low_s) / r.plan.predicted_s for r in runs])
+    return f"inside {inside:4.0%}  longer {beyond:4.0%}  mean error {error:+6.1%}  width {width:.2f}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row. `period_s`: of the load, 0 for idle hosts. `work_s`: computation on all hosts of the pool, if idle."""
+
+    period_s: float = 60.0
+    hosts: int = 8
+    work_s: float = 60.0
+
+    def __str__(self) -> str:
+        load = f"period {self.period_s:3.0f} s" if self.period_s else "idle        "
+        return f"{load}  {self.hosts:2} hosts  work {self.work_s:3.0f} s"
+
+
+ROWS = (
+    *(Row(period_s=p) for p in (0.0, 15.0, 60.0, 300.0)),
+    *(Row(hosts=n) for n in (1, 4, 26)),
+    *(Row(work_s=s) for s in (5.0, 15.0, 600.0)),
+)
+#: Rows of the application on each host of the pool, and runs on idle hosts that the overhead is fitted to.
+ROWS_A_HOST, FITTED = 500, 8
+FIRST_ROW_SEED = 97_000
+
+
+def world(row: Row, *, seed: int) -> MockPlatform:
+    """Return a world of hosts with one CPU under the load of the row."""
+    base = load_scenario("workstations")[0]
+    types = {name: replace(kind, cpus=1) for name, kind in base.hosts.cpu_types.items()}
+    truth = replace(base, hosts=replace(base.hosts, cpu_types=types), loads=_loads(base, row.period_s))
+    grid = Grid(name="row", hosts=tuple(Host(name=f"h{k}") for k in range(row.hosts)))
+    return MockPlatform(grid, truth, load="loaded" if row.period_s else "unloaded", seed=seed)
+
+
+def _loads(base: Scenario, period_s: float) -> dict[str, LoadTruth]:
+    """Return no load, and one process in the mean that comes and goes within a period."""
+    idle = replace(base.loads["unloaded"], campaigns=None)
+    half_s = max(period_s, 1.0) / 2
+    steady = RegimeTruth(mean_stay_s=1e9, interval_s=half_s, duration_s=half_s)
+    return {"unloaded": idle, "loaded": replace(idle, regimes=(steady,))}
+
+
+def workload(row: Row, of: MockPlatform) -> Workload:
+    """Return the run of a row: `ROWS_A_HOST` rows on each host, as many iterations as its length takes."""
+    plain = of.workload(ROWS_A_HOST * row.hosts)
+    row_s = of.scenario.hosts.cpu_types["default"].seconds_per_row
+    iterations = round(row.work_s / (ROWS_A_HOST * row_s))
+    return replace(
+        plain,
+        iterations=iterations,
+        messages=plain.messages / plain.iterations * iterations,
+        bytes_exchanged=plain.bytes_exchanged / plain.iterations * iterations,
     )
 
 
+def request_of(plan: Plan, work: Workload) -> LaunchRequest:
+    """Return the request to run a plan."""
+    return LaunchRequest(plan=plan, workload=work, command=(work.application,), run_dir=Path())
+
+
+def on_idle_hosts(row: Row) -> Costs:
+    """Return the costs of a benchmark and of `FITTED` runs on idle hosts."""
+    idle = world(replace(row, period_s=0.0), seed=FIRST_ROW_SEED - 1)
+    work = workload(row, idle)
+    benchmark = idle.measure(work, idle.pool.hosts[0], 1)
+    costs = Costs(seconds_per_row={"default": {1: benchmark.seconds_per_row}})
+    snapshot = idle.snapshot(_silent)
+    plan = make_plan(snapshot, work, costs, PLANNERS["apples"])
+    seen = snapshot_document(snapshot.over(plan.horizon_s))
+    records = [
+        Record(
+            id=f"{k:06d}",
+            started_at=idle.now(),
+            world=idle.name,
+            key="row",
+            plan=plan,
+            outcome=run_on_grid(idle.truth.continued(k), request_of(plan, work), _silent),
+            snapshot=seen,
+            workload=asdict(work),
+        )
+        for k in range(FITTED)
+    ]
+    return replace(costs, overhead=fit_overhead(records, costs))
+
+
+def futures(row: Row, worlds: int, count: int) -> Iterator[tuple[Futures, Futures]]:
+    """Yield the futures of our plan, and of a plan by forecasts of the next measurement, in each world."""
+    costs = on_idle_hosts(row)
+    for k in range(worlds):
+        here = world(row, seed=FIRST_ROW_SEED + k)
+        work, snapshot = workload(row, here), here.snapshot(_silent)
+        pair = []
+        for options in (PLANNERS["apples"], replace(PLANNERS["apples"], horizon="next")):
+            plan = make_plan(snapshot, work, costs, options)
+            seeds = range(k * count, (k + 1) * count)
+            ends = [
+                run_on_grid(here.truth.continued(seed), request_of(plan, work), _silent).observed_s
+                for seed in seeds
+            ]
+            pair.append(Futures.of(plan, ends))
+        yield pair[0], pair[1]
+
+
+def report_row(row: Row, worlds: int, count: int) -> None:
+    """Print the line of a row."""
+    pairs = list(futures(row, worlds, count))
+    ours = [our for our, _ in pairs]
+    oracle = np.median([our.oracle_width for our in ours])
+    gain = sum(other.observed_s.sum() for _, other in pairs) / sum(our.observed_s.sum() for our in ours) - 1
+    print(f"{row}  {judged(ours)}  oracle {oracle:.2f}  gain {gain:+6.1%}", flush=True)
+
+
+def _silent(line: str) -> None:
+    """Ignore a progress line."""
+
+
 def main() -> None:
-    """Print the three cases."""
+    """Print the three cases of the paper's cluster, or the rows."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", action="store_true", help="rows by period, hosts and length")
+    parser.add_argument("--worlds", type=int, default=16, help="worlds of a row")
+    parser.add_argument("--futures", type=int, default=16, help="futures of a plan")
+    given = parser.parse_args()
+    if given.rows:
+        for row in ROWS:
+            report_row(row, given.worlds, given.futures)
+        return
     settings = load_settings()
     costs = calibrated(settings, "apples", lambda line: None)
     report("idle", told(settings, "unloaded", IDLE_RUNS, costs))

@@ -7,7 +7,9 @@ fixed chunks, so values do not depend on the times of queries. The effect of loa
 
 from __future__ import annotations
 
+import copy
 import math
+from typing import Self
 
 import numpy as np
 
@@ -31,7 +33,10 @@ class HostLoad:
         stays = np.array([regime.mean_stay_s for regime in truth.regimes])
         self._regime = int(rng.choice(len(stays), p=stays / stays.sum()))
         self._regime_ends = self.generated_to + float(rng.exponential(stays[self._regime]))
-        self._parts: list[FloatArray] = [np.empty((3, 0))]
+        # regime from each instant on
+        self._entered = [(-math.inf, self._regime)]
+        # begin, end, bytes, and mean duration of processes of random duration, 0 for others
+        self._parts: list[FloatArray] = [np.empty((4, 0))]
         self._steps: tuple[Steps, Steps] | None = None
 
     def generate(self, until: float) -> None:
@@ -50,19 +55,45 @@ class HostLoad:
                 at = stop
             self.generated_to = end
 
-    def add(self, begin: FloatArray, end: FloatArray, memory_bytes: FloatArray) -> None:
-        """Add processes of a campaign or of a run, float64[N] each."""
-        self._parts.append(np.stack((begin, end, memory_bytes)))
+    def continued(self, now: float, rng: np.random.Generator) -> Self:
+        """Return the same host up to `now` with another future of the same law, drawn from `rng`.
+
+        Arrivals, durations and regimes are memoryless: processes of random duration that run at `now` get a new
+        exponential rest of it.
+        """
+        found = copy.copy(self)
+        found._rng, found.generated_to, found._steps = rng, now, None
+        begin, end, memory, mean_s = (row[self._all()[0] < now] for row in self._all())
+        rest = rng.exponential(mean_s)
+        end = np.where((mean_s > 0) & (end > now), now + rest, end)
+        found._parts = [np.stack((begin, end, memory, mean_s))]
+        found._entered = [(t, regime) for t, regime in self._entered if t <= now]
+        found._regime = found._entered[-1][1]
+        found._regime_ends = now + float(rng.exponential(self._truth.regimes[found._regime].mean_stay_s))
+        return found
+
+    def add(
+        self, begin: FloatArray, end: FloatArray, memory_bytes: FloatArray, *, mean_s: float = 0.0
+    ) -> None:
+        """Add processes of a campaign or of a run, float64[N] each.
+
+        mean_s : mean of their exponential durations; 0 if durations are fixed
+        """
+        self._parts.append(np.stack((begin, end, memory_bytes, np.full_like(begin, mean_s))))
         self._steps = None
 
     def steps(self) -> tuple[Steps, Steps]:
         """Return (number of processes, bytes that they hold), as far as generated."""
         if self._steps is None:
-            begin, end, memory = np.concatenate(self._parts, axis=1)
-            self._parts = [np.stack((begin, end, memory))]
+            begin, end, memory, _ = self._all()
             ones = np.ones_like(begin)
             self._steps = Steps.of_intervals(begin, end, ones), Steps.of_intervals(begin, end, memory)
         return self._steps
+
+    def _all(self) -> FloatArray:
+        """Return begin, end, bytes and mean duration of all processes so far, float64[4, N]."""
+        self._parts = [np.concatenate(self._parts, axis=1)]
+        return self._parts[0]
 
     def process_bytes(self, count: int, rng: np.random.Generator) -> FloatArray:
         """Return the memory of `count` processes, lognormal, float64[count] bytes."""
@@ -73,11 +104,12 @@ class HostLoad:
         count = int(self._rng.poisson((end - begin) / interval_s))
         arrive = self._rng.uniform(begin, end, count)
         stay = self._rng.exponential(duration_s, count)
-        self.add(arrive, arrive + stay, self.process_bytes(count, self._rng))
+        self.add(arrive, arrive + stay, self.process_bytes(count, self._rng), mean_s=duration_s)
 
     def _next_regime(self) -> None:
         self._regime = (self._regime + 1) % len(self._truth.regimes)
         regime: RegimeTruth = self._truth.regimes[self._regime]
+        self._entered.append((self._regime_ends, self._regime))
         self._regime_ends += float(self._rng.exponential(regime.mean_stay_s))
 
 
@@ -88,6 +120,12 @@ class Campaigns:
         self._truth, self._rng = truth, rng
         self._next = float(rng.exponential(truth.interval_s))
 
+    def continued(self, now: float, rng: np.random.Generator) -> Self:
+        """Return the campaigns from `now` on with another future of the same law, drawn from `rng`."""
+        found = type(self)(self._truth, rng)
+        found._next += now
+        return found
+
     def add_to(self, loads: list[HostLoad], until: float) -> None:
         """Add every campaign before `until` to its hosts."""
         while self._next < until:
@@ -96,5 +134,6 @@ class Campaigns:
                 count = self._truth.processes
                 stay = self._rng.exponential(self._truth.duration_s, count)
                 begin = np.full(count, self._next)
-                loads[host].add(begin, begin + stay, loads[host].process_bytes(count, self._rng))
+                memory = loads[host].process_bytes(count, self._rng)
+                loads[host].add(begin, begin + stay, memory, mean_s=self._truth.duration_s)
             self._next += float(self._rng.exponential(self._truth.interval_s))

@@ -7,10 +7,12 @@ cluster (Wolski et al. 2000, §4.1) or any grid that a scenario describes.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +88,22 @@ class MockGrid:
         self._uplinks = [LinkTraffic(network.uplink_traffic, self._rng(_UPLINK_TRAFFIC, s)) for s in sites]
         campaigns = truth.campaigns
         self._campaigns = None if campaigns is None else Campaigns(campaigns, self._rng(_CAMPAIGNS))
+
+    def continued(self, seed: int) -> Self:
+        """Return the same grid up to now with another future of the same law: loads, traffic and noise of runs."""
+        found = copy.copy(self)
+        found.seed, now = seed, self.now
+        found._load = [one.continued(now, found._rng(_LOAD, h)) for h, one in enumerate(self._load)]
+        found._traffic = [
+            one.continued(now, found._rng(_HOST_TRAFFIC, h)) for h, one in enumerate(self._traffic)
+        ]
+        found._uplinks = [
+            one.continued(now, found._rng(_UPLINK_TRAFFIC, s)) for s, one in enumerate(self._uplinks)
+        ]
+        if self._campaigns is not None:
+            found._campaigns = self._campaigns.continued(now, found._rng(_CAMPAIGNS))
+        found._generated_to = now
+        return found
 
     @cached_property
     def machines(self) -> Machines:

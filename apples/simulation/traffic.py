@@ -6,6 +6,9 @@ load. The effect of traffic on a transfer is defined elsewhere.
 
 from __future__ import annotations
 
+import copy
+from typing import Self
+
 import numpy as np
 
 from apples.simulation.load import CHUNK_S
@@ -33,6 +36,14 @@ class LinkTraffic:
                 np.concatenate((self._steps.times, at)), np.concatenate((self._steps.values, used))
             )
             self._generated_to += CHUNK_S
+
+    def continued(self, now: float, rng: np.random.Generator) -> Self:
+        """Return the same link up to `now` with another future of the same law, drawn from `rng`."""
+        found = copy.copy(self)
+        past = self._steps.times <= now
+        found._rng, found._generated_to = rng, now
+        found._steps = Steps(self._steps.times[past], self._steps.values[past])
+        return found
 
     def steps(self) -> Steps:
         """Return the utilisation as far as generated."""

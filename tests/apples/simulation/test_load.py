@@ -58,3 +58,33 @@ def test_a_campaign_starts_on_its_hosts_at_one_instant():
     starts = [set(h.steps()[0].times[h.steps()[0].values == 3.0]) for h in hosts]
     everywhere = [at for at in set().union(*starts) if sum(at in s for s in starts) == 4]
     assert len(everywhere) > 50
+
+
+def test_another_future_keeps_the_past_and_its_law():
+    now, later = 3 * CHUNK_S + 1234.0, 600.0
+    host = load(4)
+    host.generate(now + later)
+    rng = np.random.default_rng(6)
+    past = host.steps()[0]
+    others = [host.continued(now, rng) for _ in range(400)]
+    for other in others:
+        other.generate(now + later)
+        mine = other.steps()[0]
+        assert np.array_equal(mine.breaks(-CHUNK_S, now), past.breaks(-CHUNK_S, now))
+        assert mine.at(now) == past.at(now)
+    # a process that runs now stays for an exponential time, and others arrive meanwhile
+    running, arrived = float(past.at(now)), 600.0 / 300.0 * (1 - np.exp(-1.0))
+    expected = running * np.exp(-1.0) + (arrived if host.continued(now, rng)._regime == 0 else 0.0)
+    counts = [float(other.steps()[0].at(now + later)) for other in others]
+    assert np.mean(counts) == pytest.approx(expected, abs=0.25)
+    assert len(set(counts)) > 1
+
+
+def test_another_future_keeps_processes_of_fixed_length():
+    host = load(5, replace(TRUTH, regimes=TRUTH.regimes[1:]))
+    host.add(np.array([10.0, 200.0]), np.array([150.0, 300.0]), np.ones(2))
+    host.generate(CHUNK_S)
+    other = host.continued(100.0, np.random.default_rng(1))
+    other.generate(CHUNK_S)
+    count = other.steps()[0]
+    assert count.at(np.array([149.0, 151.0, 250.0])).tolist() == [1.0, 0.0, 0.0]
