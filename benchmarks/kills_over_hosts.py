@@ -40,8 +40,9 @@ RUN = (
 )
 #: Processes of a host besides runs and daemons.
 FURNITURE = ("unshare --net", "sshd_config", "/init", "sleep 1", "sleep infinity")
-#: Seconds: states are read after a failure, a cut lasts, runs must share again, all must have ended.
-LOOK_S, CUT_S, AGAIN_S, END_S = 2.0, 1.5, 90.0, 30.0
+#: Seconds: states are read after a failure, a cut lasts, runs must share again, all must have ended, and the first run
+#: computes, which compiles its kernel for each host.
+LOOK_S, CUT_S, AGAIN_S, END_S, FIRST_S = 2.0, 1.5, 90.0, 30.0, 300.0
 #: Command lines of the daemons of a policy on a host.
 DAEMONS = {
     "node manager": "main() node ",
@@ -216,7 +217,7 @@ def sharing(hosts: int, policy: str) -> Iterator[Site]:
         site = Site(bed, Path(state), policy)
         site.start()
         # The second one finds benchmarks and kernels of the first.
-        site.wait(lambda: len(site.ranks()) == hosts, "the first run", AGAIN_S)
+        site.wait(lambda: len(site.ranks()) == hosts, "the first run", FIRST_S)
         site.start()
         yield site
         site.end()

@@ -2,7 +2,7 @@
 
 A kernel timer runs from the start on, so lateness never accumulates. A heartbeat that is half a slice late is skipped,
 because two that are close together would shorten the slot between them. Nodes answer with presence datagrams, which
-name the address to which their heartbeats go.
+name the address to which their heartbeats go. They wake nothing: they are read after each heartbeat.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ class HeartbeatSender:
         self._late: deque[float] = deque(maxlen=_REMEMBERED)
         self._timer = Timer()
         loop.hurry(self._expired)
-        loop.watch(datagrams.fileno(), self.receive)
 
     def start(self) -> None:
         """Send the first heartbeat now."""
@@ -66,7 +65,6 @@ class HeartbeatSender:
 
     def close(self) -> None:
         """Close timer and socket. Nodes resume all processes when no heartbeat arrives."""
-        self._loop.forget(self._datagrams.fileno())
         self._datagrams.close()
         self._timer.close()
 
@@ -112,13 +110,17 @@ class HeartbeatSender:
             self._late.append(late)
             due -= 1
         self._skipped += due
+        self.receive()
 
     def _send(self, heartbeat: HeartbeatMessage) -> None:
+        body, send = self._seal.beat_body(heartbeat), self._datagrams.sendto
         # A full or broken network loses a datagram; the nodes continue without it.
         if self.multicast is not None:
             with suppress(OSError):
-                self._datagrams.sendto(self._seal.beat(heartbeat), (self.multicast, self._port))
+                send(self._seal.sealed(body), (self.multicast, self._port))
         for node in self._nodes.values():
             if node.address is not None and node.datagrams is not None and not node.multicast:
-                with suppress(OSError):
-                    self._datagrams.sendto(node.datagrams.beat(heartbeat), node.address)
+                try:
+                    send(node.datagrams.sealed(body), node.address)
+                except OSError:
+                    continue

@@ -21,7 +21,7 @@ from apples.ipc.listener import Listener, bound
 from apples.ipc.loop import Loop, become_realtime, run_until_signal, settle_memory
 from apples.ipc.peers import peer_address
 from apples.ipc.streams import Stream, keep_honest
-from apples.ipc.timer import between_heartbeats, now
+from apples.ipc.timer import now, with_heartbeat
 from apples.ipc.wire import PULSE_S, SILENCE_S, Json, random_word
 from nws.base.detach import notify
 
@@ -207,8 +207,9 @@ class ManagerDaemon:
             self._loop.stop()
 
     def _next_second(self) -> None:
+        # Due at a heartbeat, which the kernel timer makes quicker than an alarm: it is sent first.
         started, slice_s = self.heartbeats.started, self.heartbeats.slice_s
-        self._loop.at(between_heartbeats(started, slice_s, now() + PULSE_S), self._second)
+        self._loop.at(with_heartbeat(started, slice_s, now() + PULSE_S), self._second)
 
     def view(self) -> Json:
         """Return the state of the whole machine."""

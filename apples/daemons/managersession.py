@@ -35,6 +35,7 @@ class ManagerSession:
     slice_s : time slice, as the manager has it.  acted_at : instant of the last heartbeat that was acted on
     heartbeats : number, sent, received, orders carried out, of the last ones, by clocks that nothing slews
     enforce : called after each change of the orders.  status : makes the node's report.  log : writes a log line
+    acted : called with its instant after each heartbeat that was received
     """
 
     def __init__(
@@ -45,10 +46,11 @@ class ManagerSession:
         *,
         enforce: Callable[[], None],
         status: Callable[[], Json],
+        acted: Callable[[float], None],
         log: Callable[[str], None],
     ) -> None:
         self._loop, self._node, self._settings = loop, node, settings
-        self._enforce, self._status, self._log = enforce, status, log
+        self._enforce, self._status, self._acted, self._log = enforce, status, acted, log
         self.slice_s = settings.sharing.slice_s
         self.acted_at = 0.0
         self.heartbeats: deque[tuple[int, float, float, float]] = deque(maxlen=_HEARTBEATS)
@@ -152,6 +154,7 @@ class ManagerSession:
             # The matrix of this version is on its way over the stream.
             self._pending = heartbeat
         self.heartbeats.append((heartbeat.number, heartbeat.sent_s, received, raw()))
+        self._acted(instant)
 
     def _act(self, heartbeat: HeartbeatMessage, instant: float) -> None:
         self.acted_at = instant

@@ -7,6 +7,7 @@ processes; on TERM and INT it resumes them first. Papers: FCS section 2.2, Yoo a
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 
@@ -24,9 +25,9 @@ from apples.daemons.registration import RegistrationServer
 from apples.daemons.settings import NodeSettings
 from apples.daemons.watchdogclient import WatchdogClient
 from apples.errors import SharingError
-from apples.ipc.loop import Loop, become_realtime, run_until_signal, settle_memory
+from apples.ipc.loop import Alarm, Loop, become_realtime, run_until_signal, settle_memory
 from apples.ipc.server import Client
-from apples.ipc.timer import between_heartbeats, now
+from apples.ipc.timer import now
 from apples.ipc.wire import PULSE_S, Json
 from nws.base.detach import notify
 from nws.base.paths import state_dir
@@ -65,6 +66,8 @@ class NodeDaemon:
         )
         self._watchdog = WatchdogClient(self._loop, realtime=self._realtime, log=log, changed=self._enforce)
         self._needed_at = now() + _FIRST_S
+        self._second_due = math.inf
+        self._second_alarm: Alarm | None = None
         self._watchdog.start()
         self._manager = ManagerSession(
             self._loop,
@@ -72,6 +75,7 @@ class NodeDaemon:
             settings,
             enforce=self._enforce,
             status=lambda: self._status(now(), cpu=False),
+            acted=self._with_heartbeat,
             log=log,
         )
         slice_s = settings.sharing.constants.message_driven.slice_s
@@ -181,9 +185,17 @@ class NodeDaemon:
         return since is not None and instant - since > _MANAGER_S
 
     def _next_second(self) -> None:
-        # Not at a heartbeat, which would save a wake-up: other nodes of this host act at the same one.
-        manager = self._manager
-        self._loop.at(between_heartbeats(manager.acted_at, manager.slice_s, now() + PULSE_S), self._second)
+        # At the heartbeat closest to it, or half a slice later without one.
+        manager, instant = self._manager, now()
+        half_s = manager.slice_s / 2 if manager.connection is not None and manager.slice_s < PULSE_S else 0.0
+        self._second_due = instant + PULSE_S - half_s
+        self._second_alarm = self._loop.at(instant + PULSE_S + half_s, self._second)
+
+    def _with_heartbeat(self, instant: float) -> None:
+        """Do the tasks of a second after a heartbeat, if they are due: a wake-up of their own costs more."""
+        if instant >= self._second_due and self._second_alarm is not None:
+            self._second_alarm.cancel()
+            self._second()
 
     def _enforce(self) -> None:
         if not self.node.enforce(now(), may_stop=self._watchdog.ready, stopping=self._stopping):

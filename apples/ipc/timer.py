@@ -7,7 +7,6 @@ from 3.13 only, so the two calls are made here.
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 import sys
 import time
@@ -70,12 +69,12 @@ def raw() -> float:
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
-def between_heartbeats(beat: float, slice_s: float, when: float) -> float:
-    """Return the middle of the slice that holds `when`, so that tasks without hurry delay no heartbeat.
+def with_heartbeat(beat: float, slice_s: float, when: float) -> float:
+    """Return the instant of the heartbeat closest to `when`, so that tasks without hurry need no wake-up of their own.
 
     The argument `beat` is the instant of any heartbeat. The value is `when` itself for slices longer than a second.
     """
-    return beat + (math.floor((when - beat) / slice_s) + 0.5) * slice_s if slice_s <= 1.0 else when
+    return beat + round((when - beat) / slice_s) * slice_s if slice_s <= 1.0 else when
 
 
 def now() -> float:

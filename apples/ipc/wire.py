@@ -196,9 +196,13 @@ class DatagramSeal:
         # Stored with the key absorbed: that would be most of the cost of a heartbeat.
         self._keyed = blake2b(key=derive(key, "datagrams", session), digest_size=_MAC)
 
+    def beat_body(self, message: HeartbeatMessage) -> bytes:
+        """Return the datagram of a heartbeat before it is sealed, the same for all nodes of the session."""
+        return self._beat_begins + _BEAT.pack(*message)[_BEGIN:]
+
     def beat(self, message: HeartbeatMessage) -> bytes:
         """Return the datagram of a heartbeat."""
-        return self._sealed(self._beat_begins + _BEAT.pack(*message)[_BEGIN:])
+        return self.sealed(self.beat_body(message))
 
     def open_beat(self, datagram: bytes) -> HeartbeatMessage:
         """Return the heartbeat of a datagram; raises `Forged`, also for one of another session."""
@@ -208,7 +212,7 @@ class DatagramSeal:
     def here(self, message: PresenceMessage) -> bytes:
         """Return the datagram of a sign of life."""
         fields = _HERE.pack(bytes.fromhex(message.node), *message[1:])
-        return self._sealed(self._here_begins + fields[_BEGIN:])
+        return self.sealed(self._here_begins + fields[_BEGIN:])
 
     def open_here(self, datagram: bytes) -> PresenceMessage:
         """Return the sign of life of a datagram; raises `Forged`."""
@@ -216,7 +220,8 @@ class DatagramSeal:
         node, *rest = _HERE.unpack_from(datagram)
         return PresenceMessage(node.hex(), *rest)
 
-    def _sealed(self, body: bytes) -> bytes:
+    def sealed(self, body: bytes) -> bytes:
+        """Return a datagram with its seal."""
         keyed = self._keyed.copy()
         keyed.update(body)
         return body + keyed.digest()
@@ -224,7 +229,7 @@ class DatagramSeal:
     def _check(self, datagram: bytes, size: int, begins: bytes) -> None:
         if len(datagram) != size + _MAC or not datagram.startswith(begins):
             raise Forged("a datagram that is not of this session")
-        if not hmac.compare_digest(datagram, self._sealed(datagram[:size])):
+        if not hmac.compare_digest(datagram, self.sealed(datagram[:size])):
             raise Forged("a datagram that is not sealed with our key")
 
 

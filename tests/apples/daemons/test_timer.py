@@ -1,21 +1,21 @@
-"""What is in no hurry is put between beats."""
+"""Tasks without hurry are done with a heartbeat."""
 
 import select
 import time
 
 import pytest
 
-from apples.ipc.timer import Timer, between_heartbeats, now
+from apples.ipc.timer import Timer, now, with_heartbeat
 
 
-@pytest.mark.parametrize(("when", "middle"), [(11.0, 11.05), (11.04, 11.05), (11.099, 11.05), (9.99, 9.95)])
-def test_what_is_in_no_hurry_waits_for_the_middle_of_its_slice(when, middle):
-    assert between_heartbeats(10.0, 0.1, when) == pytest.approx(middle)
+@pytest.mark.parametrize(("when", "beat"), [(11.0, 11.0), (11.04, 11.0), (11.099, 11.1), (9.99, 10.0)])
+def test_with_heartbeat_returns_the_closest_heartbeat(when, beat):
+    assert with_heartbeat(10.0, 0.1, when) == pytest.approx(beat)
 
 
 def test_beats_further_apart_than_a_second_are_not_waited_for():
-    assert between_heartbeats(10.0, 1.0, 11.0) == pytest.approx(11.5)
-    assert between_heartbeats(10.0, 30.0, 11.0) == 11.0
+    assert with_heartbeat(10.0, 1.0, 11.0) == pytest.approx(11.0)
+    assert with_heartbeat(10.0, 30.0, 11.0) == 11.0
 
 
 def test_a_drum_tells_how_often_it_was_missed():
