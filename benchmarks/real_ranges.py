@@ -126,6 +126,8 @@ def one_run(place: Place, planner: Planner, size: int) -> dict[str, Any]:
     (nx, ny), iterations = SHAPE[place.launcher]
     settings = (f"nx={nx}", f"ny={ny}", f"iterations={iterations}")
     words = [str(planner.bin / "apples-run"), f"{size}", "--app", "mhd3d", "--json", *planner.options]
+    # Without a limit, an allocation ends soon after the predicted time.
+    words += ["--time-limit", "10m"]
     words += [word for setting in settings for word in ("-s", setting)]
     if place.hosts:
         words += ["--launcher", place.launcher, "-H", ",".join(f"{host}:1" for host in place.hosts)]

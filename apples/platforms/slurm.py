@@ -1,8 +1,9 @@
 """A Slurm cluster as a platform: idle nodes of a partition, or the current allocation; ranks are started by `srun`.
 
 Outside an allocation, plans use the idle nodes of a partition, each run gets an allocation of its hosts, and the nodes
-are checked once they are allocated. Inside an allocation the pool is its nodes, checked before every plan. Allocated
-CPUs belong to the run alone, so no sensor is asked for them.
+are checked once they are allocated. Inside an allocation the pool is its nodes, checked before every plan. Each check
+reads the node's sensors. CPU shares are forecast from the readings of all checks; a node that was not checked in the
+last day, and one that Slurm has given to other jobs as well, gets the share that Slurm offers.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from apples.launching.slurm import Cluster, ReadyNodes
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import Outcome
 from apples.model.snapshots import with_time_shares
+from apples.platforms.hostreadings import HostReadings
 from apples.platforms.platform import (
     Platform,
     PlatformSetup,
@@ -48,7 +50,7 @@ from nws.series import Forecast, Resource, Series
 if TYPE_CHECKING:
     from apples.platforms.sharedhosts import SharedHosts
 
-ALLOCATED = "what Slurm gives"
+ALLOCATED = "the offers of Slurm and looks at nodes"
 SILENT = "no weather of links from the service ({})"
 
 #: Seconds that nodes of a job which has just ended may take to be free.
@@ -89,6 +91,7 @@ class SlurmPlatform(Platform):
         self._nodes: Mapping[str, Node] = {}
         self._facts: dict[str, HostFacts] = {}
         self._links: LinkStore | None = None
+        self._readings: HostReadings | None = None
         self._requirements = Requirements(given.state / "warm.json", package=True)
 
     @classmethod
@@ -218,6 +221,8 @@ class SlurmPlatform(Platform):
             return
         found = records.parse_configuration(runner.asked(["scontrol", "show", "config"]))
         self._links = LinkStore(self._given.state / "slurm-links.json", found.get("ClusterName", ""))
+        cluster = "".join(c if c.isalnum() or c in "-_" else "-" for c in found.get("ClusterName", ""))
+        self._readings = HostReadings(self._given.state / f"slurm-readings-{cluster}.db")
         counts = "MEMORY" in found.get("SelectTypeParameters", "").upper()
         self.cluster = replace(self.cluster, counts_memory=counts)
 
@@ -225,6 +230,9 @@ class SlurmPlatform(Platform):
         def measure(known: Mapping[Series, Forecast] | None) -> tuple[Mapping[Series, Forecast], str]:
             now = self.now()
             own = _forecasts(offers, now)
+            if self._readings is not None:
+                alone = {o.node.name: o.node.name for o in offers if o.share >= 1.0}
+                own |= self._readings.forecasts(alone, notify)
             if self._links is not None and not self.pool.links:
                 links = self._links.among([host.name for host in self.pool.hosts])
                 own |= link_forecasts(links, now, self.name)
@@ -257,7 +265,11 @@ class SlurmPlatform(Platform):
             kernels=self._requirements.kernels,
         )
         with self._requirements.needs() as needs:
-            return look(what, needs, notify)
+            seen = look(what, needs, notify)
+        if self._readings is not None:
+            surveys = {node: facts.survey for node, facts in seen.facts.items() if facts.survey}
+            self._readings.add(surveys, self.now(), notify)
+        return seen
 
 
 def _addresses(nodes: Mapping[str, Node]) -> dict[str, str]:

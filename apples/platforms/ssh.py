@@ -1,8 +1,8 @@
 """Hosts reached over ssh as a platform: a check of all hosts before every plan, and ranks over ssh.
 
 Each snapshot checks all hosts of the pool, so a plan uses only hosts that can take part now. The others are absent,
-each with its reason. The check also reads each host's sensors once and, in a small pool, measures the links.
-These values are used where no weather service has better ones.
+each with its reason. The check also reads each host's sensors and, in a small pool, measures the links. Readings are
+kept: CPU shares are forecast from those of all checks. These values are used where no weather service has better ones.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from apples.model.allocations import allocated_hosts
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import Outcome
 from apples.model.snapshots import with_time_shares
+from apples.platforms.hostreadings import HostReadings
 from apples.platforms.platform import (
     Platform,
     PlatformSetup,
@@ -38,13 +39,14 @@ from apples.remote import preflight, speed
 from apples.remote.facts import HostFacts, holds
 from apples.remote.preflight import Candidate, Checked
 from apples.remote.speed import CheckedConnection, LinkSpeed
+from nws.base.paths import local_host
 from nws.base.ssh import find_ssh, ssh_command
 from nws.series import Forecast, Resource, Series
 
 if TYPE_CHECKING:
     from apples.platforms.sharedhosts import SharedHosts
 
-CHECKED = "one look at each host over ssh"
+CHECKED = "looks at each host over ssh"
 SILENT = f"no weather from the service ({{}}); planning with {CHECKED}"
 
 #: Seconds in which a host that passed the check must answer at the start of a run; otherwise it is lost.
@@ -93,6 +95,7 @@ class SshPlatform(Platform):
         self._facts: Mapping[str, HostFacts] = {}
         self._links: list[LinkSpeed] = []
         self._requirements = Requirements(state / "warm.json")
+        self._readings = HostReadings(state / "readings.db")
 
     @classmethod
     def open(cls, setup: PlatformSetup) -> Self:
@@ -221,7 +224,10 @@ class SshPlatform(Platform):
             own = link_forecasts(self._links, now, "one look")
             for name, facts in self._facts.items():
                 own |= _forecasts(name, facts, now)
-            return own, CHECKED
+            called = {host.name: _stored_as(host) for host in self.pool.hosts}
+            surveys = {called[name]: facts.survey for name, facts in self._facts.items() if facts.survey}
+            self._readings.add(surveys, now, notify)
+            return own | self._readings.forecasts(called, notify), CHECKED
 
         return forecast_snapshot(
             self.pool, self._service, measure, silent=SILENT, now=self.now, notify=notify
@@ -263,6 +269,11 @@ def _address_here(facts: Iterable[HostFacts]) -> str | None:
     if called:
         return next((one for one in called[0] if all(one in others for others in called)), None)
     return next((one.our_address for one in known if one.our_address is not None), None)
+
+
+def _stored_as(host: Host) -> str:
+    """Return the name under which readings of a host are stored: hosts of two grids may have the same name."""
+    return (address_of(host) or local_host()).rpartition("@")[2]
 
 
 def _forecasts(name: str, facts: HostFacts, now: float) -> dict[Series, Forecast]:

@@ -41,7 +41,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """CPU and memory of a host from one reading of its sensors; fields as in `nws.client.hostprobe.survey`."""
+    """CPU and memory of a host from a few readings of its sensors; fields as in `nws.client.hostprobe.survey`."""
 
     availability: float
     capacity: float
@@ -49,6 +49,7 @@ class Survey:
     cpus: int
     memory_bytes: float
     load: float
+    looks: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +122,15 @@ def parse(document: Mapping[str, Any], received_s: float) -> HostFacts:
         cpu_model=str(document["cpu_model"]),
         shared_memory_bytes=document["shared_memory_bytes"],
         skew_s=float(document["clock_s"]) - received_s,
-        survey=None if survey is None else Survey(**survey),
+        survey=None if survey is None else _survey(survey),
         survey_error=document["survey_error"],
         called_back=None if called is None else tuple(called),
     )
+
+
+def _survey(document: Mapping[str, Any]) -> Survey:
+    looks = tuple((float(share), float(capacity)) for share, capacity in document.get("looks", ()))
+    return Survey(**{**document, "looks": looks})
 
 
 def problems(facts: HostFacts, needs: Needs, known_as: tuple[str, ...]) -> tuple[str, ...]:

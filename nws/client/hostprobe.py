@@ -1,8 +1,8 @@
 """A short probe of this host and of its links to others, for a check on request.
 
-No store and no forecast: a few readings of the CPUs and their median, because a session that starts is busy for a
-moment itself. The far end of a link probe is an echo server with the lifetime of the check. Source: Wolski et al. 2000,
-§2.4.
+No store and no forecast: a few readings of the CPUs and their median. The first reading does not count, because a
+session that starts is busy for a moment itself. The far end of a link probe is an echo server with the lifetime of the
+check. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -26,25 +26,31 @@ QUICK = ProbePlan(round_trips=11, enough_s=0.05, most_bytes=8 << 20, timeout_s=5
 #: Small messages that show the loss of a link.
 MESSAGES = 400
 
-#: Looks at the CPUs, 0.3 s each.
+#: Looks at the CPUs that count, 0.3 s each.
 LOOKS = 3
 
 
-def survey() -> dict[str, float | int | None]:
+def survey() -> dict[str, float | int | list[tuple[float, float]] | None]:
     """Return CPU and memory of this host now; raises `ProbeError` if the system does not report them.
 
+    looks : availability and capacity of each reading, oldest first
     availability : share of one CPU of a new process.  capacity : CPUs of one new process per usable CPU together
     quota : CPUs by our control groups, None without a limit.  cpus : CPUs that can be kept busy
     memory_bytes : bytes a new process can touch.  load : processes that ran or waited, over the last minute
     """
     limits = Cgroups()
     sensor = CpuSensor(host="here")
-    looks = [{m.series.resource: m.value for m in sensor.measure()} for _ in range(LOOKS)]
+    looks = []
+    sensor.measure()
+    for _ in range(LOOKS):
+        values = {m.series.resource: m.value for m in sensor.measure()}
+        looks.append((values[Resource.CPU_NEW], values[Resource.CPU_CAPACITY]))
     quotas = [limit.cpus for limit in limits.cpu_limits()]
     usable = len(os.sched_getaffinity(0))
     return {
-        "availability": median(look[Resource.CPU_NEW] for look in looks),
-        "capacity": median(look[Resource.CPU_CAPACITY] for look in looks),
+        "looks": looks,
+        "availability": median(availability for availability, _ in looks),
+        "capacity": median(capacity for _, capacity in looks),
         "quota": min(quotas, default=None),
         "cpus": max(1, min([usable, *(math.ceil(q) for q in quotas)])),
         "memory_bytes": MemorySensor(host="here").measure()[0].value,

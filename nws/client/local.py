@@ -108,6 +108,10 @@ class LocalWeather:
             raise ProbeError("no sensor could measure:\n" + "\n".join(dict.fromkeys(failures)))
         return taken
 
+    def record(self, measurements: Sequence[Measurement]) -> None:
+        """Store measurements of other hosts' sensors; `StoreError` if the store cannot keep them."""
+        self._memory.append(measurements)
+
     def forecasts(self, over_s: Sequence[float] = HORIZONS_S) -> Mapping[Series, Forecast]:
         """Return forecasts from the last day on disk, at most 2,000 samples a series, from any process.
 

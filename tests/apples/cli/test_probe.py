@@ -116,7 +116,7 @@ def test_a_run_over_the_hosts_that_are_fit(over_ssh):
     (locked,) = (entry for entry in document["left_out"] if entry["host"] == "locked")
     assert locked["reason"].startswith("it refuses our key")
     assert "without locked: it refuses our key" in command.err
-    assert document["snapshot"]["source"] == "one look at each host over ssh"
+    assert document["snapshot"]["source"] == "looks at each host over ssh"
     assert command.survivors() == []
 
 

@@ -1,6 +1,7 @@
 """Many hosts as a platform: what their check says becomes a grid, a snapshot and a launcher; no ssh is called here."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -87,6 +88,33 @@ def test_the_fit_are_the_grid_and_the_others_are_absent(told):
     assert platform.reaches(snapshot.hosts[0])
     assert not platform.reaches(THREE[2])
     assert platform.machine(THREE[0]) == "Xeon python 3.11.7, apples-grid 0.1.0, numba 0.60, numpy 2.0"
+
+
+def test_ssh_keeps_the_readings_of_earlier_checks(told, tmp_path):
+    looks = ((0.4, 0.8), (0.6, 1.2), (0.5, 0.9))
+    told["alpha"] = replace(facts(2), survey=replace(facts(2).survey, looks=looks))
+    samples, spreads = [], []
+    for _ in range(2):
+        snapshot = SshPlatform(pool(*THREE), state=tmp_path).snapshot(lambda line: None)
+        alpha, beta = (conditions.availability for conditions in snapshot.conditions)
+        samples.append(alpha.samples)
+        over = alpha.over(60.0)
+        assert 0 < over.quantiles[0] < over.quantiles[-1] <= 1
+        spreads.append(alpha.error)
+        # without readings of their own, the median of the check counts
+        assert (beta.value, beta.outlooks) == (0.5, ())
+    assert samples == [3, 6]
+    assert all(spread > 0 for spread in spreads)
+
+
+def test_ssh_plans_without_a_usable_store_of_readings(told, tmp_path):
+    told["alpha"] = replace(facts(2), survey=replace(facts(2).survey, looks=((0.4, 0.8),)))
+    (tmp_path / "readings.db").write_text("no database" * 1000)
+    notes = []
+    snapshot = SshPlatform(pool(*THREE), state=tmp_path).snapshot(notes.append)
+    assert snapshot.conditions[0].availability.value == 0.5
+    assert any("the readings of this check are not kept" in note for note in notes)
+    assert any("planning without the readings of earlier checks" in note for note in notes)
 
 
 def test_a_host_named_with_its_slots_still_says_what_cpu_it_has(told):

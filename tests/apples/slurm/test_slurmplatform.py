@@ -1,6 +1,7 @@
 """A cluster as a platform: what Slurm's commands print becomes a pool. Slurm is a script here."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,21 @@ def test_inside_an_allocation_its_nodes_are_looked_at_first(says, tmp_path, monk
     # what was looked at before the plan is not looked at again
     readied = one._ready({}, "7", ["n1"], silent)
     assert (readied.interfaces, readied.unfit, len(looked)) == ({"n1": "ib0"}, {}, 1)
+
+
+def test_slurm_forecasts_nodes_by_the_readings_of_checks(says, tmp_path, monkeypatch):
+    looks = ((0.4, 0.8), (0.6, 1.2), (0.5, 0.9))
+    checked = {n: replace(facts(n), survey=replace(facts(n).survey, looks=looks)) for n in ("n1", "n3")}
+    monkeypatch.setattr(
+        slurm_platform, "look", lambda what, needs, notify: NodeCheckResult(facts=checked, unfit={})
+    )
+    one = platform(tmp_path)
+    assert one.snapshot(silent).conditions[0].availability.value == 1.0
+    one._ready({}, "9", ["n1"], silent)
+    # the next run knows n1, and n2 was in no allocation yet
+    n1, n2 = (c.availability for c in platform(tmp_path).snapshot(silent).conditions)
+    assert (n1.samples, n2.samples, n2.value) == (3, 1, 1.0)
+    assert 0.3 < n1.over(60.0).value < 0.7
 
 
 def test_nodes_of_an_allocation_keep_their_order(says, tmp_path, monkeypatch):

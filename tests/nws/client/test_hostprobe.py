@@ -5,7 +5,7 @@ from nws.series import Measurement, Resource, Series
 
 
 def test_a_moment_in_which_the_check_itself_is_busy_does_not_count(monkeypatch):
-    shares = iter([0.2, 0.9, 0.8])
+    shares = iter([0.2, 0.9, 0.8, 0.7])
 
     class Sensor:
         def __init__(self, host):
@@ -21,4 +21,5 @@ def test_a_moment_in_which_the_check_itself_is_busy_does_not_count(monkeypatch):
     monkeypatch.setattr(hostprobe, "CpuSensor", Sensor)
     found = hostprobe.survey()
     assert (found["availability"], found["capacity"]) == (0.8, 1.6)
+    assert found["looks"] == [(0.9, 1.8), (0.8, 1.6), (0.7, 1.4)]
     assert found["memory_bytes"] > 0
