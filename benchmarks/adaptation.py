@@ -1,8 +1,9 @@
 """Gain and cost of in-run adaptation: real runs over hosts of a testbed, with a load that starts during the run.
 
-    sudo python benchmarks/adaptation.py step [--turns 5] [--iterations 800] [--burners 1] [--hosts 2]
+    sudo python benchmarks/adaptation.py step [--turns 5] [--iterations 800] [--burners 1] [--hosts 2] [--code wave2d]
     sudo python benchmarks/adaptation.py cost [--turns 10] [--iterations 300] [--hosts 2]
     sudo python benchmarks/adaptation.py hosts [--turns 5] [--iterations 400] [--burners 2]
+    python benchmarks/adaptation.py calls [--iterations 800]
 
 step: Each turn has three runs, in an order that changes. In two of them, with --adapt slabs and with --adapt off, a
     busy process starts on one host, inside its limits, after a quarter of the iterations. The benchmark compares the
@@ -12,7 +13,10 @@ cost: Nothing changes. Pairs of runs with and without --adapt slabs, in an order
 hosts: Busy processes run on one host from before the run, so that the plan leaves this host out. After a quarter of
     the iterations they move to the other host. With --adapt hosts the run ends with a checkpoint and continues on the
     free host. The benchmark compares it with --adapt off, from then to the end
+calls: Two ranks on this machine compute for 10 ms an iteration and exchange a row, with the client of users' programs.
+    Prints for each rank the time inside the client's calls as a share of the run
 
+The application is mhd3d, with `--code wave2d` the C program `examples/wave-c/wave2d-moving.c` with 2000 cells in a row.
 Two hosts have a CPU each, minus the share of the desk and the link. Four hosts share two CPUs by quotas. A rank that
 waits polls and uses up its quota, so quotas unbalance more than the load. Every run is an `apples-run --launcher ssh`
 of its own from the testbed's desk. Needs root, as tests/testbed does.
@@ -24,6 +28,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import statistics
 import subprocess
@@ -38,6 +43,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from apples.client import include
 from apples.launching.steering import PROGRESS, FileTail
 from benchmarks.burners import burn, burning, put_out
 from benchmarks.testbed_runs import DESK, chain
@@ -50,6 +56,38 @@ HOSTS = {2: ({"e1": 0, "w1": 1}, 0.8), 4: ({"e1": 0, "e2": 1, "w1": 1, "w2": 0},
 SIZE = "128"
 #: Settings that look at the pool more often than the defaults.
 LOOKS = "hosts: {look_every_s: 3, wait_s: 5, looks: 2}\n"
+WAVE = Path(__file__).parents[1] / "examples" / "wave-c"
+#: A program whose ranks add up the time inside the client's calls.
+CALLS = r"""
+#include <apples.h>
+#include <stdio.h>
+#include <stdlib.h>
+static double spent, began;
+#define TIMED(call) (began = MPI_Wtime(), call, spent += MPI_Wtime() - began)
+int main(int argc, char **argv) {
+    int rank, ranks, moves = 0, steps = atoi(argv[1]);
+    double row[2000] = {0};
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    apples_run run;
+    apples_begin(&run, MPI_COMM_WORLD, 100);
+    double start = MPI_Wtime();
+    for (int s = 0; s < steps; s++) {
+        TIMED(apples_exchange(&run));
+        MPI_Sendrecv_replace(row, 2000, MPI_DOUBLE, !rank, 0, !rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        TIMED(apples_compute(&run));
+        double until = MPI_Wtime() + 0.01;
+        while (MPI_Wtime() < until) row[0] += 1e-9;
+        TIMED(moves += apples_step(&run, s + 1, steps - s - 1));
+    }
+    double whole = MPI_Wtime() - start;
+    apples_end(&run);
+    printf("rank %d: %.2f us of client calls in an iteration of %.2f ms: %.3f %% (%d moves)\n", rank,
+           1e6 * spent / steps, 1e3 * whole / steps, 100 * spent / whole, moves);
+    MPI_Finalize();
+}
+"""
 
 
 def spec(count: int, share: float | None) -> dict[str, Any]:
@@ -91,7 +129,9 @@ class Runs:
 
     def __init__(self, bed: Testbed, scratch: Path, options: argparse.Namespace) -> None:
         self.bed, self.scratch, self.iterations = bed, scratch, options.iterations
-        self._mesh = (f"nx={options.cells}", f"ny={options.cells}")
+        self._application = ["-a", "mhd3d", "-s", f"nx={options.cells}", "-s", f"ny={options.cells}"]
+        if options.code == "wave2d":
+            self._application = ["--app", str(compiled(scratch))]
         self._keep: Path | None = options.keep
         #: Whether the run uses all hosts, without a choice by the planner.
         self._fixed = options.part != "hosts"
@@ -105,21 +145,18 @@ class Runs:
         if progress is not None:
             variables += [f"STENCIL_APP_PROGRESS={progress}", "STENCIL_APP_REPORT_EVERY=0.5"]
         pool = ",".join(f"{host}:1" for host in self.hosts)
-        settings = (*self._mesh, f"iterations={self.iterations}")
-        words = [
-            "env",
-            *variables,
-            str(BIN / "apples-run"),
-            SIZE,
-            "-a",
-            "mhd3d",
+        words = ["env", *variables, str(BIN / "apples-run"), SIZE, *self._application]
+        words += [
+            "-s",
+            f"iterations={self.iterations}",
             "--launcher",
             "ssh",
             "-H",
             pool,
+            "--adapt",
+            adapt,
+            "--json",
         ]
-        words += [word for pair in settings for word in ("-s", pair)]
-        words += ["--adapt", adapt, "--json"]
         if self._fixed:
             words += ["-n", str(len(self.hosts)), "--checkpoint", "off", "--attempts", "1"]
         elif adapt == "hosts":
@@ -183,6 +220,27 @@ class Runs:
                 load.extend(burn(self.bed, other, burners))
 
             return self.told(adapt, f"goes from {host} to {other}", swap)
+
+
+def compiled(directory: Path) -> Path:
+    """Compile the C program whose rows move; return its application file in the directory."""
+    compile_with_client(WAVE / "wave2d-moving.c", directory / "wave2d-moving")
+    return Path(shutil.copy(WAVE / "wave2d-moving.yaml", directory))
+
+
+def compile_with_client(source: Path, program: Path) -> None:
+    command = [str(BIN / "mpicc"), "-O2", f"-I{include()}", "-o", str(program), str(source)]
+    subprocess.run(command, check=True)
+
+
+def calls(scratch: Path, iterations: int) -> None:
+    """Run the program that times the client's calls, as under `--adapt slabs`."""
+    source, program = scratch / "calls.c", scratch / "calls"
+    source.write_text(CALLS, encoding="ascii")
+    compile_with_client(source, program)
+    told = {"STENCIL_APP_PROGRESS": str(scratch / "progress"), "STENCIL_APP_SLABS": str(scratch / "slabs")}
+    command = [str(BIN / "mpiexec"), "-n", "2", str(program), str(iterations)]
+    subprocess.run(command, check=True, env=os.environ | told)
 
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -274,7 +332,7 @@ def hosts(runs: Runs, options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=("step", "cost", "hosts"))
+    parser.add_argument("part", choices=("step", "cost", "hosts", "calls"))
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--iterations", type=int, help="of every run (400 in part hosts, else 800)")
     parser.add_argument("--hosts", type=int, choices=HOSTS, default=2)
@@ -282,12 +340,13 @@ def main() -> None:
     parser.add_argument(
         "--cpu", type=float, help="share of a CPU that each host has (0.8 of two, 0.4 of four)"
     )
+    parser.add_argument("--code", choices=("mhd3d", "wave2d"), default="mhd3d")
     parser.add_argument("--cells", type=int, default=32, help="cells of a row, along x and along y")
     parser.add_argument("--keep", type=Path, help="append what the ranks told to this file, a run a line")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.part == "hosts" and options.hosts != 2:
-        parser.error("part hosts has two hosts")
+    if options.part == "hosts" and (options.hosts != 2 or options.code != "mhd3d"):
+        parser.error("part hosts has two hosts, and the application mhd3d")
     usual = (
         {"iterations": 400, "burners": 2} if options.part == "hosts" else {"iterations": 800, "burners": 1}
     )
@@ -295,6 +354,10 @@ def main() -> None:
     os.environ.pop("STENCIL_APP_PROGRESS", None)
     # SIGTERM must unwind, so that the hosts end, too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    if options.part == "calls":
+        with tempfile.TemporaryDirectory(prefix="adaptation-") as scratch:
+            calls(Path(scratch), options.iterations)
+        return
     bed = Testbed(parse(spec(options.hosts, options.cpu)))
     with tempfile.TemporaryDirectory(prefix="adaptation-") as scratch:
         bed.up()

@@ -84,7 +84,11 @@ class Site:
 
     def ranks(self) -> list[int]:
         """Return the processes that compute."""
-        return [pid for host in self.hosts for pid in self.found(host, "stencil_app heat") if is_rank(pid)]
+        return [pid for host in self.hosts for pid in self.ranks_on(host)]
+
+    def ranks_on(self, host: str) -> list[int]:
+        """Return the processes of a host that compute."""
+        return [pid for pid in self.found(host, "stencil_app heat") if is_rank(pid)]
 
     def wait(self, done: Callable[[], object], what: str, within_s: float) -> float:
         """Wait; return the seconds. Raises `Failure`."""
@@ -98,9 +102,10 @@ class Site:
         return time.monotonic() - started
 
     def shared(self) -> bool:
-        """Return whether all ranks are there and some are stopped."""
-        ranks = self.ranks()
-        return len(ranks) == 2 * len(self.hosts) and any(state(pid) == "T" for pid in ranks)
+        """Return whether both ranks of each host are there, and one of them is stopped."""
+        return all(
+            sorted(state(pid) == "T" for pid in self.ranks_on(host)) == [False, True] for host in self.hosts
+        )
 
     def left(self) -> list[str]:
         """Return the processes on all hosts besides the hosts themselves."""
@@ -161,7 +166,7 @@ def longest_stop_s(ranks: list[int], during_s: float) -> float:
 
 
 def strike(site: Site, kind: str, dice: random.Random) -> None:
-    """Cause one failure."""
+    """Cause one failure. A victim that has ended by itself is looked for again."""
     host = dice.choice(site.hosts)
     if kind == "cut":
         site.bed.cut(host)
@@ -177,8 +182,11 @@ def strike(site: Site, kind: str, dice: random.Random) -> None:
         victims += site.found(host, DAEMONS["watchdog"]) if kind == "pair" else []
     if not victims:
         raise Failure(f"{kind}: no such process on {host}")
-    for pid in victims:
-        os.kill(pid, signal.SIGKILL)
+    try:
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        strike(site, kind, dice)
 
 
 def one_time(site: Site, kind: str, dice: random.Random) -> tuple[float, float]:
