@@ -4,6 +4,7 @@
 """
 
 import importlib
+import os
 import re
 import signal
 import subprocess
@@ -43,6 +44,9 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Tests start hundreds of interpreters; without bytecode on disk each would compile the packages again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     option = config.option
     if hasattr(config, "workerinput"):
         option.all_tests = config.workerinput["all_tests"]

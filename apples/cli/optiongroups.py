@@ -83,7 +83,7 @@ def options_record(cls: type[Record]) -> type[Record]:
     It has neither comparison nor text representation: the code of these takes most of the time that `--help` of a
     command with 80 options spends on its records.
     """
-    return dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)(cls)
+    return dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
 
 
 def headed(heading: str) -> Callable[..., Any]:
