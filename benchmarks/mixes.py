@@ -2,12 +2,14 @@
 
     python benchmarks/mixes.py [--mix fine …] [--policy plain …] [--spinners 0,1,2] [--seconds 6] [--repetitions 5]
     sudo python benchmarks/mixes.py --hosts 2 …         on hosts of a testbed of one CPU each, ranks over ssh
+    python benchmarks/mixes.py --co-located [--repetitions 5]      two and five imbalanced jobs on the same cores
 
 Codes: LAMMPS (a melt, and one with atoms in half of its box), Meep (a dipole), HPC Challenge (HPL, FFT, RandomAccess),
 mhd, heat and the synthetic bsp. `plain` is MPI's own waits, `serial` one job after the other, `auto` adaptive waits,
 `block` blocking waits. Policies alternate within a repetition. Each job is measured once alone, and then lasts about
 `--seconds`. Prints for each mix and number of spinners the seconds until the mix ends and its ratio to `plain` in the
 same repetition, and at the end each bar with the mixes that miss it. Mixes whose programs are not installed are named.
+With `serial` and `plain` also the throughput, jobs in a second, as a multiple of both in the same repetition.
 """
 
 from __future__ import annotations
@@ -121,9 +123,11 @@ MIXES = {
     "meep-heat": (Job("meep"), Job("heat")),
     "hpcc-lammps": (Job("hpcc"), Job("lammps")),
     "five-uneven": tuple(Job(imbalance=text, part=0.4) for text in ("1,2", "2,1", "1,3", "3,1", "1,2")),
+    "five-lammps-uneven": tuple(Job("lammps-uneven", part=0.4) for _ in range(5)),
 }
-IMBALANCED = ("imbalanced", "lammps-uneven", "five-uneven")
+IMBALANCED = ("imbalanced", "lammps-uneven", "five-uneven", "five-lammps-uneven")
 POLICY_NAMES = ("plain", "serial", "block", "auto", "gang", "fcs", "spin-block", "share-by-need")
+CO_LOCATED = ("plain", "serial", "block", "gang", "fcs", "share-by-need")
 
 
 class Cores:
@@ -355,12 +359,14 @@ def measure(bench: Bench, options: argparse.Namespace) -> Results:
             results[mix, count] = took
             print(f"{mix}, {count} spinners:")
             for policy, seconds in took.items():
-                to_plain = ratios(took, policy, "plain")
-                more = (
-                    f", {statistics.median(to_plain):5.2f} of plain, largest {max(to_plain):5.2f}"
-                    if to_plain
-                    else ""
-                )
+                more = ""
+                if to_plain := ratios(took, policy, "plain"):
+                    more = f", {statistics.median(to_plain):5.2f} of plain, largest {max(to_plain):5.2f}"
+                gains = {base: ratios(took, base, policy) for base in ("serial", "plain")}
+                if all(gains.values()):
+                    more += "; throughput " + ", ".join(
+                        f"{statistics.median(values):.2f} × {base}" for base, values in gains.items()
+                    )
                 print(f"  {policy:14} {statistics.median(seconds):7.2f} s{more}", flush=True)
     return results
 
@@ -369,6 +375,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mix", action="append", choices=MIXES)
     parser.add_argument("--policy", action="append", choices=POLICY_NAMES)
+    parser.add_argument(
+        "--co-located",
+        action="store_true",
+        help="the imbalanced mixes, no spinners, policies " + ", ".join(CO_LOCATED),
+    )
     parser.add_argument("--spinners", default="0,1,2")
     parser.add_argument("--seconds", type=float, default=6.0, help="of one job, alone")
     parser.add_argument("--repetitions", type=int, default=5)
@@ -376,6 +387,9 @@ def main() -> None:
         "--hosts", type=int, default=0, help="hosts of a testbed (default: this machine's cores)"
     )
     options = parser.parse_args()
+    if options.co_located:
+        options.mix, options.policy = options.mix or IMBALANCED, options.policy or CO_LOCATED
+        options.spinners = "0"
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     print(f"{options.repetitions} repetitions, load {os.getloadavg()[0]:.1f}")
     with ExitStack() as stack:

@@ -1,11 +1,13 @@
 """Two people run over the same testbed hosts: each alone, and both at once under each policy.
 
-    python benchmarks/shared_hosts.py [--launcher ssh] [--hosts 2] [--policy none --policy auto …] [--pairs 10]
+    python benchmarks/shared_hosts.py [--launcher ssh|slurm] [--hosts 2] [--policy none --policy auto …] [--pairs 10]
                                       [--rows 64] [--n 256] [--iterations 1200]
 
-Each host has one CPU, which two ranks share while both people run. Policies alternate. Prints for each policy medians
-and the largest of two ratios: a run's time beside the other to its time alone, and the time until both have ended to
-that of one after the other. Times are those of the ranks, without the plan. Needs root, iproute2 and openssh-server.
+Each host has one CPU, which two ranks share while both people run. Over ssh each starts at a host of the run; with
+Slurm both start at a login node, in a partition that gives each CPU to two jobs. Policies alternate. Prints for each
+policy medians and the largest of two ratios: a run's time beside the other to its time alone, and the time until both
+have ended to that of one after the other. Times are those of the ranks, without the plan. Needs root, iproute2 and
+openssh-server, and for Slurm its daemons.
 """
 
 from __future__ import annotations
@@ -26,20 +28,26 @@ sys.path.insert(0, str(ROOT))
 
 from tests.testbed.description import parse  # noqa: E402
 from tests.testbed.grid import Testbed  # noqa: E402
+from tests.testbed.slurm import Node, Partition, Slurm  # noqa: E402
 
 APPLES_RUN = Path(sys.executable).with_name("apples-run")
+
+LOGIN = "login"
 
 #: What each person's runs have learnt.
 STATES = tempfile.mkdtemp(prefix="shared-hosts-")
 
 
-def spans(bed: Testbed, starts: list[str], words: list[str], policy: str) -> list[tuple[float, float]]:
-    """Start a run at each host of the list at once; return for each when its ranks started and ended."""
+def spans(bed: Testbed, people: dict[str, str], words: list[str], policy: str) -> list[tuple[float, float]]:
+    """Start a run of each person at once; return for each when its ranks started and ended.
+
+    people : the host at which each person starts, by name
+    """
     command = [str(APPLES_RUN), *words, "--policy", policy, "--json"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     runs = []
-    for host in starts:
-        environment = {**os.environ, "APPLES_STATE": f"{STATES}/{host}"}
+    for person, host in people.items():
+        environment = {**os.environ, "APPLES_STATE": f"{STATES}/{person}"}
         runs.append(subprocess.Popen(bed.command(host, command), env=environment, **pipes))
     found = []
     for run in runs:
@@ -53,7 +61,7 @@ def spans(bed: Testbed, starts: list[str], words: list[str], policy: str) -> lis
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--launcher", default="ssh")
+    parser.add_argument("--launcher", default="ssh", choices=("ssh", "slurm"))
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--policy", action="append")
     parser.add_argument("--pairs", type=int, default=10)
@@ -65,22 +73,30 @@ def main() -> None:
     spec = {
         "name": f"shared-{os.getpid()}",
         "defaults": {"memory": "2G"},
-        "hosts": [{"name": n} for n in names],
+        "hosts": [{"name": n} for n in (*names, *([LOGIN] if options.launcher == "slurm" else []))],
     }
     slots = ",".join(f"{name}:1" for name in names)
+    where = f"-H {slots}" if options.launcher == "ssh" else f"--partition shared -H {','.join(names)}"
+    starts = names[:2] if options.launcher == "ssh" else [LOGIN] * 2
+    people = {f"person{number}": host for number, host in enumerate(starts)}
     words = [
         *f"{options.rows} --app heat -s nx={options.n} -s ny={options.n} -s iterations={options.iterations}".split(),
-        *f"--launcher {options.launcher} -H {slots} -n {len(names)}".split(),
+        *f"--launcher {options.launcher} {where} -n {len(names)}".split(),
     ]
     each, both = defaultdict(list), defaultdict(list)
     with Testbed(parse(spec)) as bed:
-        for host in names[:2]:
-            spans(bed, [host], words, "none")
+        if options.launcher == "slurm":
+            shared = Partition(
+                name="shared", nodes=tuple(names), settings="Default=YES OverSubscribe=FORCE:2"
+            )
+            Slurm(bed, LOGIN, [Node(name=name, cpus=1) for name in names], [shared]).up()
+        for person, host in people.items():
+            spans(bed, {person: host}, words, "none")
         for pair in range(options.pairs):
-            alone = [spans(bed, [host], words, "none")[0] for host in names[:2]]
+            alone = [spans(bed, {person: host}, words, "none")[0] for person, host in people.items()]
             alone_s = [end - start for start, end in alone]
             for policy in options.policy or ["none", "auto", "fcs"]:
-                runs = spans(bed, names[:2], words, policy)
+                runs = spans(bed, people, words, policy)
                 each[policy] += [(b - a) / s for (a, b), s in zip(runs, alone_s, strict=True)]
                 span = max(b for _, b in runs) - min(a for a, _ in runs)
                 both[policy].append(span / sum(alone_s))

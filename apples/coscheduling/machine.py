@@ -33,6 +33,16 @@ class MachineSlot:
 _NO_SLOT = MachineSlot(slot=None)
 
 
+class Turn(NamedTuple):
+    """The user whose turn it is, and a slot of that user; both None while the matrix is empty."""
+
+    user: int | None
+    slot: int | None
+
+
+_NO_TURN = Turn(None, None)
+
+
 class _Waiting(NamedTuple):
     job: str
     nodes: tuple[str, ...]
@@ -101,18 +111,30 @@ class MachineScheduler:
 
     def next_slot(self) -> MachineSlot:
         """Return the next slot of the next user in turn."""
+        (turn,) = self.upcoming(1)
+        self.take(turn)
+        return _NO_SLOT if turn.slot is None else self.slot_jobs(turn.slot)
+
+    def upcoming(self, number: int) -> list[Turn]:
+        """Return the next turns, valid until the matrix changes. None of them is taken."""
         if self._turns is None:
             matrix = self._matrix
             users = sorted({allotment.user for allotment in matrix.allotments.values()})
             self._turns = {user: matrix.rows_of(user) for user in users}
             self._last = {user: slot for user, slot in self._last.items() if user in self._turns}
-        turns = self._turns
-        if not turns:
-            self._user = None
-            return _NO_SLOT
-        user = self._user = _following(self._user, turns)
-        slot = self._last[user] = _following(self._last.get(user), turns[user])
-        return self.slot_jobs(slot)
+        turns, user, last = self._turns, self._user, dict(self._last)
+        found = []
+        for _ in range(number if turns else 0):
+            user = _following(user, turns)
+            last[user] = _following(last.get(user), turns[user])
+            found.append(Turn(user, last[user]))
+        return found or [_NO_TURN] * number
+
+    def take(self, turn: Turn) -> None:
+        """Begin the first of the `upcoming` turns."""
+        self._user = turn.user
+        if turn.user is not None and turn.slot is not None:
+            self._last[turn.user] = turn.slot
 
     def slot_jobs(self, slot: int) -> MachineSlot:
         """Return the jobs of a slot by node and processor."""

@@ -3,20 +3,34 @@
 A kernel timer runs from the start on, so lateness never accumulates. A heartbeat that is half a slice late is skipped,
 because two that are close together would shorten the slot between them. Nodes answer with presence datagrams, which
 name the address to which their heartbeats go. They wake nothing: they are read after each heartbeat.
+
+The heartbeats of a second are sealed one after the other, and dropped if the matrix changes: at its instant each would
+find the caches cold, which costs several times as much as the work itself.
 """
 
 from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
+from apples.coscheduling.machine import Turn
+from apples.daemons.jobtable import JobTable
 from apples.daemons.nodeconnection import NodeConnection
 from apples.ipc.listener import may_multicast
 from apples.ipc.loop import Loop
 from apples.ipc.timer import Timer, now, raw
-from apples.ipc.wire import PRESENCE_BYTES, DatagramSeal, Forged, HeartbeatMessage, Json, presence_word
+from apples.ipc.wire import (
+    PRESENCE_BYTES,
+    PULSE_S,
+    DatagramSeal,
+    Forged,
+    HeartbeatMessage,
+    Json,
+    presence_word,
+)
 
 #: Datagrams read at once, and four more for each node, so that a flood of them cannot delay the next heartbeat.
 _MOST_DATAGRAMS = 64
@@ -24,12 +38,21 @@ _MOST_DATAGRAMS = 64
 _REMEMBERED = 1000
 
 
+class _Heartbeat(NamedTuple):
+    """One heartbeat in advance. group : by multicast.  direct : by name, of the nodes that do not receive that"""
+
+    turn: Turn
+    body: bytes
+    group: bytes
+    direct: dict[str, bytes]
+
+
 class HeartbeatSender:
     """Sends heartbeats and receives presence datagrams on one UDP socket.
 
     seal : of heartbeats by multicast
     slice_s : seconds between two heartbeats.  started : instant of the first
-    next_slot : returns version and number of the slot that begins, -1 for an empty one
+    jobs : its turns and the version of its matrix
     nodes : connections by name.  words : connections by the random word of the node's process
     """
 
@@ -41,11 +64,14 @@ class HeartbeatSender:
         slice_s: float,
         *,
         multicast: str | None,
-        next_slot: Callable[[], tuple[int, int]],
+        jobs: JobTable,
         nodes: Mapping[str, NodeConnection],
     ) -> None:
         self._loop, self._datagrams, self._seal = loop, datagrams, seal
-        self._next_slot, self._nodes = next_slot, nodes
+        self._jobs, self._nodes = jobs, nodes
+        #: The next heartbeats, for a matrix of this version.
+        self._ahead: deque[_Heartbeat] = deque()
+        self._version = -1
         self.words: dict[str, NodeConnection] = {}
         host, self._port = datagrams.getsockname()[:2]
         self.multicast = multicast if may_multicast(datagrams, host) else None
@@ -103,24 +129,42 @@ class HeartbeatSender:
             return
         self._tick += due
         late = now() - (self.started + self._tick * self.slice_s)
-        if late < 0.5 * self.slice_s:
-            version, slot = self._next_slot()
+        timely = late < 0.5 * self.slice_s
+        if due > 1 or not timely or self._version != self._jobs.version:
+            self._ahead.clear()
+        if timely:
+            if not self._ahead:
+                self._prepare()
             self._number += 1
-            self._send(HeartbeatMessage(self._number, version, raw(), slot, self.slice_s))
+            self._send(self._ahead.popleft())
             self._late.append(late)
             due -= 1
         self._skipped += due
         self.receive()
 
-    def _send(self, heartbeat: HeartbeatMessage) -> None:
-        body, send = self._seal.beat_body(heartbeat), self._datagrams.sendto
+    def _prepare(self) -> None:
+        """Seal the heartbeats of this tick and of those within a second."""
+        direct = {name: node.datagrams for name, node in self._nodes.items() if not node.multicast}
+        first_s = raw() - now() + self.started + self._tick * self.slice_s
+        self._version = self._jobs.version
+        for number, turn in enumerate(self._jobs.machine.upcoming(max(int(PULSE_S / self.slice_s), 1))):
+            sent_s, slot = first_s + number * self.slice_s, -1 if turn.slot is None else turn.slot
+            count = self._number + 1 + number
+            body = self._seal.beat_body(HeartbeatMessage(count, self._version, sent_s, slot, self.slice_s))
+            sealed = {name: seal.sealed(body) for name, seal in direct.items() if seal is not None}
+            self._ahead.append(_Heartbeat(turn, body, self._seal.sealed(body), sealed))
+
+    def _send(self, heartbeat: _Heartbeat) -> None:
+        turn, body, group, direct = heartbeat
+        self._jobs.machine.take(turn)
+        send = self._datagrams.sendto
         # A full or broken network loses a datagram; the nodes continue without it.
         if self.multicast is not None:
             with suppress(OSError):
-                send(self._seal.sealed(body), (self.multicast, self._port))
-        for node in self._nodes.values():
+                send(group, (self.multicast, self._port))
+        for name, node in self._nodes.items():
             if node.address is not None and node.datagrams is not None and not node.multicast:
                 try:
-                    send(node.datagrams.sealed(body), node.address)
+                    send(direct.get(name) or node.datagrams.sealed(body), node.address)
                 except OSError:
                     continue

@@ -62,7 +62,7 @@ class ManagerDaemon:
             self._admission.group_seal,
             sharing.slice_s,
             multicast=sharing.multicast,
-            next_slot=self._next_slot,
+            jobs=self.jobs,
             nodes=self._nodes,
         )
         self._realtime = sharing.realtime and become_realtime(_PRIORITY)
@@ -87,10 +87,6 @@ class ManagerDaemon:
         self._listener.close()
         self.heartbeats.close()
         self._loop.close()
-
-    def _next_slot(self) -> tuple[int, int]:
-        slot = self.jobs.machine.next_slot().slot
-        return self.jobs.version, -1 if slot is None else slot
 
     def _connected(self, accepted: socket.socket) -> None:
         keep_honest(accepted, SILENCE_S)

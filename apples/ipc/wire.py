@@ -165,7 +165,7 @@ class HeartbeatMessage(NamedTuple):
     """The begin of a slot.
 
     number : counts the heartbeats of a session.  version : version of the matrix with row `slot`; -1 for an empty one
-    sent_s : on the manager's clock that nothing slews.  slice_s : until the next
+    sent_s : instant at which it is due, on the manager's clock that nothing slews.  slice_s : until the next
     """
 
     number: int

@@ -216,3 +216,19 @@ def test_orders_of_one_user_are_untouched():
     policy = SpinBlock()
     crowd(policy, 3, ANN)
     assert set(policy.wanted().values()) == {Order(wait=policy.wanted()[Process("junk0", 0)].wait)}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    jobs=st.lists(st.sampled_from((ANN, BOB, CYD)), max_size=12),
+    taken=st.integers(0, 20),
+    number=st.integers(1, 20),
+)
+def test_upcoming_turns_are_the_slots_that_follow(jobs, taken, number):
+    machine = MachineScheduler({"a": 1})
+    for n, user in enumerate(jobs):
+        machine.arrive(str(n), ("a",), user=user)
+    turns(machine, taken)
+    ahead = machine.upcoming(number)
+    assert machine.upcoming(number) == ahead
+    assert [turn.slot for turn in ahead] == [slot.slot for slot in turns(machine, number)]

@@ -2,6 +2,7 @@
 
 import json
 import random
+import select
 import signal
 import socket
 import struct
@@ -17,6 +18,7 @@ from apples.daemons.managerdaemon import ManagerDaemon
 from apples.daemons.paths import enrolled, read_key, read_manager_key, read_node_key
 from apples.daemons.settings import SharingSettings
 from apples.errors import ConfigError
+from apples.ipc.timer import raw
 from apples.ipc.wire import SILENCE_S, DatagramSeal, PresenceMessage, Seal, derive, node_key, random_word
 from apples.testing.localcluster import kill
 
@@ -280,6 +282,40 @@ def test_presence_sealed_by_another_node_is_ignored():
             sender.sendto(seal.here(here), manager.address)
         manager.heartbeats.receive()
         assert manager._nodes["victim"].shown == 3
+    manager.close()
+
+
+def test_heartbeats_sealed_ahead_keep_to_matrix_and_instant():
+    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0), slice_s=0.1)
+    manager = ManagerDaemon(settings, KEY, log=lambda text: None)
+    seal = DatagramSeal(KEY, manager._admission.session)
+    with socket.socket(type=socket.SOCK_DGRAM) as node:
+        node.bind(("127.0.0.1", 0))
+        node.settimeout(5.0)
+        manager._nodes["a"] = SimpleNamespace(address=node.getsockname(), datagrams=seal, multicast=False)
+        manager.heartbeats.start()
+
+        def following(after_s=0.0):
+            """The next heartbeat, and seconds from its instant to its arrival."""
+            select.select([manager.heartbeats._timer], [], [])
+            time.sleep(after_s)
+            manager.heartbeats._expired()
+            beat = seal.open_beat(node.recv(200))
+            return beat, raw() - beat.sent_s
+
+        first, _ = following()
+        manager.jobs.version += 1
+        second, _ = following()
+        assert (second.number, second.version) == (first.number + 1, first.version + 1)
+        select.select([manager.heartbeats._timer], [], [])
+        time.sleep(0.07)
+        manager.heartbeats._expired()
+        third, late_s = following()
+        assert third.number == second.number + 1
+        assert third.sent_s - second.sent_s == pytest.approx(0.2, abs=0.01)
+        assert late_s < 0.05
+        assert manager.heartbeats.describe()["left_out"] == 1
+        del manager._nodes["a"]
     manager.close()
 
 
