@@ -79,6 +79,11 @@ class ManagerSession:
             "multicast": connection is not None and connection.multicast_heard and not self._node.silent,
         }
 
+    def refused_s(self, instant: float) -> float:
+        """Return seconds since which no machine manager listens, 0 if one does or none is used."""
+        since = None if self.connection is None else self.connection.refused_since
+        return 0.0 if since is None else instant - since
+
     def report_arrival(self, registration: ProcessRegistration) -> None:
         """Report a process that has registered."""
         if self.connection is not None:

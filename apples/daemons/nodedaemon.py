@@ -175,14 +175,10 @@ class NodeDaemon:
             self._manager.connection.tick(instant, silent=self.node.silent)
         if self.node.processes or self._server.holding:
             self._needed_at = instant + _NEXT_S
-        if self._settings.while_needed and (instant > self._needed_at or self._without_manager(instant)):
+        # Runs that need a machine manager start it, and their node managers, again.
+        unneeded = instant > self._needed_at or self._manager.refused_s(instant) > _MANAGER_S
+        if self._settings.while_needed and unneeded:
             self._loop.stop()
-
-    def _without_manager(self, instant: float) -> bool:
-        """Return whether the machine manager has ended: runs that need one start it, and their node managers, again."""
-        connection = self._manager.connection
-        since = None if connection is None else connection.refused_since
-        return since is not None and instant - since > _MANAGER_S
 
     def _next_second(self) -> None:
         # At the heartbeat closest to it, or half a slice later without one.

@@ -174,15 +174,9 @@ class SlurmPlatform(Platform):
         partition = replace(partition, nodes=names)
         self.pool = replace(self.pool, name=partition.name, source=f"partition {partition.name}")
         notify(f"looking at {len(names)} nodes of partition {partition.name}")
-        deadline = time.monotonic() + SETTLED_S
-        while True:
-            self._nodes = runner.nodes()
-            found = offered(partition, self._nodes, wishes, counts_memory=self.cluster.counts_memory)
-            if not _settling(self._nodes, names) or time.monotonic() > deadline:
-                break
-            time.sleep(LOOK_S)
+        self._nodes = _settled_nodes(names)
         self.cluster = replace(self.cluster, most_s=partition.max_time_s)
-        return found
+        return offered(partition, self._nodes, wishes, counts_memory=self.cluster.counts_memory)
 
     def _allocated(self, notify: Notify) -> PartitionPool:
         """Return the checked nodes of the current allocation."""
@@ -190,14 +184,7 @@ class SlurmPlatform(Platform):
         assert number is not None
         self._configure()
         text = runner.asked(["scontrol", "-d", "-o", "show", "job", number])
-        job = records.parse_job(text, datetime.now())
-        if job is None or job.state not in ("RUNNING", "COMPLETING"):
-            state = "unknown to Slurm" if job is None else job.state
-            raise LaunchError(
-                f"job {number} (SLURM_JOB_ID) is {state}; run this inside an allocation, or unset SLURM_JOB_ID to have "
-                "one made"
-            )
-        self.cluster = replace(self.cluster, left_s=job.left_s)
+        self.cluster = replace(self.cluster, left_s=_running_job(text, number).left_s)
         self._nodes = runner.nodes()
         cpus, memory = records.allocated_cpus(text), records.allocated_memory(text)
         names = _named(self._given.grid, tuple(cpus), f"job {number}")
@@ -365,6 +352,28 @@ def _chosen(partitions: Mapping[str, Partition], name: str | None) -> Partition:
             f"partition {name} is {chosen.state} and starts no jobs; use another with --partition"
         )
     return chosen
+
+
+def _running_job(text: str, number: str) -> records.Job:
+    """Return the job of this allocation; raise `LaunchError` if it does not run."""
+    job = records.parse_job(text, datetime.now())
+    if job is None or job.state not in ("RUNNING", "COMPLETING"):
+        state = "unknown to Slurm" if job is None else job.state
+        raise LaunchError(
+            f"job {number} (SLURM_JOB_ID) is {state}; run this inside an allocation, or unset SLURM_JOB_ID to have "
+            "one made"
+        )
+    return job
+
+
+def _settled_nodes(names: Sequence[str]) -> Mapping[str, Node]:
+    """Return all nodes once Slurm has cleared those named of an ended job, or after `SETTLED_S`."""
+    deadline = time.monotonic() + SETTLED_S
+    while True:
+        nodes = runner.nodes()
+        if not _settling(nodes, names) or time.monotonic() > deadline:
+            return nodes
+        time.sleep(LOOK_S)
 
 
 def _settling(nodes: Mapping[str, Node], names: Sequence[str]) -> bool:

@@ -8,7 +8,7 @@ kept: CPU shares are forecast from those of all checks. These values are used wh
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -170,7 +170,7 @@ class SshPlatform(Platform):
         for host, why in absent.items():
             notify(f"without {host}: {why}")
         hosts = tuple(
-            self._reported(host, self._facts[host.name])
+            _reported(host, self._facts[host.name], self._open_slots, self._open_types)
             for host in self._allowed.hosts
             if host.name in self._facts
         )
@@ -233,13 +233,6 @@ class SshPlatform(Platform):
             self.pool, self._service, measure, silent=SILENT, now=self.now, notify=notify
         )
 
-    def _reported(self, host: Host, facts: HostFacts) -> Host:
-        if host.name in self._open_slots and facts.survey is not None:
-            host = replace(host, slots=facts.survey.cpus)
-        if host.name in self._open_types and facts.cpu_model:
-            host = replace(host, cpu_type=facts.cpu_model)
-        return host
-
     def _warm(self, notify: Notify) -> dict[str, str]:
         """Return the hosts on which the kernels could not be compiled, with the reason."""
         kernels = self._requirements.kernels
@@ -260,6 +253,15 @@ class SshPlatform(Platform):
         machines = {name: self.machine(host) for name, host in hosts.items()}
         failed = kernels.look_after(machines, one, notify)
         return {name: f"its kernels could not be compiled: {why}" for name, why in failed.items()}
+
+
+def _reported(host: Host, facts: HostFacts, slots: Set[str], types: Set[str]) -> Host:
+    """Return a host with what it reports itself. slots, types : hosts that report their slots, their CPU type"""
+    if host.name in slots and facts.survey is not None:
+        host = replace(host, slots=facts.survey.cpus)
+    if host.name in types and facts.cpu_model:
+        host = replace(host, cpu_type=facts.cpu_model)
+    return host
 
 
 def _address_here(facts: Iterable[HostFacts]) -> str | None:
