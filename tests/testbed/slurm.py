@@ -112,6 +112,8 @@ class Slurm:
         key.chmod(0o400)
         (self.directory / "slurm.conf").write_text(self.configuration())
         (self.directory / "cgroup.conf").write_text(f"CgroupPlugin=cgroup/v{version()}\n")
+        # By default the PMIx plugin of each node makes the same directory in /tmp, which the hosts share.
+        (self.directory / "mpi.conf").write_text("PMIxCliTmpDirBase=/run\n")
         self.start(self.controller)
         self._daemon(self.controller, "slurmctld -f /etc/slurm/slurm.conf")
         for node in self.nodes:

@@ -114,8 +114,9 @@ def test_ranks_that_fail_are_named_with_their_codes(cluster, launch):
     assert (ended["exit_code"], ended["message"]) == (137, "rank 1 on n2 was killed by signal 9 (KILL)")
 
 
-def test_program_of_users_mpich_runs_as_one_step(cluster, launch, mpi_programs):
-    ended, said, _ = outcome(launch("n1,n2,n1", mpi_programs("own")))
+@pytest.mark.parametrize("family", ["own", "openmpi"])
+def test_program_of_users_mpi_runs_as_one_step(cluster, launch, mpi_programs, family):
+    ended, said, _ = outcome(launch("n1,n2,n1", mpi_programs(family)))
     assert ended["message"] == "", ended["message"]
     assert ended["ended"] == "finished"
     assert sorted(line.strip() for line in said) == [f"{rank} of 3" for rank in range(3)]
