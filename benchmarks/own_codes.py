@@ -73,7 +73,7 @@ CODES = {
     ),
     "lammps": Code(file="melt.yaml", size=40, iterations=600),
     "meep": Code(file="dipole.yaml", size=120, iterations=600),
-    "petsc": Code(file="diffusion.yaml", size=120, iterations=8000, build=("make", "diffusion")),
+    "petsc": Code(file="diffusion.yaml", size=600, iterations=4000, build=("make", "diffusion")),
 }
 SCHEDULERS = ("apples", "default")
 
