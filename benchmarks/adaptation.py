@@ -238,9 +238,12 @@ def calls(scratch: Path, iterations: int) -> None:
     source, program = scratch / "calls.c", scratch / "calls"
     source.write_text(CALLS, encoding="ascii")
     compile_with_client(source, program)
-    told = {"STENCIL_APP_PROGRESS": str(scratch / "progress"), "STENCIL_APP_SLABS": str(scratch / "slabs")}
+    steering = {
+        "STENCIL_APP_PROGRESS": str(scratch / "progress"),
+        "STENCIL_APP_SLABS": str(scratch / "slabs"),
+    }
     command = [str(BIN / "mpiexec"), "-n", "2", str(program), str(iterations)]
-    subprocess.run(command, check=True, env=os.environ | told)
+    subprocess.run(command, check=True, env=os.environ | steering)
 
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:

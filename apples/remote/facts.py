@@ -7,6 +7,7 @@ address, and if its clock, memory and disk suffice. All problems are reported at
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,9 @@ MOST_SKEW_S = 5.0
 
 #: A rank with its libraries takes about this much before it holds a single row.
 LEAST_MEMORY_BYTES = 64e6
+
+#: Readings of a host's CPUs in one answer.
+_MOST_LOOKS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +133,12 @@ def parse(document: Mapping[str, Any], received_s: float) -> HostFacts:
 
 
 def _survey(document: Mapping[str, Any]) -> Survey:
+    """Return the sensors' part of an answer. Its readings are stored, so they must be few and plausible."""
     looks = tuple((float(share), float(capacity)) for share, capacity in document.get("looks", ()))
+    if len(looks) > _MOST_LOOKS:
+        raise ValueError(f"{len(looks)} readings of the CPUs; at most {_MOST_LOOKS} are read")
+    if not all(math.isfinite(value) and value >= 0 for look in looks for value in look):
+        raise ValueError("a reading of the CPUs that is no share of a CPU")
     return Survey(**{**document, "looks": looks})
 
 

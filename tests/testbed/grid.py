@@ -160,6 +160,22 @@ class Testbed:
             raise TestbedError(f"host {name} is off; start it")
         return hosts.entering(self._state["hosts"][name], self.groups, name, list(command))
 
+    def script(self, name: str, text: str, output: Path) -> None:
+        """Run a shell script that may leave daemons inside a host; raises `TestbedError` if it fails.
+
+        output : a file, because a daemon that inherits a pipe would keep this process waiting
+        """
+        with output.open("wb") as log:
+            result = subprocess.run(
+                self.command(name, ["sh", "-ec", text]),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=False,
+            )
+        if result.returncode != 0:
+            raise TestbedError(f"{name}: {text}: {output.read_text().strip()}")
+
     def run(self, name: str, *command: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
         """Run a command inside a host to its end."""
         return subprocess.run(

@@ -161,18 +161,10 @@ class GridEngine:
         return "SGE_ROOT=/var/lib/gridengine SGE_CELL=default SGE_QMASTER_PORT=6444 SGE_EXECD_PORT=6445"
 
     def _script(self, host: str, text: str) -> None:
-        # A daemon that inherits a pipe would keep this process waiting, so the output goes to a file.
-        output = self.directory / f"script-{host}.log"
-        with output.open("wb") as log:
-            result = subprocess.run(
-                self.testbed.command(host, ["sh", "-ec", text]),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                check=False,
-            )
-        if result.returncode != 0:
-            raise TestbedError(f"{host}: {text}: {output.read_text().strip()}\n{self.logs()}")
+        try:
+            self.testbed.script(host, text, self.directory / f"script-{host}.log")
+        except TestbedError as error:
+            raise TestbedError(f"{error}\n{self.logs()}") from error
 
 
 def _text(**values: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -185,15 +184,7 @@ class Slurm:
         self._script(host, f"/usr/sbin/{command} </dev/null >{HERE}/slurm/start-{host}.log 2>&1")
 
     def _script(self, host: str, text: str) -> None:
-        # not through pipes: a daemon that keeps one open would keep us waiting
-        said = self.directory / f"script-{host}.log"
-        with said.open("wb") as log:
-            result = subprocess.run(
-                self.testbed.command(host, ["sh", "-ec", text]),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                check=False,
-            )
-        if result.returncode != 0:
-            raise TestbedError(f"{host}: {text}: {said.read_text().strip()}\n{self.logs()}")
+        try:
+            self.testbed.script(host, text, self.directory / f"script-{host}.log")
+        except TestbedError as error:
+            raise TestbedError(f"{error}\n{self.logs()}") from error

@@ -121,3 +121,36 @@ def test_what_is_asked():
     assert request(NEEDS) == {"files": [], "callback": None, "disks": {"/data/run.chk": ".token"}}
     with pytest.raises(KeyError):
         parse({"network": {}}, 0.0)
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [[(0.5, 1.0)] * 11, [(float("nan"), 1.0)], [(0.5, -1.0)], [(0.5, float("inf"))], [("x", 1.0)], [(0.5,)]],
+)
+def test_implausible_readings_are_refused(looks):
+    network = {"name": "a", "resolved": [], "reached_at": None, "reached_from": None, "interfaces": {}}
+    survey = {
+        "availability": 0.5,
+        "capacity": 1.0,
+        "quota": None,
+        "cpus": 2,
+        "memory_bytes": 1e9,
+        "load": 0.0,
+    }
+    document = {
+        "network": network,
+        "survey": {**survey, "looks": [(0.5, 1.0)]},
+        "called_back": None,
+        "versions": {},
+        "missing": [],
+        "disks": {},
+        "cpu_model": "x",
+        "shared_memory_bytes": None,
+        "clock_s": 0.0,
+        "survey_error": "",
+    }
+    assert parse(document, 0.0).survey.looks == ((0.5, 1.0),)
+    with pytest.raises(
+        ValueError, match=r"readings of the CPUs|no share of a CPU|could not convert|not enough values"
+    ):
+        parse({**document, "survey": {**survey, "looks": looks}}, 0.0)
