@@ -66,8 +66,8 @@ def node(
     """
     from apples.cli.manager import say
     from apples.daemons.nodedaemon import NodeDaemon
-    from apples.daemons.paths import checked_name, read_node_key, serving_socket
-    from apples.daemons.settings import NodeSettings, parse_cpus, settings_of
+    from apples.daemons.paths import checked_name, read_node_key, serving_socket, shared_machine
+    from apples.daemons.settings import NodeSettings, address_text, parse_cpus, settings_of
     from nws.base.paths import local_host
 
     sharing = settings_of(
@@ -76,6 +76,9 @@ def node(
     sharing.check_node()
     called = checked_name(name or local_host(), what="--name")
     secret = read_node_key(sharing.needed_key(), called) if sharing.policy.coordinated else None
+    machine = None
+    if while_needed and secret is not None and sharing.manager is not None:
+        machine = shared_machine(address_text(sharing.manager), sharing.needed_key())
     settings = NodeSettings(
         name=called,
         sharing=sharing,
@@ -84,5 +87,6 @@ def node(
         key=secret,
         everybody=everybody,
         while_needed=while_needed,
+        machine=machine,
     )
     return 130 if NodeDaemon(settings, log=say).run() == signal.SIGINT else 0

@@ -17,7 +17,8 @@ from typing import Any
 
 from apples.coscheduling.policies import PolicyKind, policy_kind
 from apples.daemons.client import NodeClient, find_node
-from apples.daemons.starting import ManagerAccess, Notify, cut_off, machine_of, start_node
+from apples.daemons.paths import ManagerAccess, machine_of
+from apples.daemons.starting import Notify, cut_off, start_node
 from apples.errors import SharingError
 from nws.base.errors import ReportedError
 
@@ -149,7 +150,7 @@ def _ask(sharing: HostSharing, request: tuple[str, object]) -> Any:
 
 
 def _described(path: Path, status: dict[str, Any]) -> dict[str, Any]:
-    machine = machine_of(status, path)
+    machine = machine_of(status["manager"], path)
     known = ("node", "policy", "slots", "manager", "connected", "pid")
     return {
         **{name: status[name] for name in known},

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from apples.daemons.paths import machine_file
+from apples.daemons.paths import ManagerAccess, machine_file
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import SharingError
 from nws.base.files import write_whole
@@ -25,12 +25,13 @@ _LARGEST_PID = 1 << 22
 
 
 class Journal:
-    """The files of one node manager: ``node-NAME.lock``, held while it runs, and ``node-NAME.json``.
+    """The files of one node manager: ``node-NAME.lock``, held while it runs, with ``.json`` and ``.machine`` beside it.
 
     Raises `SharingError` if another node manager runs there, or the files cannot be written.
     """
 
-    def __init__(self, socket_path: Path) -> None:
+    def __init__(self, socket_path: Path, machine: ManagerAccess | None = None) -> None:
+        """Take the lock. `machine`: left for runs that have other hosts join it, until `close`"""
         self._path = socket_path.with_suffix(".json")
         lock = socket_path.with_suffix(".lock")
         try:
@@ -42,6 +43,14 @@ class Journal:
             ) from None
         except OSError as error:
             raise SharingError(f"{lock}: cannot be made: {error.strerror}") from error
+        try:
+            # Of an earlier node manager that was killed.
+            machine_file(socket_path).unlink(missing_ok=True)
+            if machine is not None:
+                machine.write(socket_path)
+        except OSError as error:
+            self._lock.release()
+            raise SharingError(f"{machine_file(socket_path)}: cannot be written: {error.strerror}") from error
 
     def read(self) -> list[ProcessRegistration]:
         """Return the registrations of an earlier node manager; empty if no file can be read."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from apples.daemons.heartbeatreceiver import HeartbeatReceiver
+from apples.daemons.settings import address_text
 from apples.ipc.lookup import Address, Lookup
 from apples.ipc.loop import Alarm, Loop
 from apples.ipc.streams import Stream, keep_honest
@@ -85,8 +86,8 @@ class ManagerConnection:
 
     @property
     def place(self) -> str:
-        """Address of the manager as HOST:PORT, for messages."""
-        return "{}:{}".format(*self._manager)
+        """Address of the manager as HOST:PORT."""
+        return address_text(self._manager)
 
     @property
     def multicast_heard(self) -> bool:
@@ -199,6 +200,7 @@ class ManagerConnection:
             self._callbacks.line(document)
             return
         self.welcomed = True
+        self.refused_since = None
         self._reported = ""
         connection = self._stream.socket
         self.receiver.group_seal = self._reveal(document["group_key"])

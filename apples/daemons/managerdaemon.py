@@ -15,7 +15,7 @@ from apples.daemons.jobtable import JobTable
 from apples.daemons.matrixview import job_of_json
 from apples.daemons.nodeconnection import NodeConnection
 from apples.daemons.nodemessages import checked_line
-from apples.daemons.settings import SharingSettings
+from apples.daemons.settings import SharingSettings, address_text
 from apples.daemons.statusqueries import FRESH_S, StatusQueries
 from apples.ipc.listener import Listener, bound
 from apples.ipc.loop import Loop, become_realtime, run_until_signal, settle_memory
@@ -49,8 +49,7 @@ class ManagerDaemon:
         self._loop = Loop(precise=False, failed=lambda error: log(f"refused, because of {error!r}"))
         listener, datagrams = bound(sharing.listen)
         self.address: tuple[str, int] = listener.getsockname()[:2]
-        host, port = self.address
-        self.place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.place = address_text(self.address)
         self.jobs = JobTable(sharing.rows, now())
         self._connections: set[NodeConnection] = set()
         self._nodes: dict[str, NodeConnection] = {}

@@ -55,7 +55,7 @@ class NodeDaemon:
             settings.sharing.freezer, limits=kind.own_timer, cpus=settings.cpus
         )
         private_directory(settings.socket.parent, all_users=settings.everybody)
-        self._journal = Journal(settings.socket)
+        self._journal = Journal(settings.socket, settings.machine)
         self._loop = Loop(precise=kind.own_timer, failed=lambda error: log(f"failed: {error!r}"))
         self._realtime = settings.sharing.realtime and become_realtime(_PRIORITY)
         self.node = ManagedNode(

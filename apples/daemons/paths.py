@@ -6,16 +6,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import stat
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from apples.errors import ConfigError, SharingError
 from apples.ipc.wire import node_key
 from apples.monitoring.names import check_job
 from nws.base.errors import UsageError
+from nws.base.files import write_whole
 from nws.base.paths import local_host
 from nws.client.endpoint import read_secret
 
@@ -64,9 +67,30 @@ def serving_socket(name: str, given: Path | None = None) -> Path:
     return path
 
 
+@dataclass(frozen=True, slots=True)
+class ManagerAccess:
+    """A machine manager as its nodes reach it. address : HOST:PORT.  key : text of its key file"""
+
+    address: str
+    key: str
+
+    def write(self, socket: Path) -> None:
+        """Leave it beside the socket of a node manager, which holds its lock; raises `OSError`."""
+        write_whole(machine_file(socket), json.dumps(asdict(self)).encode(), mode=0o600)
+
+
 def machine_file(socket: Path) -> Path:
-    """Return the file with address and key of the manager that was started for the node manager at a socket."""
+    """Return the file with address and key of the machine manager of a node manager that was started for runs."""
     return socket.with_suffix(".machine")
+
+
+def machine_of(address: str | None, socket: Path) -> ManagerAccess | None:
+    """Return the machine manager at `address` of the node manager at a socket; None if its key is not known."""
+    try:
+        found = ManagerAccess(**json.loads(machine_file(socket).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if found.address == address else None
 
 
 def known_sockets(given: Path | None = None) -> list[Path]:
@@ -146,6 +170,15 @@ def enrolled(path: Path, node: str) -> str:
     """Return the text of a key file of one node. `path`: of the manager's key. Raises `ConfigError`."""
     name = checked_name(node, what="--enrol")
     return f"{_NODE_KEY.decode()}{name}:{node_key(read_manager_key(path), name).hex()}"
+
+
+def shared_machine(address: str, path: Path) -> ManagerAccess | None:
+    """Return a machine manager for runs that have other hosts join it; None if the key file at `path` is of one node.
+
+    Raises `ConfigError`.
+    """
+    key = read_key(path)
+    return None if key.startswith(_NODE_KEY) else ManagerAccess(address, key.decode())
 
 
 def read_manager_key(path: Path) -> bytes:

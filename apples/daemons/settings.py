@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from apples.coscheduling.classes import FcsConstants
 from apples.coscheduling.messagedriven import MessageDrivenConstants
 from apples.coscheduling.policies import POLICIES, CoschedulingConstants, PolicyKind, policy_kind
+from apples.daemons.paths import ManagerAccess
 from apples.errors import ConfigError
 from nws.base.quantities import SECONDS, Count
 from nws.base.reader import Document, did_you_mean, read_yaml, validate
@@ -148,6 +149,7 @@ class NodeSettings:
 
     cpus : CPUs of the node, to which processes are pinned; None for all CPUs of this process, without pinning
     key : key of this node, None without a manager.  while_needed : end when no process is registered
+    machine : the manager, for runs that have other hosts join it; None to keep its key to this node manager
     everybody : root's node manager serves all users, also at a socket outside the system's directory
     """
 
@@ -157,6 +159,7 @@ class NodeSettings:
     cpus: tuple[int, ...] | None = None
     key: bytes | None = None
     while_needed: bool = False
+    machine: ManagerAccess | None = None
     everybody: bool = False
 
     def __post_init__(self) -> None:
@@ -269,6 +272,12 @@ def parse_address(text: str, *, what: str = "address") -> tuple[str, int]:
     if int(port) > 65535:
         raise ConfigError(f"{what} {text!r}: ports end at 65535")
     return host, int(port)
+
+
+def address_text(address: tuple[str, int]) -> str:
+    """Return HOST:PORT or [IPV6]:PORT, as `parse_address` reads it."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_time(text: str, *, what: str) -> float:

@@ -1,13 +1,13 @@
 """Start the daemons that a policy needs on this host, for as long as they are needed.
 
 They have process sessions of their own, so that an interrupt meant for a run does not end them, and they live a moment
-longer than all runs that use them. The machine manager that one host started serves node managers of other hosts; its
-address and key are in a file of mode 0600 beside the socket of each node manager.
+longer than all runs that use them. The machine manager that one host started serves node managers of other hosts. Each
+node manager writes its address and key to a file of mode 0600 beside its socket, before it answers: so runs that start
+daemons at the same moment find the same manager, and its key outlives a starter that is killed.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -15,13 +15,12 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from apples.coscheduling.policies import PolicyKind
 from apples.daemons.client import find_node
-from apples.daemons.paths import machine_file, new_key, private_directory, serving_socket
+from apples.daemons.paths import ManagerAccess, new_key, serving_socket
 from apples.errors import SharingError
 from nws.base.files import open_log, write_whole
 from nws.base.paths import local_host, state_dir
@@ -41,23 +40,6 @@ class Started(NamedTuple):
     path: Path
     status: dict[str, Any]
     daemons: Sequence[subprocess.Popen[bytes]]
-
-
-@dataclass(frozen=True, slots=True)
-class ManagerAccess:
-    """A machine manager as its nodes reach it. address : HOST:PORT.  key : text of its key file"""
-
-    address: str
-    key: str
-
-
-def machine_of(status: Mapping[str, Any], socket: Path) -> ManagerAccess | None:
-    """Return the manager of a node manager that was started here; None without one, or if its key is not known."""
-    try:
-        found = ManagerAccess(**json.loads(machine_file(socket).read_bytes()))
-    except (OSError, ValueError, TypeError):
-        return None
-    return found if found.address == status["manager"] else None
 
 
 def cut_off(status: Mapping[str, Any]) -> bool:
@@ -127,9 +109,6 @@ def start_node(
         )
         while (found := find_node(socket)) is None or (cut_off(found[1]) and process.poll() is None):
             wait(process)
-        if machine is not None and found[1]["manager"] == machine.address:
-            private_directory(socket.parent)
-            write_whole(machine_file(socket), json.dumps(asdict(machine)).encode(), mode=0o600)
         return Started(*found, daemons)
 
 

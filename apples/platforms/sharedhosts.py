@@ -18,12 +18,13 @@ from dataclasses import asdict
 from typing import Any
 
 from apples.coscheduling.policies import PolicyKind
-from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE
+from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE, ManagerAccess
 from apples.daemons.session import new_job, others_there, sharing_document
-from apples.daemons.starting import ManagerAccess, Notify
+from apples.daemons.starting import Notify
 from apples.errors import SharingError
 from apples.model.snapshots import TimeShares
 from apples.remote.hostcheck import MARK
+from nws.base.errors import ReportedError
 from nws.base.hostconnection import HostCheckError, HostConnection, together
 
 #: Runs on each host, whose environment must have this package.
@@ -65,6 +66,7 @@ class SharedHosts:
         """Connect to no host yet."""
         self.kind, self.job, self._notify = kind, new_job(), notify
         self.environment = {JOB_VARIABLE: self.job}
+        self._reached: dict[str, str | tuple[str, ...] | None] = {}
         self._hosts: dict[str, HostConnection] = {}
         self._joined: dict[str, dict[str, Any]] = {}
         #: Time slots that others held when the run joined its hosts; later, its own job is among them.
@@ -106,17 +108,19 @@ class SharedHosts:
 
     def _looked(self, addresses: Mapping[str, str | tuple[str, ...] | None]) -> TimeShares:
         for host in addresses.keys() - self._hosts.keys():
-            reached = addresses[host]
-            address, through = (None, reached) if isinstance(reached, tuple) else (reached, ())
-            first = {"policy": self.kind.name, "lasting": not through}
-            self._hosts[host] = HostConnection(
-                address, first, through, program=_PROGRAM, python=sys.executable
-            )
+            self._reached[host] = addresses[host]
+            self._hosts[host] = self._connect(host)
         if self._shares is None:
             found = self._look(list(addresses))
             held = {host: int(node["slots"]) for host, (node, _) in found.items() if node is not None}
             self._shares = TimeShares(here=0, node="", held=held, exclusive=self.kind.exclusive)
         return self._shares
+
+    def _connect(self, host: str) -> HostConnection:
+        reached = self._reached[host]
+        address, through = (None, reached) if isinstance(reached, tuple) else (reached, ())
+        first = {"policy": self.kind.name, "lasting": not through}
+        return HostConnection(address, first, through, program=_PROGRAM, python=sys.executable)
 
     def join(self, hosts: Sequence[str], environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
         """Join the node managers of hosts; return for each the variables of its ranks.
@@ -169,7 +173,7 @@ class SharedHosts:
                         )
                         self._join_patiently(hosts)
                     pause_s, known = _LOOK_S, ""
-                except SharingError as error:
+                except (ReportedError, OSError) as error:
                     if str(error) != known:
                         self._notify(f"the run goes on without policy {self.kind.name} for now: {error}")
                     pause_s, known = min(2.0 * pause_s, _LONGEST_S), str(error)
@@ -227,22 +231,29 @@ class SharedHosts:
             if not self.kind.coordinated:
                 continue
             if machine is None:
-                machine = ManagerAccess(node["manager"], node["key"] or "")
+                # Its node manager may have been started meanwhile, by a run or by an administrator.
+                machine = _machine_of(nodes | {host: node})
             elif node["manager"] != machine.address:
                 raise _several_managers(f"{host}: {node['manager']}, others of the plan: {machine.address}")
 
     def _release(self) -> None:
-        for host in self._joined:
+        for host in list(self._joined):
             self._ask(host, "leave")
         self._joined.clear()
 
     def _ask(self, host: str, what: str, argument: object = None, within_s: float = _ANSWER_S) -> Any:
+        if host not in self._hosts:
+            self._hosts[host] = self._connect(host)
+        connection = self._hosts[host]
         try:
-            answer = self._hosts[host].ask({what: argument}, within_s)
+            answer = connection.ask({what: argument}, within_s)
             while "note" in answer:
                 self._notify(f"{host}: {answer['note']}")
-                answer = self._hosts[host].receive(within_s)
+                answer = connection.receive(within_s)
         except HostCheckError as error:
+            # A late answer would be taken for that of the next question. With its connection the host is left.
+            self._joined.pop(host, None)
+            self._hosts.pop(host).close()
             raise SharingError(f"{host} {error}; the policy needs this package on every host") from None
         if "refused" in answer:
             raise SharingError(f"{host}: {answer['refused']}")
@@ -267,8 +278,7 @@ def _machine_of(found: Mapping[str, Mapping[str, Any] | None]) -> ManagerAccess 
     address = next(iter(managers.values()))
     without = sorted(found.keys() - known.keys())
     if without and not key:
-        # the run that starts the manager writes its key down when the node manager has joined
-        raise _BeginningError(
+        raise SharingError(
             f"{', '.join(without)}: no node manager runs there, and the key of the machine manager at {address} is "
             "not ours to give; start node managers there (apples node --manager …), or name other hosts"
         )

@@ -7,9 +7,12 @@ import pytest
 
 from apples.daemons import heartbeatreceiver, managerconnection
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
+from apples.daemons.paths import read_node_key
+from apples.daemons.settings import parse_address
 from apples.ipc.loop import Loop
 from apples.ipc.timer import now
 from apples.ipc.wire import DatagramSeal, HeartbeatMessage, random_word
+from apples.testing.localcluster import kill
 
 KEY = b"k" * 32
 
@@ -196,3 +199,30 @@ def test_without_threads_it_is_tried_again_later(caller, monkeypatch):
     caller.link.start()
     assert caller.reasons == ["no connection can be tried: can't start new thread"]
     assert caller.link._attempt is not None
+
+
+def test_manager_that_listens_again_is_refused_no_longer(local_cluster):
+    site, loop, refused = local_cluster(), Loop(), []
+    site.start_manager()
+    kill(site.manager)
+
+    def lost(reason):
+        refused.append(link.refused_since)
+        site.start_manager()
+
+    def welcome(document):
+        refused.append(link.refused_since)
+        loop.stop()
+
+    hello = {"node": "a", "processors": 1, "policy": "gang", "processes": [], "placed": {}}
+    hooks = ConnectionCallbacks(
+        hello=lambda: dict(hello), welcome=welcome, line=lambda line: None, beat=lambda *beat: None, lost=lost
+    )
+    link = ManagerConnection(loop, parse_address(site.manager_address), read_node_key(site.key, "a"), hooks)
+    link.start()
+    loop.run()
+    link.close()
+    loop.close()
+    first, then = refused
+    assert first is not None
+    assert then is None

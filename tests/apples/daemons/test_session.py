@@ -1,9 +1,14 @@
 """Daemons that are started for a run: found again by the next, and what they say is kept."""
 
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from apples.coscheduling.policies import policy_kind
 from apples.daemons import starting
+from apples.daemons.paths import ManagerAccess, machine_of
 from apples.daemons.session import SharingSession
 from apples.errors import SharingError
 from apples.testing.localcluster import kill
@@ -68,3 +73,41 @@ def test_a_manager_that_is_away_is_told(local_cluster, monkeypatch):
             notes[0]
             == f"the manager at {site.manager_address} is not connected: everything runs until it is back"
         )
+
+
+def test_two_starters_at_once_leave_one_managers_key(place, monkeypatch):
+    """They look rarely, so a third run finds the node manager first: it must find the key of its manager, too."""
+    find, path = starting.find_node, place / "n.sock"
+    monkeypatch.setattr(starting, "find_node", lambda given: time.sleep(1.0) or find(given))
+    with ThreadPoolExecutor(2) as pool:
+        starters = [pool.submit(starting.start_node, policy_kind("gang"), print) for _ in range(2)]
+        while (found := find(path)) is None:
+            assert not all(starter.done() for starter in starters)
+            time.sleep(0.01)
+        first = machine_of(found[1]["manager"], path)
+        assert first is not None
+        for starter in starters:
+            started = starter.result()
+            assert (started.path, started.status["pid"]) == (path, found[1]["pid"])
+            assert machine_of(started.status["manager"], path) == first
+    assert len(first.key) == 64
+
+
+def test_manager_at_an_ipv6_address_is_found_with_its_key(place):
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            pytest.skip("no IPv6 here")
+    path, status, _ = starting.start_node(policy_kind("gang"), print, listen="::1")
+    assert status["manager"].startswith("[::1]:")
+    assert machine_of(status["manager"], path) is not None
+
+
+def test_starter_that_comes_too_late_leaves_the_key_alone(place):
+    first = starting.start_node(policy_kind("gang"), print)
+    machine = machine_of(first.status["manager"], first.path)
+    assert machine is not None
+    late = starting.start_node(policy_kind("gang"), print, machine=ManagerAccess(machine.address, ""))
+    assert late.status["pid"] == first.status["pid"]
+    assert machine_of(late.status["manager"], late.path) == machine

@@ -1,6 +1,7 @@
 """Policies over several hosts: their node managers are started or joined, share one manager, and end again."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -74,23 +75,33 @@ def test_hosts_that_cannot_share_are_refused(monkeypatch, found, reason):
         hosts.join(["a", "b"], hosts.environment)
 
 
-def test_key_that_another_run_has_yet_to_write_is_waited_for(monkeypatch):
-    hosts, looks = SharedHosts(policy_kind("gang"), print), []
+def test_node_manager_started_meanwhile_without_key_is_refused(monkeypatch):
+    """An administrator has started it after the look at the hosts: the other host cannot join its manager."""
+    hosts, asked = SharedHosts(policy_kind("gang"), print), []
 
     def ask(host, what, *_):
-        if what == "look":
-            looks.append(host)
-            key = "k" if len(looks) > 2 else None
-            return {"launcher": "1.2.3.1", "node": node("1.2.3.4:5", key) if host == "a" else None}
-        return node("1.2.3.4:5")
+        asked.append((host, what))
+        return {"launcher": "1.2.3.1", "node": None} if what == "look" else node("1.2.3.4:5", key=None)
 
     monkeypatch.setattr(hosts, "_ask", ask)
     hosts._hosts = {host: SimpleNamespace(is_here=False) for host in "ab"}
-    monkeypatch.setattr("random.uniform", lambda *_: 0.0)
-    joined = hosts.join(["a", "b"], hosts.environment)
-    hosts._stop_watching()
-    assert sorted(joined) == ["a", "b"]
-    assert len(looks) == 4
+    with pytest.raises(SharingError, match="the key of the machine manager at"):
+        hosts.join(["a", "b"], hosts.environment)
+    assert ("b", "join") not in asked
+    assert asked[-1] == ("a", "leave")
+
+
+def test_late_answer_is_not_that_of_the_next_question(monkeypatch, tmp_path):
+    monkeypatch.setenv("APPLES_NODE_SOCKET", str(tmp_path / "none.sock"))
+    with SharedHosts(policy_kind("gang"), print) as hosts:
+        hosts.look({"here": None})
+        helper = hosts._hosts["here"]._process
+        helper.send_signal(signal.SIGSTOP)
+        with pytest.raises(SharingError, match="did not answer within"):
+            hosts._ask("here", "holds", None, 0.5)
+        helper.send_signal(signal.SIGCONT)
+        assert hosts._ask("here", "look")["node"] is None
+        assert hosts._ask("here", "holds") is False
 
 
 def test_host_without_a_connection_is_named(fake_ssh):
