@@ -182,11 +182,18 @@ def strike(site: Site, kind: str, dice: random.Random) -> None:
         victims += site.found(host, DAEMONS["watchdog"]) if kind == "pair" else []
     if not victims:
         raise Failure(f"{kind}: no such process on {host}")
+    # Stopped first: a watchdog ends by itself as soon as it sees the end of its node manager.
     try:
         for pid in victims:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGSTOP)
     except ProcessLookupError:
+        for pid in victims:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
         strike(site, kind, dice)
+        return
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
 
 
 def one_time(site: Site, kind: str, dice: random.Random) -> tuple[float, float]:
