@@ -7,9 +7,11 @@ manager, node : the machine manager, or one host's node manager, kill -9; both w
 agent, launcher : one run's host agent on a host, or its launcher, kill -9; then a new run takes its place
 cut : the network of one host, for 1.5 s
 
-Both runs are started on a host of its own. After each failure the states of all ranks are read every few milliseconds:
-prints the longest time for which a rank stayed stopped, and the time until the ranks take turns again. A time slice is
-100 ms. At the end both runs are interrupted, and all processes on the hosts must end. With `--cost` nothing is killed:
+Both runs are started on a host of its own. After each failure the states of all ranks are read every few
+milliseconds: prints the longest time for which a rank stayed stopped, and the time until the node managers have the
+ranks take turns again. Runs that do not get the processors of their turns, because of other programs on the machine,
+share them instead (contended, see docs/sharing-hosts.md): prints how often that ended the wait. A time slice is 100
+ms. At the end both runs are interrupted, and all processes on the hosts must end. With `--cost` nothing is killed:
 prints for each host the CPU time of the daemons as a share of a core. Needs root, as tests/testbed does.
 """
 
@@ -29,6 +31,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from apples.daemons.client import NodeClient
+from apples.daemons.paths import SYSTEM_DIRECTORY
+from apples.errors import SharingError
 from tests.testbed.description import parse
 from tests.testbed.grid import Testbed
 
@@ -63,6 +68,8 @@ class Site:
         self.bed, self.state, self.policy = bed, state, policy
         self.hosts = [host.name for host in bed.spec.hosts if host.name != DESK]
         self.runs: list[subprocess.Popen[bytes]] = []
+        #: Whether the runs were contended on a host when `shared` last returned True.
+        self.contended = False
 
     def start(self) -> None:
         """Start one run."""
@@ -102,10 +109,26 @@ class Site:
         return time.monotonic() - started
 
     def shared(self) -> bool:
-        """Return whether both ranks of each host are there, and one of them is stopped."""
-        return all(
-            sorted(state(pid) == "T" for pid in self.ranks_on(host)) == [False, True] for host in self.hosts
-        )
+        """Return whether both ranks of each host are there, and one of them is stopped or both are contended."""
+        contended = False
+        for host in self.hosts:
+            stopped = [state(pid) == "T" for pid in self.ranks_on(host)]
+            if stopped == [False, False] and self.share_slots(host):
+                contended = True
+            elif sorted(stopped) != [False, True]:
+                return False
+        self.contended = contended
+        return True
+
+    def share_slots(self, host: str) -> bool:
+        """Return whether a node manager that receives heartbeats has both runs of a host share their slots."""
+        for pid in self.found(host, DAEMONS["node manager"]):
+            # The host's own /run, as this process sees it.
+            socket = Path(f"/proc/{pid}/root{SYSTEM_DIRECTORY}/node-{host}.sock")
+            with suppress(SharingError), NodeClient(socket) as client:
+                status = client.ask("status")
+                return not status["silent"] and [p["contended"] for p in status["processes"]] == [True, True]
+        return False
 
     def left(self) -> list[str]:
         """Return the processes on all hosts besides the hosts themselves."""
@@ -196,8 +219,8 @@ def strike(site: Site, kind: str, dice: random.Random) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def one_time(site: Site, kind: str, dice: random.Random) -> tuple[float, float]:
-    """Return (longest stop after a failure, seconds until the runs share again); raises `Failure`."""
+def one_time(site: Site, kind: str, dice: random.Random) -> tuple[float, float, bool]:
+    """Return longest stop after a failure, seconds until the runs share again, contended or not; raises `Failure`."""
     site.wait(site.shared, "two runs that share", AGAIN_S)
     time.sleep(dice.uniform(0.2, 0.5))
     ranks, happened = site.ranks(), time.monotonic()
@@ -213,7 +236,7 @@ def one_time(site: Site, kind: str, dice: random.Random) -> tuple[float, float]:
         site.wait(lambda: len(site.ranks()) <= len(site.hosts), "the end of its ranks", END_S)
         site.start()
     site.wait(site.shared, "two runs that share again", AGAIN_S)
-    return stopped_s, time.monotonic() - happened
+    return stopped_s, time.monotonic() - happened, site.contended
 
 
 @contextmanager
@@ -243,11 +266,12 @@ def kills(site: Site, kinds: list[str], times: int) -> bool:
     dice, good = random.Random(1), True
     for kind in kinds:
         figures = [one_time(site, kind, dice) for _ in range(times)]
-        stopped, again = (sorted(column) for column in zip(*figures, strict=True))
+        stopped, again, contended = (sorted(column) for column in zip(*figures, strict=True))
         good &= stopped[-1] <= 0.5
         print(
             f"{kind:8} {times} times: stopped for {stopped[times // 2]:.2f} s (median), {stopped[-1]:.2f} s (longest; "
-            f"wanted <= 0.5); shared again after {again[times // 2]:.1f} s (median), {again[-1]:.1f} s (longest)",
+            f"wanted <= 0.5); shared again after {again[times // 2]:.1f} s (median), {again[-1]:.1f} s (longest), "
+            f"contended {sum(contended)} times",
             flush=True,
         )
     return good

@@ -105,7 +105,8 @@ def _process_rows(found: dict[str, Any]) -> tuple[list[str], list[list[object]]]
             name,
             process["rank"],
             process["node"],
-            process["state"],
+            # A node manager of an earlier version does not report it.
+            f"{process['state']}, contended" if process.get("contended") else process["state"],
             process["class"] or None,
             _seconds(process["t_cpu_s"]),
             _seconds(process["t_comm_s"]),

@@ -85,7 +85,7 @@ class Fcs(SlottedPolicy):
     def _decide_slot(self, slot: Heartbeat) -> Mapping[Process, Order]:
         cs, f = ProcessClass.CS, ProcessClass.F
         owners = {processor: owner(slot, processor) for processor in self._here.values()}
-        contended = {job for job in self.jobs if job in self._contention}
+        contended = self.contended
         processes = [
             (process, processor, known, None if process[0] in contended else known.process_class)
             for (process, processor), known in zip(

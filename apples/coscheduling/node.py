@@ -70,6 +70,11 @@ class NodePolicy:
         return None
 
     @property
+    def contended(self) -> frozenset[str]:
+        """Return the jobs that share their slots, because they do not get their processors (`Contention`)."""
+        return frozenset()
+
+    @property
     def classifications(self) -> Mapping[Process, Classification]:
         """Class and slot counts by process; empty if the policy has no classes."""
         return _NO_CLASSES
@@ -178,6 +183,11 @@ class SlottedPolicy(NodePolicy):
         self._decision: SlotDecision | None = None
         self._contention = Contention()
 
+    @property
+    def contended(self) -> frozenset[str]:
+        """Return the jobs that share their slots."""
+        return frozenset(job for job in self.jobs if job in self._contention)
+
     def _arrived(self, event: JobArrived) -> None:
         self._reconsider()
 
@@ -246,7 +256,7 @@ class Gang(SlottedPolicy):
     """
 
     def _decide_slot(self, slot: Heartbeat) -> Mapping[Process, Order]:
-        contended = {job for job in self.jobs if job in self._contention}
+        contended = self.contended
         orders: dict[Process, Order] = {}
         for process, processor in self._here.items():
             has = owner(slot, processor)

@@ -61,9 +61,9 @@ class HostSharing:
         """Hold the node manager, which is started if there is none; raises `SharingError`. Arguments: `start_node`."""
         found = self.look()
         if found is None:
-            self.started = True
             started = start_node(self._kind, self._notify, machine=machine, listen=listen)
             found, self._daemons = (started.path, started.status), started.daemons
+            self.started |= bool(started.daemons)
         self.path, self.status = found
         if cut_off(self.status):
             self._notify(

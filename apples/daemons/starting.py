@@ -35,7 +35,7 @@ _COMMAND = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 
 
 class Started(NamedTuple):
-    """A node manager that was started. path : its socket.  status : its answer.  daemons : all new processes"""
+    """A node manager. path : its socket.  status : its answer.  daemons : those started for it, none if it was there"""
 
     path: Path
     status: dict[str, Any]
@@ -109,6 +109,11 @@ def start_node(
         )
         while (found := find_node(socket)) is None or (cut_off(found[1]) and process.poll() is None):
             wait(process)
+        if found[1]["pid"] != process.pid:
+            # Another run was quicker, and its node manager has its own machine manager, or the same.
+            for daemon in daemons:
+                daemon.terminate()
+            daemons = []
         return Started(*found, daemons)
 
 

@@ -111,8 +111,10 @@ class TestGang:
     def test_contended_jobs_share_their_slots_and_block(self):
         policy = Gang()
         arrived(policy, ONE, TWO, THREE)
+        assert not policy.contended
         for job in ("one", "two"):
             contend(policy, job, 0.5)
+        assert policy.contended == {"one", "two"}
         for job in ("one", "two"):
             beat(policy, job)
             assert running(policy) == {"one", "two"}

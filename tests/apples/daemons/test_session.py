@@ -91,6 +91,8 @@ def test_two_starters_at_once_leave_one_managers_key(place, monkeypatch):
             assert (started.path, started.status["pid"]) == (path, found[1]["pid"])
             assert machine_of(started.status["manager"], path) == first
     assert len(first.key) == 64
+    # Those of the later one have been ended.
+    assert sorted(len(starter.result().daemons) for starter in starters) == [0, 2]
 
 
 def test_manager_at_an_ipv6_address_is_found_with_its_key(place):
