@@ -127,7 +127,7 @@ class Site:
             socket = Path(f"/proc/{pid}/root{SYSTEM_DIRECTORY}/node-{host}.sock")
             with suppress(SharingError), NodeClient(socket) as client:
                 status = client.ask("status")
-                return not status["silent"] and [p["contended"] for p in status["processes"]] == [True, True]
+                return not status["silent"] and len(status["contended"]) == 2
         return False
 
     def left(self) -> list[str]:

@@ -100,13 +100,14 @@ def _job_rows(found: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
 
 def _process_rows(found: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     header = ["job", "rank", "node", "now", "class", "T_cpu", "T_comm", "granularity", "stopped"]
+    # A node manager of an earlier version does not report them.
+    contended = {name: node.get("contended", ()) for name, node in found["nodes"].items()}
     rows = [
         [
             name,
             process["rank"],
             process["node"],
-            # A node manager of an earlier version does not report it.
-            f"{process['state']}, contended" if process.get("contended") else process["state"],
+            f"{process['state']}, contended" if name in contended[process["node"]] else process["state"],
             process["class"] or None,
             _seconds(process["t_cpu_s"]),
             _seconds(process["t_comm_s"]),

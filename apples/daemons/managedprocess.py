@@ -221,17 +221,9 @@ class ManagedProcess:
         return True
 
     def describe(
-        self, now: float, *, ordered: bool, known: Classification | None, contended: bool, cpu: bool
+        self, now: float, *, ordered: bool, known: Classification | None, cpu: bool
     ) -> dict[str, Any]:
-        """Return its document.
-
-        Args:
-            now: Instant on the clock of the timers, seconds.
-            ordered: The policy has an order for it.
-            known: Its class, if the policy has classes.
-            contended: Its job shares its slots with other contended jobs.
-            cpu: With CPU seconds, from the kernel.
-        """
+        """Return its document. `ordered`: the policy has an order for it. `cpu`: with CPU seconds from the kernel."""
         registration = self.registration
         return {
             "job": registration.process.job,
@@ -241,7 +233,6 @@ class ManagedProcess:
             "uid": registration.uid,
             "state": "free" if not ordered else "stopped" if self.stopped_at is not None else "runs",
             "waits": None if self.wait is None else self.wait.value,
-            "contended": contended,
             "class": None if known is None else known.process_class.value,
             "monitored": self.page is not None,
             "stopped_s": self.held_s(now),

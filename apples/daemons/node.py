@@ -221,15 +221,9 @@ class ManagedNode:
 
     def describe(self, now: float, *, cpu: bool = True) -> Iterator[dict[str, Any]]:
         """Yield one document for each process. `cpu`: with its CPU seconds, which cost a kernel call each."""
-        wanted, known, contended = self.policy.wanted(), self.policy.classifications, self.policy.contended
+        wanted, known = self.policy.wanted(), self.policy.classifications
         for process, managed in self.processes.items():
-            yield managed.describe(
-                now,
-                ordered=process in wanted,
-                known=known.get(process),
-                contended=process.job in contended,
-                cpu=cpu,
-            )
+            yield managed.describe(now, ordered=process in wanted, known=known.get(process), cpu=cpu)
 
     def _place(self, job: str, here: Mapping[Process, int], now: float) -> None:
         if self._placed.get(job) != here:

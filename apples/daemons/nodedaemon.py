@@ -220,6 +220,7 @@ class NodeDaemon:
             "slot": None if node.slot is None else node.slot.slot,
             "slots": self.slots_held(),
             "scheduled": node.policy.scheduled,
+            "contended": sorted(node.policy.contended),
             "realtime": self._realtime,
             "powers": self._capabilities.describe(),
             "processes": list(node.describe(instant, cpu=cpu)),

@@ -109,18 +109,12 @@ class SharedHosts:
     def _looked(self, addresses: Mapping[str, str | tuple[str, ...] | None]) -> TimeShares:
         for host in addresses.keys() - self._hosts.keys():
             self._reached[host] = addresses[host]
-            self._hosts[host] = self._connect(host)
+            self._hosts[host] = _connected(self.kind, addresses[host])
         if self._shares is None:
             found = self._look(list(addresses))
             held = {host: int(node["slots"]) for host, (node, _) in found.items() if node is not None}
             self._shares = TimeShares(here=0, node="", held=held, exclusive=self.kind.exclusive)
         return self._shares
-
-    def _connect(self, host: str) -> HostConnection:
-        reached = self._reached[host]
-        address, through = (None, reached) if isinstance(reached, tuple) else (reached, ())
-        first = {"policy": self.kind.name, "lasting": not through}
-        return HostConnection(address, first, through, program=_PROGRAM, python=sys.executable)
 
     def join(self, hosts: Sequence[str], environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
         """Join the node managers of hosts; return for each the variables of its ranks.
@@ -243,7 +237,7 @@ class SharedHosts:
 
     def _ask(self, host: str, what: str, argument: object = None, within_s: float = _ANSWER_S) -> Any:
         if host not in self._hosts:
-            self._hosts[host] = self._connect(host)
+            self._hosts[host] = _connected(self.kind, self._reached[host])
         connection = self._hosts[host]
         try:
             answer = connection.ask({what: argument}, within_s)
@@ -258,6 +252,13 @@ class SharedHosts:
         if "refused" in answer:
             raise SharingError(f"{host}: {answer['refused']}")
         return answer[what]
+
+
+def _connected(kind: PolicyKind, reached: str | tuple[str, ...] | None) -> HostConnection:
+    """Return a connection to a host, which is reached as `SharedHosts.look` has it."""
+    address, through = (None, reached) if isinstance(reached, tuple) else (reached, ())
+    first = {"policy": kind.name, "lasting": not through}
+    return HostConnection(address, first, through, program=_PROGRAM, python=sys.executable)
 
 
 def _machine_of(found: Mapping[str, Mapping[str, Any] | None]) -> ManagerAccess | None:

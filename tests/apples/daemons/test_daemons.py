@@ -359,6 +359,20 @@ def test_apples_jobs_shows_who_shares_the_machine(local_cluster):
     ]
 
 
+def test_apples_jobs_names_processes_that_share_slots(local_cluster):
+    site = local_cluster()
+    site.start()
+    two_jobs(site)
+    # Another program on the processor of the node.
+    load = subprocess.Popen(["taskset", "-c", "0", sys.executable, "-c", "while True: pass"])
+    try:
+        site.wait(lambda: site.ask("a", "status")["contended"] == ["x", "y"])
+        environment = {"APPLES_NODE_SOCKET": str(site.socket("a"))}
+        site.wait(lambda: apples("jobs", **environment).stdout.count("runs, contended") == 2)
+    finally:
+        kill(load)
+
+
 def test_apples_jobs_without_anybody_to_ask_says_what_to_do(tmp_path):
     result = apples("jobs", APPLES_NODE_SOCKET=str(tmp_path / "none"))
     assert result.returncode == 7

@@ -76,16 +76,6 @@ def test_what_is_told_of_a_process_has_what_efficiencies_need(gang):
     assert (told["t_cpu_s"], told["ran_s"], told["threads"]) == (2.0, 4.0, 2)
 
 
-def test_processes_that_share_their_slots_are_reported(gang):
-    assert not any(process["contended"] for process in gang.node.describe(0.0))
-    for number in range(1, 6):
-        for control in gang.controls.values():
-            control.ready = (0.05 * number, 0.05 * number)
-        gang.beat(number % 2, 0.1 * number)
-    assert all(process["contended"] for process in gang.node.describe(0.5))
-    assert not any(control.is_stopped for control in gang.controls.values())
-
-
 def test_nothing_is_stopped_without_a_watchdog(gang):
     assert not gang.beat(1, 0.1, may_stop=False)
     assert gang.done() == ["stopped y.0 0.1", "resume y.0"]
