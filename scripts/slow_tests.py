@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     """Write the file and print the sums."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("costs", type=Path, help="file written by pytest --costs")
-    parser.add_argument("--limit", type=float, default=0.5, help="seconds above which a test is slow")
+    parser.add_argument("--limit", type=float, default=0.15, help="seconds above which a test is slow")
     options = parser.parse_args(arguments)
     seconds = read(options.costs)
     tests: dict[str, list[float]] = defaultdict(list)

@@ -17,14 +17,17 @@ from pathlib import Path
 #: Group -> program that calls each of its kernels once, longest first.
 GROUPS = {
     "applications": "sys.argv = ['stencil-app', 'warm']; from stencil_app.cli import main; main()",
-    "queue replay": """
+    # In one process: two that compile the same kernel at once would overwrite each other's index of numba's cache.
+    "queues": """
 from pathlib import Path
 from apples.cli.toolbox import toolbox
+from apples.queueing.queue import warm
 trace = Path("small.swf")
 trace.write_text("".join(f"{n} {n} -1 60 4 -1 -1 4 100 -1 1 {n} 1 -1 -1 -1 -1 -1\\n" for n in (1, 2, 3)))
 for order in ("batch", "pyss"):
     arguments = ["simulate-queue", str(trace), "--procs", "4", "--event-order", order]
     toolbox.main(arguments, standalone_mode=False)
+warm()
 """,
     "forecasters": "from nws.server.run import warm_up; warm_up()",
     "simulated cluster": """
@@ -35,7 +38,6 @@ machine = free_of_cost(nodes=2, processors=1, ticks_per_s=1000)
 ring = BspJob(name="ring", nodes=(0, 1), compute_s=(1e-3, 1e-3), iterations=10, latency_s=1e-4)
 simulate(machine, [ring], "fcs", seed=1)
 """,
-    "live queue": "from apples.queueing.queue import warm; warm()",
 }
 
 
