@@ -1,6 +1,6 @@
 """Forecasts of means and their ranges by horizon: over sets of recorded series, and after quiet days that end in load.
 
-    python benchmarks/forecast_horizons.py [FILE…] [--only TEXT] [--horizons 1,6,30,60] [--oracle] [--json]
+    python benchmarks/forecast_horizons.py [FILE…] [--only TEXT] [--horizons 1,6,30,60] [--oracle | --new] [--json]
 
 Files are as for `nws score`; without any, the reference series in `$APPLES_DATA/series` and our own recordings. Long
 series are also cut into short pieces, each a series of its own. A row states the MAE beside the best of last value,
@@ -13,6 +13,10 @@ the eleventh minute to the end of the first hour, and in the first day.
 
 `--oracle` adds the 10th and 90th percentile of series for an oracle: the values of each series drawn anew, independent
 of each other, and the interval between the exact 10 % and 90 % quantiles of their means.
+
+`--new` prints the first forecasts of a new series instead, with and without errors borrowed from the others of its set,
+which have learnt from all their values: coverage of the 80 % range, and the interval score with borrowing relative to
+that without, of all together and as geometric mean of series. Each series is new once, long ones once in 1050 values.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ import numpy as np
 from forecast_accuracy import default_files, groups
 from numpy.typing import NDArray
 
+from nws.forecasting.batteries import BatteryBank
 from nws.forecasting.horizons import KNOWN
 from nws.forecasting.horizonscore import HorizonScore, score_horizons, trace_outlooks
 from nws.forecasting.layout import METHODS, STATE
@@ -37,6 +42,8 @@ Values = NDArray[np.float64]
 _DAY = 8640
 _PIECE = 150
 _SEEDS = 3
+#: Numbers of outcomes of a new series, and the least series of a set to lend to it.
+_FIRST_OUTCOMES, _LEAST_SET = (5, 20, 60), 4
 _DRAWS = 100
 _LOW, _HIGH = KNOWN + SHARES.index(0.1), KNOWN + SHARES.index(0.9)
 
@@ -133,6 +140,63 @@ def oracle_spread(series: Mapping[str, list[float]], k: int) -> tuple[float, flo
     return float(p10), float(p90)
 
 
+def new_series(series: Mapping[str, list[float]], horizons: list[int]) -> dict[int, dict[int, list[float]]]:
+    """Return horizon → outcomes → [coverage without and with borrowing, interval scores' ratio, their mean ratio]."""
+    bank, every = BatteryBank(), [np.array(values) for values in series.values()]
+    for index, values in enumerate(every):
+        bank.add()
+        bank.update_many(np.full(len(values), index), values, np.arange(len(values), dtype=np.float64))
+    needed = _FIRST_OUTCOMES[-1] + max(horizons)
+    # [borrows][horizon][series][outcome]
+    found: list[list[list[tuple[Values, Values]]]] = [[[] for _ in horizons] for _ in range(2)]
+    for index, values in enumerate(every):
+        for start in range(0, len(values) - needed + 1, 7 * _PIECE):
+            for borrows in range(2):
+                (new,) = bank.add()
+                kinds = np.full(len(bank), -1)
+                kinds[: len(every)] = 0
+                kinds[index], kinds[new] = -1, 0
+                if borrows:
+                    bank.lend([new], [kinds])
+                piece = values[start : start + needed]
+                traced = _trace(bank.states(new, 1), piece, horizons)
+                for j, k in enumerate(horizons):
+                    found[borrows][j].append(_first_scores(piece, k, traced[:, j]))
+    rows: dict[int, dict[int, list[float]]] = {k: {} for k in horizons}
+    for j, k in enumerate(horizons):
+        held, score = (np.array([[one[i] for one in found[b][j]] for b in range(2)]) for i in range(2))
+        for n in _FIRST_OUTCOMES:
+            without, borrowed = score[:, :, :n].mean(axis=2)
+            ratios = np.log(borrowed[without > 0] / without[without > 0])
+            rows[k][n] = [
+                *held[:, :, :n].mean(axis=(1, 2)).tolist(),
+                float(borrowed.sum() / without.sum()),
+                float(np.exp(ratios.mean())),
+            ]
+    return rows
+
+
+def _first_scores(value: Values, k: int, found: Values) -> tuple[Values, Values]:
+    """Return whether the first intervals held, and their interval scores: float64[outcomes] each."""
+    sums = np.concatenate(([0.0], np.cumsum(value)))
+    at = np.arange(_FIRST_OUTCOMES[-1])
+    outcome = (sums[at + k + 1] - sums[at + 1]) / k
+    low, high = found[at, _LOW], found[at, _HIGH]
+    missed = np.maximum(low - outcome, 0.0) + np.maximum(outcome - high, 0.0)
+    return (missed == 0.0).astype(np.float64), high - low + 10.0 * missed
+
+
+def print_new(name: str, rows: dict[int, dict[int, list[float]]]) -> None:
+    print(f"{name}: first outcomes of a new series, without → with borrowing")
+    for k, row in rows.items():
+        for n, (without, borrowed, together, mean) in row.items():
+            print(
+                f"  k {k:3d}, first {n:2d}: coverage {without:.3f} → {borrowed:.3f}; "
+                f"interval score × {together:.3f}, mean of series × {mean:.3f}",
+                flush=True,
+            )
+
+
 def text(score: HorizonScore) -> str:
     best = min(score.mae_last, score.mae_mean_k, score.mae_reference)
     return (
@@ -148,12 +212,20 @@ def main() -> None:
     parser.add_argument("--only", default="", help="sets with this in their name")
     parser.add_argument("--horizons", default="1,6,30,60", help="numbers of values, separated by commas")
     parser.add_argument("--oracle", action="store_true", help="add the coverage of an oracle")
+    parser.add_argument(
+        "--new", action="store_true", help="the first forecasts of new series, and nothing else"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     horizons = [int(k) for k in options.horizons.split(",")]
     document: dict[str, object] = {}
     for name, series in sets(options.files or default_files()):
-        if options.only not in name:
+        if options.only not in name or (options.new and (len(series) < _LEAST_SET or "pieces" in name)):
+            continue
+        if options.new:
+            document[name] = rows = new_series(series, horizons)
+            if not options.json:
+                print_new(name, rows)
             continue
         scores = score_horizons(series, horizons, source=name)
         document[name] = [score.as_json() for score in scores]
@@ -166,12 +238,15 @@ def main() -> None:
                 print(
                     "  oracle:", *(f"k {k}: {low:.2f} to {high:.2f};" for k, (low, high) in spreads.items())
                 )
-    if options.only in "quiet, then load":
-        rows = after_quiet(horizons)
-        document["quiet, then load"] = rows
+    if options.only in "quiet, then load" and not options.new:
+        quiet_rows = after_quiet(horizons)
+        document["quiet, then load"] = quiet_rows
         if not options.json:
             print("quiet, then load: coverage after 10 minutes / in the first day, by k")
-            for name, row in [*rows.items(), ("mean", np.mean(list(rows.values()), axis=0).tolist())]:
+            for name, row in [
+                *quiet_rows.items(),
+                ("mean", np.mean(list(quiet_rows.values()), axis=0).tolist()),
+            ]:
                 cells = (f"{k}: {soon:.3f}/{day:.3f}" for k, (soon, day) in zip(horizons, row, strict=True))
                 print(f"  {name:22}", *cells, sep="  ")
     if options.json:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import NormalDist
@@ -167,6 +167,12 @@ def _external(name: str, resource: str) -> External:
         raise UsageError(f"{name!r}: {error}") from None
 
 
+def resource_numbers(series: Iterable[Series]) -> list[int]:
+    """Return a number for each series, equal for series of one resource."""
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(one.resource, len(numbers)) for one in series]
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One value of one series. `t`: seconds since the epoch; `value`: in the series' unit."""
@@ -198,7 +204,8 @@ class Outlook:
 
     mean : expectation.  quantiles : at `SHARES`, never falling; above 0 if every measurement was
     held : share of past 80 % intervals that held; NaN if none was judged
-    outcomes : past forecasts judged; with 0 the error is unknown, and the quantiles are those of a broad prior
+    outcomes : past forecasts judged; with 0 the error is unknown, and the quantiles follow from other series of its
+    kind, or are those of a broad prior
     """
 
     over_s: float

@@ -11,14 +11,14 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from nws.base.errors import ProbeError, UsageError
 from nws.base.paths import local_host, state_dir
 from nws.memory import DAY_S, Memory
-from nws.series import HORIZONS_S, Forecast, Measurement, Series
+from nws.series import HORIZONS_S, Forecast, Measurement, Series, resource_numbers
 
 if TYPE_CHECKING:
     from nws.forecasting.batteries import BatteryBank
@@ -117,14 +117,19 @@ class LocalWeather:
 
         over_s : spans of their outlooks, rising
         """
-        from nws.forecasting.batteries import Ahead, BatteryBank
+        from nws.forecasting.batteries import FEW_VALUES, Ahead, BatteryBank
 
         news = None if self._bank is None else self._memory.news(self._cursor)
         if self._bank is None or news is None:
             self._bank, self._places = BatteryBank(), {}
             history = self._memory.history(since=self._clock() - REPLAY_S, most=REPLAY_SAMPLES)
-            for series, samples in history.samples.items():
-                self._take([series] * len(samples), samples.values, samples.times)
+            few = {one: len(samples) < FEW_VALUES for one, samples in history.samples.items()}
+            for short in (False, True):
+                # short series borrow from long ones
+                self._add([one for one in few if few[one] == short])
+                for series, samples in history.samples.items():
+                    if few[series] == short:
+                        self._take([series] * len(samples), samples.values, samples.times)
             self._cursor = history.cursor
         else:
             fresh, self._cursor = news
@@ -164,9 +169,16 @@ class LocalWeather:
                 failed.append(str(error))
         return found, failed
 
+    def _add(self, series: Iterable[Series]) -> None:
+        """Add batteries of unknown series, which borrow from others of the same resource."""
+        assert self._bank is not None
+        fresh = [one for one in dict.fromkeys(series) if one not in self._places]
+        if fresh:
+            added = self._bank.add(len(fresh))
+            self._places |= zip(fresh, added, strict=True)
+            self._bank.lend(added, resource_numbers(self._places))
+
     def _take(self, series: Sequence[Series], values: Sequence[float], times: Sequence[float]) -> None:
         assert self._bank is not None
-        for one in dict.fromkeys(series):
-            if one not in self._places:
-                self._places[one] = self._bank.add()[0]
+        self._add(series)
         self._bank.update_many([self._places[s] for s in series], values, times)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError, WeatherError
+from nws.forecasting.borrowing import lend
 from nws.forecasting.horizons import KNOWN, read_outlooks
 from nws.forecasting.kernel import advance_many
 from nws.forecasting.layout import MAE, METHODS, MSE, PICKS, SELECTORS, STATE, method_text
@@ -26,6 +27,8 @@ from nws.series import SHARES, Forecast, Outlook
 
 #: Squares of larger values, and sums of them, might not be representable.
 LARGEST = 1e120
+#: Values after which a series needs the errors of others no longer.
+FEW_VALUES = 100
 
 
 class Pick(IntEnum):
@@ -151,6 +154,22 @@ class BatteryBank:
                 self._states = np.frombuffer(self._pages, STATE)
         self._size = size
         return range(first, size)
+
+    def lend(self, borrowers: ArrayLike, kinds: ArrayLike) -> None:
+        """Let series without values start from the errors of others of their kind that have learnt.
+
+        borrowers : int[n] of series; those with values keep what they have learnt
+        kinds : int[k, series], the same number in a row means the same kind, a negative one none; the first rows count
+        first, where enough of the kind have learnt. Raises `UsageError` for another number of series.
+        """
+        at, rows = np.asarray(borrowers, np.int64), np.atleast_2d(np.asarray(kinds, np.int64))
+        self._check(at)
+        if rows.shape[1] != self._size:
+            raise UsageError(
+                f"kinds of {rows.shape[1]} series in a bank of {self._size}; expected one for each"
+            )
+        states = self._states[: self._size]
+        lend(states, at[states["samples"][at] == 0], rows)
 
     def _grow(self, capacity: int) -> None:
         """Make room for so many states; raises `MemoryError` with the pages as they were."""

@@ -15,10 +15,12 @@ from nws.forecasting.jit import compiled
 from nws.forecasting.ladder import BIN_EDGE, BIN_SCALE, BINS
 
 _MOST = np.float64(1e30)
-#: Outcomes that a histogram remembers, what each adds to it, and the outcomes between two fadings. All counts together
-#: stay below (`_MEMORY` + 1) · `_COUNT`, which 16 bits hold.
-_MEMORY, _COUNT, _FADED_EVERY = 200, 256, 10
+#: Outcomes that a histogram remembers, what each adds to it, and the outcomes between two fadings. All counts together,
+#: lent ones included, stay below (`MEMORY` + 30) · `COUNT`, which 16 bits hold.
+MEMORY, COUNT, _FADED_EVERY = 200, 256, 10
 _U_EDGE = math.asinh(BIN_SCALE * BIN_EDGE)
+#: Middles of the bins, times `BIN_SCALE`.
+_MIDDLE = np.sinh(((np.arange(BINS) + 0.5) / BINS * 2.0 - 1.0) * _U_EDGE)
 PRIOR = np.diff(
     [
         0.5 * math.exp(z) if z < 0 else 1.0 - 0.5 * math.exp(-z)
@@ -63,10 +65,26 @@ def count_error(histogram: Any, place: int, outcomes: int) -> None:
 
     histogram : uint16[BINS]
     """
-    histogram[place] += _COUNT
-    if outcomes >= _MEMORY and outcomes % _FADED_EVERY == 0:
+    histogram[place] += COUNT
+    if outcomes >= MEMORY and outcomes % _FADED_EVERY == 0:
         for b in range(BINS):
-            histogram[b] = histogram[b] * (_MEMORY - _FADED_EVERY) // _MEMORY
+            histogram[b] = histogram[b] * (MEMORY - _FADED_EVERY) // MEMORY
+
+
+@compiled
+def stretch(histogram: Any, factor: float, stretched: Any) -> None:
+    """Add the shares of a histogram of errors, multiplied by a factor, to another.
+
+    histogram : uint16[BINS] with at least one error;  stretched : float64[BINS]
+    """
+    total = float(histogram.sum())
+    for b in range(BINS):
+        # a bin's share is divided between the two whose middles are nearest
+        at = (math.asinh(factor * _MIDDLE[b]) / _U_EDGE + 1.0) / 2.0 * BINS - 0.5
+        at = min(max(at, 0.0), BINS - 1.0)
+        low = min(int(at), BINS - 2)
+        stretched[low] += (low + 1.0 - at) * histogram[b] / total
+        stretched[low + 1] += (at - low) * histogram[b] / total
 
 
 @compiled

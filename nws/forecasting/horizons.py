@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from nws.forecasting.borrowing import borrow_errors, first_scale
 from nws.forecasting.histograms import (
     PRIOR,
     clip,
@@ -35,7 +36,6 @@ from nws.forecasting.histograms import (
 )
 from nws.forecasting.jit import compiled
 from nws.forecasting.ladder import (
-    BINS,
     BLEND,
     CANDIDATES,
     FADING,
@@ -56,13 +56,10 @@ _FIRST = np.cumsum([0] + [min(PENDING, 1 << rung) for rung in range(RUNGS)])
 _SCORE_MEMORY, _SCALE_MEMORY = 200, 50
 #: Weight, in outcomes, of what the next shorter horizon knows.
 _BORROWED = 8.0
-_BORROWED_SHAPE = 20.0
 #: Growth of a loss from rung to rung, without outcomes, of all but means of at least the horizon's length.
 _SHORT_SIGHT = 1.1
 #: Share of the error so far of forecasts that wait which is the least scale.
 _ALARM = 0.8
-_TAMED = 0.5
-_LEAST_GROWTH, _MOST_GROWTH = 0.7, 1.0
 _HELD_MEMORY = 200
 #: Outcomes after which half of the mean error of forecasts is believed to be a bias, and its bounds in scales.
 _BIAS_TRUST, _MOST_BIAS = 40.0, 8.0
@@ -131,35 +128,6 @@ def _weighted(candidate: Any, loss: Any, count: int, sharpness: int) -> float:
         total += weight
         moment += weight * (candidate[which] - candidate[0])
     return float(candidate[0] + moment / total)
-
-
-@compiled
-def _borrow_errors(state: Any, rung: int, scale: Any, histogram: Any) -> None:
-    """Turn what is known of the shorter rung's errors into this rung's.
-
-    scale : float64[2], scale of the errors and its ratio to that of the rung before;  histogram : float64[BINS], sum 1
-    """
-    n = state["outcomes"][rung]
-    known = min(n, _SCORE_MEMORY)
-    own = known / max(state["histogram"][rung].sum(), 1)
-    for b in range(BINS):
-        borrowed_share = histogram[b] + _TAMED * (PRIOR[b] - histogram[b])
-        histogram[b] = (own * state["histogram"][rung, b] + _BORROWED_SHAPE * borrowed_share) / (
-            known + _BORROWED_SHAPE
-        )
-    # errors of means are not taken to shrink further far beyond the length of the series
-    growth = scale[1] if (1 << rung) <= 4 * state["samples"] else max(scale[1], 1.0)
-    own, borrowed = state["scale"][rung], scale[0] * growth
-    if n == 0 or borrowed <= 0.0:
-        scale[0] = max(borrowed, own)
-        return
-    weight = 1.0 if rung == 0 else _BORROWED
-    # a few outcomes without any error do not prove that there are none
-    own = max(own, borrowed * math.exp(-float(min(n, 30))))
-    before = scale[0]
-    scale[0] = math.exp((n * math.log(own) + weight * math.log(borrowed)) / (n + weight))
-    if rung > 0:
-        scale[1] = min(max(scale[0] / before, _LEAST_GROWTH), _MOST_GROWTH)
 
 
 @compiled
@@ -265,7 +233,7 @@ def advance_horizons(state: Any, value: float) -> None:
     for level in range(FADING):
         fading[level] += max(1.0 / state["samples"], _GAIN[level]) * (value - fading[level])
     loss, histogram = np.empty(CANDIDATES), PRIOR.copy()
-    scale = _first_scale(state)
+    scale = first_scale(state)
     count = state["samples"]
     loss[:] = 0.0
     top = RUNGS - 1
@@ -274,7 +242,7 @@ def advance_horizons(state: Any, value: float) -> None:
     for rung in range(top + 1):
         so_far = _error_so_far(state, rung)
         _borrow_losses(state, rung, loss, _trust(state["scale"][rung], so_far))
-        _borrow_errors(state, rung, scale, histogram)
+        borrow_errors(state, rung, scale, histogram)
         shape = _doubted(histogram, _trust(scale[0], so_far))
         _issue(state, rung, loss, max(scale[0], so_far), shape)
 
@@ -326,10 +294,10 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
         if weight > 0.0:
             forecast += weight * _forecast(state, rung, loss, candidate)
     positive = state["lowest"] > 0.0
-    scale, held, outcomes = _first_scale(state), 0.0, 0.0
+    scale, held, outcomes = first_scale(state), 0.0, 0.0
     found[:] = 0.0
     for rung in range(RUNGS):
-        _borrow_errors(state, rung, scale, histogram)
+        borrow_errors(state, rung, scale, histogram)
         weight = 1.0 - abs(width - rung)
         if weight <= 0.0:
             continue
@@ -348,12 +316,6 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
     found[0] = min(max(found[0], found[KNOWN]), found[KNOWN + len(shares) - 1])
     found[1] = held / outcomes if outcomes > 0.0 else math.nan
     found[2] = outcomes
-
-
-@compiled
-def _first_scale(state: Any) -> Any:
-    """Return the scale of errors that nothing is known of, and how it grows with the horizon: float64[2]."""
-    return np.array([max(abs(state["last"]), abs(state["lowest"]), abs(state["highest"])), 1.0])
 
 
 @compiled

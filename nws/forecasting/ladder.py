@@ -56,7 +56,8 @@ FIELDS = [
     ("issued", "f4", (SLOTS, 4)),
     ("left", "i2", (SLOTS,)),
     ("pending", "u2", (SLOTS, CANDIDATES)),
-    # what outcomes taught: number, errors by candidate, scale of the blend's error, histogram of error / scale
+    # what outcomes taught: number, errors by candidate, scale of the blend's error, histogram of error / scale; of
+    # the last two, before the first outcome: growth of other series' errors over that of the rung before, and histogram
     ("outcomes", "i4", (RUNGS,)),
     ("candidate_loss", "f4", (RUNGS, CANDIDATES)),
     ("scale", "f4", (RUNGS,)),

@@ -110,6 +110,8 @@ STATE = np.dtype(
         # ring: sample number k, counted from 0, is at k mod NEWEST; `sorted` lists ring places by rising value
         ("newest", "f8", (NEWEST,)),
         ("sorted", "u1", (NEWEST,)),
+        # mean error of other series, relative to their levels, that this one starts from; 0 for none
+        ("lent", "f4"),
         # rung of each adaptive method on the ladder of windows; 0 is the last value
         ("rung", "i8", (2,)),
         # per autoregression: mean, weight behind it, newest deviations from it, covariance by lag

@@ -176,8 +176,9 @@ def warm_up() -> None:
     from nws.forecasting.batteries import BatteryBank
 
     bank = BatteryBank()
-    bank.add()
-    bank.update_many([0, 0], [0.5, 0.25], [0.0, 1.0])
+    bank.add(2)
+    bank.update_many([0] * 30, [0.5, 0.25] * 15, range(30))
+    bank.lend([1], [0, 0])
     bank.columns([0])
     expected([0.5, 0.25])
 

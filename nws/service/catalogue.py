@@ -8,7 +8,7 @@ thread-safe. It does not decide which host may write a series.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,17 @@ class Catalogue:
             self._peer.append(-1 if series.peer is None else self._host_place(series.peer))
             self._resource.append(self._rank.setdefault(str(series.resource), len(self._rank)))
             self._order = None
+
+    def kinds(self, cpu_model: Callable[[str], str]) -> Ints:
+        """Return the kinds of series whose errors are alike: int64[2, series], see `BatteryBank.lend`.
+
+        Row 0: resource and CPU model of the host, -1 for pairs and where `cpu_model` returns no name. Row 1: resource.
+        """
+        models: dict[str, int] = {"": -1}
+        model = np.array([models.setdefault(cpu_model(host), len(models)) for host in self.hosts], np.int64)
+        resource = self._resource.view()
+        alone = np.where(self.peer < 0, model[self.owner], -1)
+        return np.stack((np.where(alone < 0, -1, alone * len(self._rank) + resource), resource))
 
     def number(self, name: str) -> int:
         """Return the number of a series; raises `UnknownSeries`."""

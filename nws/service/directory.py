@@ -105,6 +105,11 @@ class Directory:
         self.forgotten.discard(name)
         return key, Event(t=now, kind="host registered", host=name)
 
+    def cpu_model(self, host: str) -> str:
+        """Return the CPU model that a host has registered, empty if unknown; any thread may call it."""
+        entry = self.entries.get(host)
+        return "" if entry is None else entry.registration.cpu_model
+
     def check_key(self, name: str, key: str | None) -> None:
         """Raise `KeyRefused` for a wrong key, `UnknownHost` for a host that is not registered."""
         entry = self.entry(name)

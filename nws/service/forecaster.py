@@ -1,7 +1,8 @@
 """The forecaster: one battery per series, in step with the store's log.
 
 The batteries see every sample of the log in its order, from every writer. Forecasts after a restart therefore equal
-those of a service that never stopped. The state is saved beside the store at intervals; a restart reads it and the
+those of a service that never stopped; only a series that is new since the last save borrows from others as they are in
+the saved state. The state is saved beside the store at intervals; a restart reads it and the
 log after it. Without a saved state the last day is replayed, with as many samples per series as a few seconds
 allow. Source: Wolski et al. 2000, §2.4.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from nws.base.errors import StoreDamaged, StoreError, UsageError
 from nws.base.files import set_aside
-from nws.forecasting.batteries import LARGEST, Ahead, BatteryBank, Columns, Pick
+from nws.forecasting.batteries import FEW_VALUES, LARGEST, Ahead, BatteryBank, Columns, Pick
 from nws.memory import DAY_S, Memory
 from nws.memory.log import LogBatch
 from nws.series import Forecast
@@ -48,11 +49,20 @@ class Forecaster:
     """Batteries of all series of a memory; thread-safe.
 
     file: where the state is saved, None for nowhere.  identity: of the store
+    cpu_model: returns a host's CPU model, empty if unknown; called with the lock held
     lock: held while batteries or catalogue change; acquire it to read several consistent values
     last_t: float64[series], time of the last measurement of each, -inf for none
     """
 
-    def __init__(self, memory: Memory, *, file: Path | None, identity: str, now: float) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        file: Path | None,
+        identity: str,
+        now: float,
+        cpu_model: Callable[[str], str],
+    ) -> None:
         self.lock = threading.RLock()
         self.catalogue = Catalogue()
         self.last_t = np.empty(0)
@@ -62,6 +72,7 @@ class Forecaster:
         self._memory = memory
         self._file = file
         self._identity = identity
+        self._cpu_model = cpu_model
         self._bank = BatteryBank()
         self._cursor = 0
         self._saved_cursor: int | None = None
@@ -109,8 +120,12 @@ class Forecaster:
             self.catalogue.extend(self._memory.names()[len(self.catalogue) :])
             missing = len(self.catalogue) - len(self._bank)
             if missing > 0:
-                self._bank.add(missing)
+                self._lend(self._bank.add(missing))
             self._count()
+
+    def _lend(self, borrowers: range) -> None:
+        """Let series without measurements start from the errors of others of their kind."""
+        self._bank.lend(borrowers, self.catalogue.kinds(self._cpu_model))
 
     def columns(self, numbers: Ints, pick: Pick = Pick.MAE) -> Columns:
         """Return forecasts of some series as arrays, with a sample count of 0 for series without measurements."""
@@ -196,7 +211,7 @@ class Forecaster:
                 fresh = samples_since(self._memory, seen.cursor, included=seen.included(len(bank)))
             if fresh is not None and fresh[1] >= max(seen.cursors, default=seen.cursor):
                 self._bank = bank
-                self._bank.add(len(names) - len(bank))
+                self._lend(self._bank.add(len(names) - len(bank)))
                 self._count(afresh=True)
                 self._saved_cursor = seen.cursor
                 self._take(*fresh)
@@ -225,7 +240,12 @@ class Forecaster:
         history = self._memory.history(since=now - REPLAY_S, most=most, sound=True)
         self._bank = BatteryBank()
         self.learn_names()
-        for one, samples in history.samples.items():
+        by_length = sorted(history.samples.items(), key=lambda item: len(item[1]), reverse=True)
+        lent = False
+        for one, samples in by_length:
+            if len(samples) < FEW_VALUES and not lent:
+                self._lend(range(len(self._bank)))
+                lent = True
             values = np.asarray(samples.values)
             legal = np.abs(values) <= LARGEST
             numbers = np.full(np.count_nonzero(legal), self.catalogue.number(str(one)))

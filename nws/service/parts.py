@@ -58,8 +58,14 @@ class ServiceParts:
         """Return the parts over an open memory; raises `StoreError` if its store cannot be read."""
         keyvalues = KeyValueTable(memory.database)
         file = None if in_memory else battery_file(path)
-        forecaster = Forecaster(memory, file=file, identity=keyvalues.identity(), now=clock())
         directory = Directory(config, memory.database, clock, steady)
+        forecaster = Forecaster(
+            memory,
+            file=file,
+            identity=keyvalues.identity(),
+            now=clock(),
+            cpu_model=directory.cpu_model,
+        )
         return cls(
             config=config,
             path=path,

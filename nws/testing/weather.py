@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError
 from nws.forecasting.batteries import Ahead, BatteryBank, Pick, first_illegal, refusal
-from nws.series import HORIZONS_S, Forecast, Measurement, Resource, Series
+from nws.series import HORIZONS_S, Forecast, Measurement, Resource, Series, resource_numbers
 
 
 class InMemoryWeather:
@@ -93,7 +93,9 @@ class InMemoryWeather:
 
     def _indices(self, series: Sequence[Series]) -> NDArray[np.int64]:
         index = self._index
-        for one in series:
-            if one not in index:
-                index[one] = self._bank.add()[0]
+        fresh = dict.fromkeys(one for one in series if one not in index)
+        if fresh:
+            added = self._bank.add(len(fresh))
+            index |= zip(fresh, added, strict=True)
+            self._bank.lend(added, resource_numbers(index))
         return np.fromiter((index[s] for s in series), np.int64, len(series))

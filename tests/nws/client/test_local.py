@@ -57,6 +57,16 @@ def test_rounds_start_at_their_interval(weather):
     assert [(m.t, m.value) for m in taken] == [(1000.0, 0.5), (1002.0, 0.6), (1004.0, 0.7)]
 
 
+def test_host_with_one_reading_borrows_from_others(weather):
+    one, t = weather(), [1000.0 + 10 * i for i in range(150)]
+    one.record([Measurement(Series(Resource.CPU_NEW, "b"), at, 0.5 + 0.01 * (at % 3)) for at in t])
+    one.record([Measurement(Series(Resource.MEMORY_FREE, "c"), 1000.0, 0.5)])
+    one.record([Measurement(Series(Resource.CPU_NEW, "c"), 1000.0, 0.5)])
+    found = weather().forecasts(over_s=[10.0])
+    (borrowed,), (alone,) = (found[Series(r, "c")].outlooks for r in (Resource.CPU_NEW, Resource.MEMORY_FREE))
+    assert 0.0 < borrowed.high - borrowed.low < 0.5 * (alone.high - alone.low)
+
+
 def test_the_second_run_forecasts_from_the_first_ones_history(weather):
     first = weather(FakeSensor(CPU, *[0.5] * 10))
     first.measure(rounds=10)

@@ -55,6 +55,15 @@ def test_a_whole_history_equals_one_instant_after_another(weather):
         assert weather.forecasts(pick) == one_by_one.forecasts(pick)
 
 
+def test_series_recorded_later_borrows_from_others(weather):
+    values = np.random.default_rng(5).normal(0.5, 0.01, 100)
+    weather.record_many((ALPHA,), np.arange(100.0), values[:, None])
+    weather.record_many((BETA, LINK), 100.0, [0.5, 0.5])
+    found = weather.forecasts(now=100.0, over_s=[1.0])
+    (borrowed,), (alone,) = found[BETA].outlooks, found[LINK].outlooks
+    assert borrowed.high - borrowed.low < 0.5 * (alone.high - alone.low)
+
+
 def test_a_list_that_changed_between_calls_is_read_anew(weather):
     pool = [ALPHA]
     weather.record_many(pool, 0.0, [1.0])
