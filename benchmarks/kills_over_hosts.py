@@ -146,7 +146,10 @@ class Site:
         for pid in self.found(DESK, "python", "apples-run 64"):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGINT)
-        self.wait(lambda: not self.left(), "the end of all processes", END_S)
+        try:
+            self.wait(lambda: not self.left(), "the end of all processes", END_S)
+        except Failure as failure:
+            raise Failure("\n".join([*map(str, failure.args), "left:", *self.left()])) from None
 
 
 def is_rank(pid: int) -> bool:
