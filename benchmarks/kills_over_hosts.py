@@ -318,6 +318,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    # A shell has its background jobs ignore it, and so would the runs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with sharing(options.hosts, options.policy) as site:
             kinds = options.kind or list(KINDS)
