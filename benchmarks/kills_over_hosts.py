@@ -208,18 +208,18 @@ def strike(site: Site, kind: str, dice: random.Random) -> None:
         victims += site.found(host, DAEMONS["watchdog"]) if kind == "pair" else []
     if not victims:
         raise Failure(f"{kind}: no such process on {host}")
-    # Stopped first: a watchdog ends by itself as soon as it sees the end of its node manager.
+    # Two are stopped first: a watchdog ends by itself as soon as it sees the end of its node manager. One is not, as
+    # `nsenter` stops itself with its child.
+    numbers = (signal.SIGSTOP, signal.SIGKILL) if len(victims) > 1 else (signal.SIGKILL,)
     try:
-        for pid in victims:
-            os.kill(pid, signal.SIGSTOP)
+        for number in numbers:
+            for pid in victims:
+                os.kill(pid, number)
     except ProcessLookupError:
         for pid in victims:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         strike(site, kind, dice)
-        return
-    for pid in victims:
-        os.kill(pid, signal.SIGKILL)
 
 
 def one_time(site: Site, kind: str, dice: random.Random) -> tuple[float, float, bool]:
