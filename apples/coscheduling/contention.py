@@ -54,18 +54,22 @@ class Contention:
         """
         least: dict[str, float] = {}
         for process in owners:
-            share = shares.get(process)
-            if share is not None:
-                least[process.job] = min(share, least.get(process.job, 1.0))
-        changed = [self._ended(job, share) for job, share in least.items()]
-        return any(changed)
+            share, job = shares.get(process), process.job
+            if share is not None and share <= least.get(job, 1.0):
+                least[job] = share
+        changed = False
+        for job, share in least.items():
+            changed |= self._ended(job, share)
+        return changed
 
     def forget(self, job: str) -> None:
         """Forget a job that has left."""
         self._jobs.pop(job, None)
 
     def _ended(self, job: str, share: float) -> bool:
-        standing = self._jobs.setdefault(job, _Standing())
+        standing = self._jobs.get(job)
+        if standing is None:
+            standing = self._jobs[job] = _Standing()
         if standing.slots > 0:
             standing.slots -= 1
             # The next slot alone decides.

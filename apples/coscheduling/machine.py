@@ -8,8 +8,9 @@ policies decide the meaning of a row there.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -123,9 +124,10 @@ class MachineScheduler:
             self._turns = {user: matrix.rows_of(user) for user in users}
             self._last = {user: slot for user, slot in self._last.items() if user in self._turns}
         turns, user, last = self._turns, self._user, dict(self._last)
+        in_turn = tuple(turns)
         found = []
         for _ in range(number if turns else 0):
-            user = _following(user, turns)
+            user = _following(user, in_turn)
             last[user] = _following(last.get(user), turns[user])
             found.append(Turn(user, last[user]))
         return found or [_NO_TURN] * number
@@ -177,6 +179,6 @@ class MachineScheduler:
         return MachineSlot(slot=slot, jobs=jobs, fill=fill)
 
 
-def _following(last: int | None, numbers: Collection[int]) -> int:
+def _following(last: int | None, numbers: Sequence[int]) -> int:
     """Return the first of these numbers, which rise, beyond the last one; the first of all if there is none."""
-    return next((number for number in numbers if last is None or number > last), next(iter(numbers)))
+    return numbers[0 if last is None else bisect_right(numbers, last) % len(numbers)]

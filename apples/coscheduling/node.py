@@ -215,7 +215,8 @@ class SlottedPolicy(NodePolicy):
             self._decision = None
             return self._users.weighed(dict.fromkeys(self._here, RUN_POLLING))
         known = self._decisions.get(slot.slot)
-        if known is not None and not (same(known.slot.jobs, slot.jobs) and same(known.slot.fill, slot.fill)):
+        # Most often both are the same objects.
+        if known is not None and (known.slot.jobs, known.slot.fill) != (slot.jobs, slot.fill):
             self._reconsider()
             known = None
         if known is None:
@@ -242,11 +243,6 @@ class SlottedPolicy(NodePolicy):
     def _owners(self, slot: Heartbeat) -> tuple[Process, ...]:
         """Return the processes that own the slot."""
         return tuple(p for p, processor in self._here.items() if slot.jobs.get(processor) == p.job)
-
-
-def same(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
-    """Return whether processors have the same jobs; fast if both arguments are the same object."""
-    return one is other or one == other
 
 
 class Gang(SlottedPolicy):

@@ -10,6 +10,7 @@ find the caches cold, which costs several times as much as the work itself.
 
 from __future__ import annotations
 
+import select
 import socket
 from collections import deque
 from collections.abc import Mapping
@@ -81,6 +82,8 @@ class HeartbeatSender:
         self._number, self._skipped = 0, 0
         self._late: deque[float] = deque(maxlen=_REMEMBERED)
         self._timer = Timer()
+        self._arrived = select.poll()
+        self._arrived.register(datagrams, select.POLLIN)
         loop.hurry(self._expired)
 
     def start(self) -> None:
@@ -109,6 +112,9 @@ class HeartbeatSender:
 
     def receive(self) -> None:
         """Read the presence datagrams that have arrived."""
+        # At most heartbeats there is none, which costs less to ask than the exception of a read.
+        if not self._arrived.poll(0):
+            return
         for _ in range(_MOST_DATAGRAMS + 4 * len(self._nodes)):
             try:
                 datagram, address = self._datagrams.recvfrom(PRESENCE_BYTES + 1)
@@ -157,14 +163,15 @@ class HeartbeatSender:
     def _send(self, heartbeat: _Heartbeat) -> None:
         turn, body, group, direct = heartbeat
         self._jobs.machine.take(turn)
-        send = self._datagrams.sendto
-        # A full or broken network loses a datagram; the nodes continue without it.
         if self.multicast is not None:
-            with suppress(OSError):
-                send(group, (self.multicast, self._port))
+            self._send_to((self.multicast, self._port), group)
         for name, node in self._nodes.items():
-            if node.address is not None and node.datagrams is not None and not node.multicast:
-                try:
-                    send(direct.get(name) or node.datagrams.sealed(body), node.address)
-                except OSError:
-                    continue
+            if not node.multicast and node.address is not None and node.datagrams is not None:
+                self._send_to(node.address, direct.get(name) or node.datagrams.sealed(body))
+
+    def _send_to(self, address: tuple[str, int], datagram: bytes) -> None:
+        try:
+            self._datagrams.sendto(datagram, address)
+        except OSError:
+            # A full or broken network loses a datagram; the nodes continue without it.
+            return

@@ -72,7 +72,7 @@ class ManagerConnection:
         self.word = random_word()
         self.welcomed = False
         self.refused_since: float | None = None
-        self.receiver = HeartbeatReceiver(loop, self.word, lambda *heard: self._callbacks.beat(*heard))
+        self.receiver = HeartbeatReceiver(loop, self.word, callbacks.beat)
         self._stream: Stream | None = None
         self._seal: Seal | None = None
         #: Makes the seal of multicast heartbeats from the hidden key in the manager's welcome.

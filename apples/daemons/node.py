@@ -179,11 +179,12 @@ class ManagedNode:
             stopping: Called once before the first process is stopped.
         """
         policy, spin_s, runs = self.policy, self._constants.fcs.spin_s, []
-        announces, scheduled, pulse = policy.announces_scheduled, policy.scheduled, self.pulse
-        stopped = False
+        announces, pulse, stopped = policy.announces_scheduled, self.pulse, False
+        scheduled = policy.scheduled if announces else None
         for managed, order, wait in self._plan():
-            if wait is not managed.wait or order.favoured is not managed.favoured:
+            if wait is not managed.wait and managed.page is not None:
                 managed.set_wait(wait, spin_s)
+            if order.favoured is not managed.favoured:
                 managed.favour(order.favoured)
             if order.nice != managed.nice:
                 managed.renice(order.nice)
@@ -292,15 +293,15 @@ def _of_owners(
     """Return readings and shares of the owners of the slot that ends, as far as the policy needs them."""
     readings: dict[Process, MonitorCounts] = {}
     shares: dict[Process, float] = {}
-    here = placed.values() if ended is not None else ()
-    for process, processor in (place for of_job in here for place in of_job.items()):
-        managed = processes.get(process)
-        if managed is None or ended is None or ended.jobs.get(processor) != process.job:
-            continue
-        if policy.needs_monitor and managed.read():
-            readings[process] = managed.reading
-        if policy.needs_shares and (share := managed.share(now)) is not None:
-            shares[process] = share
+    jobs = ended.jobs if ended is not None else {}
+    for of_job in placed.values() if jobs else ():
+        for process, processor in of_job.items():
+            if jobs.get(processor) != process.job or (managed := processes.get(process)) is None:
+                continue
+            if policy.needs_monitor and managed.read():
+                readings[process] = managed.reading
+            if policy.needs_shares and (share := managed.share(now)) is not None:
+                shares[process] = share
     return {"readings": readings, "shares": shares}
 
 

@@ -106,11 +106,15 @@ class Loop:
             if len(ready) == _MOST_READY:
                 self._urgent()
             for fd, _ in ready:
-                if (handler := self._ready.get(fd)) is not None:
-                    self._call(handler)
-                else:
+                if (handler := self._ready.get(fd)) is None:
                     # The timer: due alarms run below.
                     self._armed = None
+                    continue
+                # As `_call`, without its frame: this is done at each heartbeat.
+                try:
+                    handler()
+                except Exception as error:
+                    self._report(error)
             patience_s = self._ring()
 
     def stop(self) -> None:
@@ -127,9 +131,12 @@ class Loop:
         try:
             handler()
         except Exception as error:
-            if self._failed is None:
-                raise
-            self._failed(error)
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        if self._failed is None:
+            raise error
+        self._failed(error)
 
     def _ring(self) -> float | None:
         """Run due alarms; return the time to wait for descriptors, None without limit or if the timer ends it."""

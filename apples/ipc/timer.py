@@ -10,6 +10,7 @@ import ctypes
 import os
 import sys
 import time
+from functools import partial
 
 _CLOCK_MONOTONIC, _ABSOLUTE = 1, 1
 _FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
@@ -64,9 +65,11 @@ class Timer:
         os.close(self._fd)
 
 
-def raw() -> float:
-    """Return seconds of the hardware clock, which nothing sets or slews."""
-    return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+#: Seconds of the clock of timers and monitor pages. The daemons read clocks several times at each heartbeat, and a
+#: function of Python around each call costs more than the call.
+now = time.monotonic
+#: Seconds of the hardware clock, which nothing sets or slews.
+raw = partial(time.clock_gettime, time.CLOCK_MONOTONIC_RAW)
 
 
 def with_heartbeat(beat: float, slice_s: float, when: float) -> float:
@@ -75,8 +78,3 @@ def with_heartbeat(beat: float, slice_s: float, when: float) -> float:
     The argument `beat` is the instant of any heartbeat. The value is `when` itself for slices longer than a second.
     """
     return beat + round((when - beat) / slice_s) * slice_s if slice_s <= 1.0 else when
-
-
-def now() -> float:
-    """Return seconds of the clock of timers and monitor pages."""
-    return time.monotonic()
