@@ -120,8 +120,8 @@ class ManagedProcess:
                 self.control.resume()
 
     def set_wait(self, wait: Wait | None, spin_s: float) -> None:
-        """Set how it waits, if it has a page and the value is new."""
-        if wait is not self.wait and self.page is not None:
+        """Set how it is to wait, if the value is new. Without a page it waits as its MPI does."""
+        if wait is not self.wait:
             self.use_page(lambda page: page.set_wait(wait, spin_s))
             self.wait = wait
 
@@ -232,7 +232,7 @@ class ManagedProcess:
             "pid": registration.pid,
             "uid": registration.uid,
             "state": "free" if not ordered else "stopped" if self.stopped_at is not None else "runs",
-            "waits": None if self.wait is None else self.wait.value,
+            "waits": None if self.wait is None or self.page is None else self.wait.value,
             "class": None if known is None else known.process_class.value,
             "monitored": self.page is not None,
             "stopped_s": self.held_s(now),

@@ -182,9 +182,8 @@ class ManagedNode:
         announces, pulse, stopped = policy.announces_scheduled, self.pulse, False
         scheduled = policy.scheduled if announces else None
         for managed, order, wait in self._plan():
-            if wait is not managed.wait and managed.page is not None:
+            if wait is not managed.wait or order.favoured is not managed.favoured:
                 managed.set_wait(wait, spin_s)
-            if order.favoured is not managed.favoured:
                 managed.favour(order.favoured)
             if order.nice != managed.nice:
                 managed.renice(order.nice)
