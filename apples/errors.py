@@ -19,8 +19,6 @@ legal raise `nws.base.errors.ConfigError` (exit 2), which lists all problems.
 A run that started and failed raises no exception: `apples.model.plan.Outcome` holds its exit code.
 """
 
-from __future__ import annotations
-
 from nws.base.errors import NO_ANSWER, NOT_FOUND, REJECTED, ConfigError, ReportedError
 
 __all__ = [

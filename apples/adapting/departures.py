@@ -3,8 +3,6 @@
 Ranks that leave get no rows. A program that cannot lose ranks keeps them with as few rows as a rank can have.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import compress

@@ -4,8 +4,6 @@ A change of hosts costs a checkpoint, a start and a plan. The remaining run must
 that counted, and several consecutive samples of the pool must agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -14,8 +14,6 @@ by a minimum, and by several times the cost of moving. Five rules keep it from c
 Source: Wolski et al. 2000, §2.1 describes a new schedule when conditions change; the rules are ours.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Sequence

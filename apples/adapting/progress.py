@@ -4,8 +4,6 @@ One line of progress reports the work of every rank since the line before (`sten
 lines; any application may). No decision is made here.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

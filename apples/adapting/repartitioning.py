@@ -4,8 +4,6 @@ A cut is judged by replaying stretches of the run with it, one by one. Ranks wai
 measure is the mean of the slowest and not the slowest of the means.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Settings of adaptation, with their reasons; `--adapt-settings FILE` reads them from YAML."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 

@@ -4,8 +4,6 @@ To add one: write a module here that gives model inputs, constraints and deploym
 and add its name to the table below. No other part of the agent changes.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from apples.errors import ConfigError

@@ -4,8 +4,6 @@ A name without a directory is looked for among the built-in ones, in the directo
 configuration directory, and in the entry point group `apples.applications`. Anything else is a path.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from importlib.metadata import entry_points

@@ -4,8 +4,6 @@ A published code such as PMHD3D can be planned for (`--dry-run`) and run on the 
 real hosts there is no program to start, and the error reports that. Source of such figures: the grid file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

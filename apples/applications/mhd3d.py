@@ -5,8 +5,6 @@ number of cycles, whatever time they reach, because its length must be known bef
 cube for every size: a larger one resolves it more finely along z.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Options of `apples-run` that exclude each other, or that lack another option. Every check returns its problems."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

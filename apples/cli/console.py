@@ -3,8 +3,6 @@
 Standard output belongs to the program that runs, or to the one JSON document.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """`apples drain HOST`: runs in progress leave the host, and later ones avoid it."""
 
-from __future__ import annotations
-
 import json
 import time
 

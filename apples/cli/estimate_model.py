@@ -4,8 +4,6 @@ Nothing is benchmarked here: without benchmarks or finished runs of every kind o
 history of similar jobs is used. The hosts are measured for a moment, as before a run.
 """
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass
 

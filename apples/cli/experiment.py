@@ -1,7 +1,5 @@
 """`apples experiment`: the command of the distribution `apples-experiments`, found by its entry point."""
 
-from __future__ import annotations
-
 from importlib.metadata import entry_points
 from typing import cast
 

@@ -1,7 +1,5 @@
 """`apples manager`: coordinate the node managers of a machine. Nothing is decided here."""
 
-from __future__ import annotations
-
 import signal
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields

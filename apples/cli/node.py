@@ -1,7 +1,5 @@
 """`apples node`: the node manager of a host. Nothing is decided here."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A record declares each option once: `option(...)` is both the field's default an
 adds the options of a record to a command, which then receives the record as its argument `options`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from functools import wraps

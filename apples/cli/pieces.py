@@ -1,7 +1,5 @@
 """`apples pieces SIZE`: the numbers of a plan alone, for users who start their jobs themselves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import click

@@ -3,8 +3,6 @@
 Plain text that fits 80 columns for ordinary host names; the same on a terminal and in a log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

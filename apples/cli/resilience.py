@@ -1,7 +1,5 @@
 """`--attempts`, `--checkpoint`, `--resume` and their like: read and checked, all problems at once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

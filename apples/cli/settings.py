@@ -1,7 +1,5 @@
 """KEY=VALUE options of applications and platforms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from apples.errors import ConfigError

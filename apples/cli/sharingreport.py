@@ -1,7 +1,5 @@
 """Report of a coscheduled job: by rank its class, its times, and the time it was stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

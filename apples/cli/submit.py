@@ -1,7 +1,5 @@
 """`apples submit`: put a command into the queue. One error reports all problems."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

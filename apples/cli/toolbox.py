@@ -1,7 +1,5 @@
 """`apples`: the toolbox around `apples-run`. Each command is imported when it is called."""
 
-from __future__ import annotations
-
 from nws.base.command import LazyGroup, run_program
 
 toolbox = LazyGroup(

@@ -8,8 +8,6 @@ block when they wait. Then one slot shows whether the processors are free again.
 not, the next one comes later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

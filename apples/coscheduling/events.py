@@ -5,8 +5,6 @@ The simulator and the node manager use the same two calls. A node manager assert
 heartbeat, because signals get lost and other programs stop or resume processes too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum

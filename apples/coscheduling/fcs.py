@@ -14,8 +14,6 @@ process continues) is read as a rule about the switch, not about the class: a pr
 still change how it waits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

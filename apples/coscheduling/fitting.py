@@ -6,8 +6,6 @@ programs keep their speed. Beyond, ranks there take longer by that sum, and beca
 their programs. Shared caches and memory bandwidth are not part of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ turn of a user its rows do, so a user's share of the slots does not grow with th
 policies decide the meaning of a row there.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ to rows in which their own columns are free, and drops empty rows; processes nev
 `also_runs` yields the jobs that may use another row, because their columns are idle there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import cycle

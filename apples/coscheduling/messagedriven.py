@@ -23,8 +23,6 @@ The events are the paper's requests: `JobArrived` CMDREG, `JobLeft` CMDOUT, `Sli
 CMDSCH; CMDDWN is the end of the daemon, and no event of a policy.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

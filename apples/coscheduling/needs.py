@@ -7,8 +7,6 @@ time. The kernel's weight of a process falls by a factor of 1.25 with each step 
 cycles from PMPI as CPU weights without gang scheduling, arXiv 2604.00377 (2026).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ about a process that has left is ignored, because jobs end at any time. A policy
 `NodePolicy`; no caller asks for its class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -3,8 +3,6 @@
 A policy is added by an entry in `POLICIES`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ A share of the node belongs to a user, however many processes and jobs that user
 changes.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping

@@ -4,8 +4,6 @@ A client sends nothing to a socket of another user than root and its own: anothe
 and would receive all that is sent to it.
 """
 
-from __future__ import annotations
-
 import json
 import select
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ When no descriptor is left, a listener pauses for `_PAUSE_S`; otherwise the wait
 without end.
 """
 
-from __future__ import annotations
-
 import errno
 import resource
 import socket

@@ -3,8 +3,6 @@
 One lookup at a time; the loop receives its result.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -5,8 +5,6 @@ start and most of the cost of a heartbeat. Waking up costs most, and setting a k
 only a daemon with short slices of its own needs that.
 """
 
-from __future__ import annotations
-
 import gc
 import heapq
 import itertools

@@ -4,8 +4,6 @@ A server asks for `peer` of each connection. A client connects with `connect_tru
 user may have made the socket first, and would receive all that is sent to it.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

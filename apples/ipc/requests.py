@@ -1,7 +1,5 @@
 """Requests on the socket of a daemon: one JSON object a line, with one request and its argument, checked by a model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ take turns: the requests of one delay those of another by a few milliseconds onl
 answered by a refusal; the daemon goes on.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -3,8 +3,6 @@
 Reports its end once, with the reason.
 """
 
-from __future__ import annotations
-
 import errno
 import socket
 from collections.abc import Callable

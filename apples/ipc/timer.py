@@ -4,8 +4,6 @@
 from 3.13 only, so the two calls are made here.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -11,8 +11,6 @@ within the manager's session, and one that is much later than the others is refu
 too.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import re

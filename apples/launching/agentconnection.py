@@ -4,8 +4,6 @@ An agent is started over ssh or `srun`, or forked to serve this machine. Where a
 heartbeats: an agent that receives none ends its host's part of the run, and a silent host counts as lost.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import gc

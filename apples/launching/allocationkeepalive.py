@@ -10,8 +10,6 @@ the process of `salloc` to ANSWER when the nodes are allocated. An `salloc` that
 or its allocation. It is therefore asked to end, and killed only if it does not.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

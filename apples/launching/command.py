@@ -9,8 +9,6 @@ Ranks are not bound to cores. On a shared machine a bound rank waits for other p
 measured (docs/launching.md).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -3,8 +3,6 @@
 Files are written as a whole. A command dies with this process. Nothing here starts ranks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

@@ -4,8 +4,6 @@ The loop waits for a signal, a rank's record, a lost host or a deadline, asks `a
 and does it. `apples.launching.processes` are the processes; a `LaunchMethod` is all that a launcher adds.
 """
 
-from __future__ import annotations
-
 import select
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A lock that lets one run at a time use a checkpoint or a run directory."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

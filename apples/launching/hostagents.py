@@ -1,7 +1,5 @@
 """The connections to all host agents of one launch: heartbeats, silence, frames to all, and their end."""
 
-from __future__ import annotations
-
 import contextlib
 import select
 import time

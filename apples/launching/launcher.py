@@ -4,8 +4,6 @@
 `apples.simulation.mock_launcher` executes the run in simulated time. Callers do not see the difference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -6,8 +6,6 @@ plan. `apples.remote.preflight` has checked before which hosts can take part. A 
 it; the caller decides how to continue. Paper: Wolski et al. 2000, §2.1 (the actuator).
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Mapping

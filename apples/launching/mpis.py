@@ -10,8 +10,6 @@ the family is found before the start, without running the program:
   another one.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

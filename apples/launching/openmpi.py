@@ -5,8 +5,6 @@ hydra starts its proxies. Settings go into the environment, so that options of t
 Open MPI closes all descriptors of its ranks; they fetch theirs from the file-descriptor server of their host.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """The output of the ranks: where it goes, and the progress of the run that its lines show."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -6,8 +6,6 @@ It sets the parent-death signal and becomes the program. A launcher with threads
 `hydra_pmi_proxy` ends itself and its ranks when `mpiexec` dies; docs/launching.md has a table.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 

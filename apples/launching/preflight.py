@@ -5,8 +5,6 @@ must be writable, and /dev/shm must have room for MPICH's segment. With too litt
 dies of SIGBUS at its first message.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

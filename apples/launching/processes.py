@@ -5,8 +5,6 @@ remote shells hand their commands to the agents of the hosts; on this machine al
 Status changes, output and exit codes come back over the agents' connections. Nothing here decides.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -7,8 +7,6 @@ code, as ssh does. The launcher's side is
 `apples.launching.remoteshellserver`.
 """
 
-from __future__ import annotations
-
 import _socket
 import json
 import os

@@ -1,7 +1,5 @@
 """The launcher's side of the remote shells of `mpiexec`: a socket that receives commands and returns exit codes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -6,8 +6,6 @@ handlers in the main thread only; elsewhere `post` still works. The effect of a 
 `apples.launching.termination`.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

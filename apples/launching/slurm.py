@@ -4,8 +4,6 @@ It describes a launch for `apples.launching.engine`: `srun` starts the host agen
 are the same. The ranks are Slurm's children and meet through its PMI. Paper: Wolski et al. 2000, §2.1 (the actuator).
 """
 
-from __future__ import annotations
-
 import math
 import os
 import secrets

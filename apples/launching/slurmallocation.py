@@ -5,8 +5,6 @@ killed. While the job waits, changes of its state and expected start are reporte
 with Slurm's reason.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

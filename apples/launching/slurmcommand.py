@@ -1,7 +1,5 @@
 """The command of a run through Slurm, and the shape of its allocation; runs nothing."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping

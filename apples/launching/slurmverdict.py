@@ -4,8 +4,6 @@ A finished run stays finished, whatever Slurm did afterwards, and so does the ef
 was ended from outside explains why ranks and hosts were lost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

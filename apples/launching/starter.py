@@ -1,7 +1,5 @@
 """The command that starts the ranks of several hosts: `mpiexec` or `srun`, its remote shells, and its end."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

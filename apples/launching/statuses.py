@@ -4,8 +4,6 @@ A rank has no file (it never started), a file without an end (it runs, or its su
 Files are renamed into place, so a file that cannot be parsed is an error.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -12,8 +12,6 @@ It has no clock, processes or signals; `apples.launching.engine` carries out the
   a dead neighbour have nothing to save.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 from signal import SIGTERM, Signals

@@ -1,7 +1,5 @@
 """The host agent as it travels: the first input of an agent's connection, and the command that receives it."""
 
-from __future__ import annotations
-
 from apples.launching.hostagent import BARE
 from nws.base.sentprogram import BOOTSTRAP, framed, interpreter, sent_program
 

@@ -5,8 +5,6 @@ whose ranks never started can give 0). A run is finished when every rank has rec
 failed, those that were ended because of another are not to blame, and the first of the others is named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

@@ -6,8 +6,6 @@ belong in the caller's keys. How runs correct benchmarks is decided in `apples.l
 et al. 2000, §3.1 (BM_i).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import math

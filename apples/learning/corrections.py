@@ -6,8 +6,6 @@ the benchmarks of two slabs, because two short runs differ by chance. If the new
 although earlier runs have corrected it, the machine has changed and should be measured again.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Costs of an application from all evidence: benchmarks, and runs on slabs of this and other sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ predicted-without-overhead times, as Wolski et al. 2000 did by hand over 106 run
 the runs can carry.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -8,8 +8,6 @@ by platform and load, the last `MOST` only, so that old ones fade. Source: Vovk,
 Learning in a Random World, 2005.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

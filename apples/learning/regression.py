@@ -6,8 +6,6 @@ all its weight), as in MM-estimates: Maronna, Martin, Yohai, Robust Statistics, 
 group of equal inputs out at a time. Pure and deterministic; the meaning of the terms belongs to the callers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

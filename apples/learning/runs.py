@@ -3,8 +3,6 @@
 A run is priced again with the present costs and the forecasts of its plan, so that a correction is not learnt twice.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

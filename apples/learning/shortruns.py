@@ -5,8 +5,6 @@ Runs on pieces of different height give the memory of a row, and show whether th
 Source of the method: Wolski et al. 2000, §3.1 (BM_i), measured there by hand.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The stores of benchmarks and run records that the commands share, below one state directory."""
 
-from __future__ import annotations
-
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.history import History
 from nws.client import state_dir

@@ -1,7 +1,5 @@
 """Cancellations on their way into the queue: who may cancel a job, and the way in each of its states."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

@@ -4,8 +4,6 @@ If the manager ends before it answers, the client retries for a while, because a
 carries a unique token, so a retry makes no second job.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Sums and differences of these numbers are exact in binary: start + run time equa
 the queue's log therefore has the same events at the same instants, in the same order.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@ last one ended. A replay of the log (`livequeue.log`) makes the same decisions a
 fails, memory is built again from the disk before the next one. This module has no processes and no sockets.
 """
 
-from __future__ import annotations
-
 import math
 import time
 import zlib

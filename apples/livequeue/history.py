@@ -1,7 +1,5 @@
 """Accuracy of each source of run time estimates over all jobs of a queue."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from apples.livequeue.core import job_of

@@ -3,8 +3,6 @@
 The manager reads them from the kernel, so no client can claim other ones. The job's process sets them.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Errors reach the supervisor through a pipe that the program does not inherit.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Jobs of the queue as Python objects: submit a command, wait for its end, ask why it waits, cancel it."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence

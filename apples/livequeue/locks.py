@@ -1,7 +1,5 @@
 """Locks that show which processes live: a supervisor holds its job's byte of one file, the manager holds byte 0."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from apples.errors import HistoryError

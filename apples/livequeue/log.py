@@ -5,8 +5,6 @@ under the same policy starts the same jobs at the same instants. Jobs that never
 reservation while they waited, which the replay does not have.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@ The manager reads and writes by these models. Clients and supervisors import non
 time of their start: clients exchange plain JSON, and supervisors read what the manager wrote.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, get_type_hints
 

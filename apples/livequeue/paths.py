@@ -5,8 +5,6 @@ the user's directory for daemons and has a digest of the store's path in its nam
 is in /run/apples.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

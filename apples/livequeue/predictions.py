@@ -1,7 +1,5 @@
 """Expected ends, and reservations of conservative backfilling, in the store: both must survive a restart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from apples.livequeue.store import Store

@@ -3,8 +3,6 @@
 The module only reads the live queue. Times of day are local times of this host.
 """
 
-from __future__ import annotations
-
 import time
 
 from apples.livequeue.core import LiveQueue

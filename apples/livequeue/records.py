@@ -1,7 +1,5 @@
 """Records of a job of the live queue: its submission, its state and its end. Standard library only."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

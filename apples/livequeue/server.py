@@ -5,8 +5,6 @@ clients are answered after it. On TERM or INT the manager ends and the superviso
 adopts them.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable
 from contextlib import suppress

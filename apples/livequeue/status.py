@@ -1,7 +1,5 @@
 """Read-only requests to the manager: pages of the queue, reasons, and the end of a job for clients that wait."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from apples.errors import UnknownJob

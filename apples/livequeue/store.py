@@ -5,8 +5,6 @@ and set), so a job is claimed once even if a process dies in between. Environmen
 imports little, because every supervisor imports it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Submissions on their way into the queue: who submits, the limits of each user, and the answers after the instant."""
 
-from __future__ import annotations
-
 import os
 import pwd
 

@@ -6,8 +6,6 @@ the store runs it. On TERM it ends the job: TERM to the process group, KILL afte
 leaves behind are killed.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

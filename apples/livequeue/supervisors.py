@@ -4,8 +4,6 @@ A supervisor is watched through a process descriptor. When it ends, the store st
 has no result and no process holds the job's lock, the job is lost. Its processes are killed, and it is not run again.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """The queue as a JSON document with a row for each job. Durations in s, times in s since the epoch."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

@@ -4,8 +4,6 @@ PBS, LSF, Grid Engine, OAR and the MPI Operator of Kubernetes give a job the pat
 has a platform of its own (`apples.platforms.slurm`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

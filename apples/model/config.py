@@ -3,8 +3,6 @@
 Their contents are read by `nws.base.reader`, which reports file and line of every mistake.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from apples.errors import ConfigError

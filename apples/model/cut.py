@@ -11,8 +11,6 @@ boxes as wide as a row.
     +---+-----+
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby

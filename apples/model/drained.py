@@ -4,8 +4,6 @@
 second. Entries of the past are dropped at the next change.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -4,8 +4,6 @@ Works on the document as written, so that these problems are reported together w
 value that is no mapping, list or text is left to the schema.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 

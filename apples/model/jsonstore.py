@@ -5,8 +5,6 @@ A document is written completely or not at all (`nws.base.files`), with a checks
 reported at once.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

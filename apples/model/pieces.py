@@ -3,8 +3,6 @@
 Each format is the text that one code reads. Pure.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A `Plan` is a chain of (host, rows) with its predicted times and reasons. An `Ou
 a run. A `Record` joins the two in the history; JSON form in `apples.learning.history`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ Links are listed as they differ: first from the commonest link (``usual``), in l
 expression as ``host``. At most `LISTED_PAIRS` pairs are listed; ``omitted`` counts the others.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -5,8 +5,6 @@ No MPI is needed to build it: the same file works with MPICH and Open MPI. It is
 written to a temporary name and renamed, so that many starts at once are safe. Without a compiler a stored file is used.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

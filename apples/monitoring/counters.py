@@ -1,7 +1,5 @@
 """Values of one process at one moment, as its page has them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 

@@ -13,8 +13,6 @@ Parallel efficiency is their product, mean useful / elapsed. Time for which a ra
 have their slots, does not count.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

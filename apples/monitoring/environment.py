@@ -4,8 +4,6 @@ Starts nothing. The launcher of a job makes the directory (`make_directory`), ad
 environment of `mpiexec` and reads the pages (`pages`) during or after the run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

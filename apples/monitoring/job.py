@@ -4,8 +4,6 @@ Starts nothing: `apples-run` and `apples share` add variables to the programs th
 this machine, `MonitoredRun` for any hosts.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

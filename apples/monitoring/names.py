@@ -1,7 +1,5 @@
 """Legal job names, used without quotes in file names, environments and lines of JSON; the name of the library."""
 
-from __future__ import annotations
-
 import re
 
 from apples.errors import ConfigError

@@ -3,8 +3,6 @@
 `observe` reads the pages of a job during or after its run. It needs no help from the program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

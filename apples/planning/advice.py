@@ -5,8 +5,6 @@ three tenths less in pools that are not searched completely. Plans that another 
 Cost is money if hosts have prices, host-hours otherwise. Pure; goes beyond the paper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial

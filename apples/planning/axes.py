@@ -3,8 +3,6 @@
 Slabs remain the choice unless a cut on two axes ends sooner. Either plan states the times and borders of both.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ hosts (the planner's own, on idle machines) but no loads: the first hosts, equal
 a slab exceeds it, the exchange model's prediction shows the price.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

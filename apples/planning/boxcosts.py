@@ -6,8 +6,6 @@ that leaves a host shares its interface; a rank with more than two neighbours ha
 costs exactly what the chain of slabs costs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ cuts) or in the columns with the shortest borders. The best few sets are then tr
 the chain, and with one column more or less. At last ranks of the winner change places.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations

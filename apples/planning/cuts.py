@@ -5,8 +5,6 @@ slabs. The number of columns with the shortest borders follows Beaumont, Boudet,
 square into rectangles", Algorithmica 34 (2002): sorted areas, consecutive ones in a column.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ third order weighs both equally. The paper averages the two. They have different
 its mean over the pool.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from apples.model.grid import FloatArray

@@ -5,8 +5,6 @@ table per host. Shares above a whole CPU are cut to one, and an unknown error ne
 links and chains play no part.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from statistics import NormalDist

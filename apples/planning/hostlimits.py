@@ -5,8 +5,6 @@ neighbours in the group. A budget and a deadline bound the makespan: a chain who
 end within budget / c hours.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from itertools import pairwise

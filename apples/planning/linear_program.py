@@ -6,8 +6,6 @@ cannot all be placed, the balance tolerance is widened step by step and the fina
 problem and HiGHS solves it; any PuLP solver may be passed as an argument.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cache

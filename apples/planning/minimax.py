@@ -8,8 +8,6 @@ placed every earlier row too. This replaces §3.3's simplex where limits are per
 constraints that tie hosts together.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Options of the planner, with the paper's and our own choices as presets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -5,8 +5,6 @@ and turned: if the last host reaches one in the middle, the part behind it is re
 `WIDTH` most promising paths are kept: the fastest ones and those with most room. Goes beyond the paper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

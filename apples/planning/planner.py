@@ -5,8 +5,6 @@ options do exactly this). By default the winners are then improved by `search`. 
 the finalists are ranked by that quantile of their makespan.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

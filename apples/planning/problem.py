@@ -5,8 +5,6 @@ are set aside here with the reason; all later steps work on the remaining hosts.
 (Comp_i, Comm_i), §3.3 (memory and array limits).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -4,8 +4,6 @@ A host that was left out is explained by the plan with it added where it fits be
 largest part. When there is no plan, the binding limit is named.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -6,8 +6,6 @@ of the failure last, or leave it out. Goes beyond the paper, whose relaxation wi
 is not guaranteed.
 """
 
-from __future__ import annotations
-
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray

@@ -5,8 +5,6 @@ neighbour of a prefix. The search goes from a good candidate to its best neighbo
 neighbourhoods are priced at once; the result is never worse than the start. Goes beyond the paper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache

@@ -10,8 +10,6 @@ MSS/RTT · sqrt(3/2)/sqrt(p). That is a bound for Reno; CUBIC does no worse at t
 Not modelled: losses by the run's own congestion, other transports, and delays of further ranks by a wait.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from apples.model.grid import FloatArray

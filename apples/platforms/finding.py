@@ -1,7 +1,5 @@
 """Finds platforms by the entry points of the group `apples.platforms`: this package's and those of other packages."""
 
-from __future__ import annotations
-
 from importlib.metadata import EntryPoint, EntryPoints, PackageNotFoundError, distribution, entry_points
 
 from apples.errors import ConfigError

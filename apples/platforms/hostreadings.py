@@ -5,8 +5,6 @@ checks of the last day are a series as of any sensor, with the same forecasts an
 al. 2000, §2.4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Other hosts of the pool can be planned for as their grid file states them; nothing is measured or started there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self

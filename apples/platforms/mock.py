@@ -4,8 +4,6 @@
 sensor readings up to the present only. The same seed gives a bit-identical platform; runs change it by taking time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Self

@@ -1,7 +1,5 @@
 """Requirements of a run on the hosts of a platform: versions, files, disk space, compiled kernels."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -3,8 +3,6 @@
 What the counters mean is decided in `apples.learning.shortruns`; here are the launches.
 """
 
-from __future__ import annotations
-
 import signal
 import tempfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Options and environment of the Slurm platform: the allocation to request, the hosts allowed, the enclosing job."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Two runs give a range. In the first, jobs end at their estimates: early starts. 
 request: late starts. Later submissions are not predicted, so a job of higher priority may still delay a start.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 `apples.queueing.settings` and `apples.queueing.estimates` define the meaning of the values.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal

@@ -5,8 +5,6 @@ priority, then releases its reservation and takes the earliest one possible. It 
 outlives its estimate. A pass costs jobs × steps of the profile.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from apples.queueing.jit import part, unit

@@ -5,8 +5,6 @@ submission; *aggressive* is the percentile. A is at most 1 and at least a floor.
 its request. Estimators receive ended jobs and estimate submitted ones. No estimator sees a run time before the end.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Hashable, Sequence

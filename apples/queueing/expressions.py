@@ -4,8 +4,6 @@ The text is parsed as Python, and every node is checked against a list of legal 
 Examples: `wait / estimate`, `(wait / request)**3 * procs`, `1e9 if wait > 86400 else -estimate`.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ estimate: straight lines over time. Two slopes give the time when one line cross
 the first crossing. An expression has no such structure, so every job is scored each time.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from apples.queueing.jit import part

@@ -3,8 +3,6 @@
 A function of another package that uses this one's parts depends on both packages' sources.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

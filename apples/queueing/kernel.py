@@ -6,8 +6,6 @@ it if it is expected to end by then, or if it fits in the *extra* processors tha
 ordered by priority, ties by submission. `apples.queueing.conservative` has conservative backfilling.
 """
 
-from __future__ import annotations
-
 from apples.queueing.conservative import conservative
 from apples.queueing.head import find_head
 from apples.queueing.jit import compiled, part, unit

@@ -1,7 +1,5 @@
 """Operation codes of the stack program of a priority expression: leaves, unary, binary and ternary operations."""
 
-from __future__ import annotations
-
 CONSTANT, WAIT, REQUEST, ESTIMATE, SUBMIT, PROCS = 0, 1, 2, 3, 4, 5
 LAST_LEAF = 5
 

@@ -4,8 +4,6 @@ The rule for a job that outlives its estimate decides whether prediction helps (
 four rules. Each becomes *now + increment* for a job that outlives its request.
 """
 
-from __future__ import annotations
-
 from apples.queueing.jit import part, unit
 from apples.queueing.state import (
     BY_DOUBLING,

@@ -4,8 +4,6 @@ FCFS scores the wait, SJF the shortest estimate. WFP scores the cube root of the
 same order. An expression is run as a stack program (made by `apples.queueing.expressions`).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 One source decides. The others show what a site would gain by another source, or by a performance model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

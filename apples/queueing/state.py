@@ -4,8 +4,6 @@ A slot is the row number of a job. The queue is in order of submission, with vac
 running list is in order of expected end. All arrays are allocated once, so memory per job is constant.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ A job that leaves makes its place vacant. The list is compacted when enough plac
 same in a long queue as in a short one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from apples.queueing.jit import part, unit

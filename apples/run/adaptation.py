@@ -4,8 +4,6 @@
 other hosts are worth a restart. Launchers know only the protocol `apples.adapting.progress.AdaptationController`.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence

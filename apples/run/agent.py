@@ -6,8 +6,6 @@
 Source: Wolski et al. 2000, Figures 1 and 2.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence

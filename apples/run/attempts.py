@@ -7,8 +7,6 @@ application itself would recur: an exit code, an abort, a segmentation fault. A 
 user's own wish. Source: Wolski et al. 2000, §2.1 (the actuator asks for a new schedule).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from signal import SIGBUS, SIGHUP, SIGKILL, SIGPWR, SIGTERM, Signals

@@ -4,8 +4,6 @@ The interval is decided in `apples.run.intervals`; here it meets history, files 
 before the run, or that is damaged or of another run, is never resumed from without a message.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -5,8 +5,6 @@ made, the grid file's values. Overhead is fitted to the history, starting from l
 file). The mathematics is in `apples.learning`; here it meets the platform.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -8,8 +8,6 @@ A run whose application writes its checkpoint when it is asked to end loses no i
 checkpoints of its own loses those since the newest one.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 

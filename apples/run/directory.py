@@ -4,8 +4,6 @@ Each directory holds a lock file. The kernel releases the lock when the owner en
 whose lock is free has no owner.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -4,8 +4,6 @@
 whole numbers. A dry run lacks the `observed` parts.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

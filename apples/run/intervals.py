@@ -9,8 +9,6 @@ M is that of the hosts of a plan together: their failure rates add up. The rate 
 (1 + losses) / (`PRIOR_S` + seconds in runs), the mean of a rate with a prior of one loss in `PRIOR_S`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

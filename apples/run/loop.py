@@ -7,8 +7,6 @@ checkpoints, and the agent makes each plan. Source: Wolski et al. 2000, §2.1: a
 is requested, and the run continues.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Plans and runs from Python: `plan` measures and plans, and the planned run can be carried out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

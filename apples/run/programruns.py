@@ -3,8 +3,6 @@
 Without a compiler the monitor cannot be built; the run then takes place and teaches nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext

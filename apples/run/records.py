@@ -1,7 +1,5 @@
 """The record of a run: made at its start, completed at its end, with the sentence that reports the end."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict
 

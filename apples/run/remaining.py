@@ -1,7 +1,5 @@
 """The remaining run after some iterations: its demands, and the cost of its checkpoints. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from apples.model.plan import Plan

@@ -6,8 +6,6 @@ slowest rank. If the application overlaps communication, the barrier and the fir
 during the exchange. All times result from these events; the model of `apples.planning` is not used.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ A host moves through the regimes of its scenario ("heavy use of some machines an
 fixed chunks, so values do not depend on the times of queries. The effect of load on a run is defined elsewhere.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Self

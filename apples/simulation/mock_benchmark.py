@@ -5,8 +5,6 @@ PMHD3D on dedicated machines with various problem sizes"). Only elapsed times an
 works as on real hosts.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

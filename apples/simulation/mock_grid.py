@@ -5,8 +5,6 @@ this object. They see values of `mock_sensors`, and results of `execution`. The 
 cluster (Wolski et al. 2000, §4.1) or any grid that a scenario describes.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence

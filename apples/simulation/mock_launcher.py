@@ -5,8 +5,6 @@ ends the run as `failed`, and the outcome names it. `execution` simulates the ru
 print nothing.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ memory buses, software costs of messages or future load. Dead hosts give no valu
 Weather Service (Wolski et al. 2000, §2.4). `nws.sensors` reads real machines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ has the constants of one paper with their sources. Schedulers never see these va
 benchmarks and finished runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

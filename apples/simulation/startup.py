@@ -6,8 +6,6 @@ last answer. P ranks with P requests each use the one server, so the time grows 
 formula states it.
 """
 
-from __future__ import annotations
-
 import heapq
 
 import numpy as np

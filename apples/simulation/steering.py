@@ -4,8 +4,6 @@ The counterpart for real ranks is `stencil_app.running.steering`; the controller
 simulated time: that of the most loaded link at its present bandwidth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

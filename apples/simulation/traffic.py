@@ -4,8 +4,6 @@ The class is used for a host's own link and for the uplink of a switch. Values a
 load. The effect of traffic on a transfer is defined elsewhere.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Self
 

@@ -6,8 +6,6 @@ both hosts' links and of the uplinks that it crosses. Shares include the run's o
 of other users. Other load does not react to the run.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ Slurm takes variables of an enclosing job or step (task counts, memory, distribu
 run without them and give every option themselves.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The file follows the rules of `apples.model.jsonstore`. A missing link is measured in the next allocation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

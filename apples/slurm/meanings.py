@@ -3,8 +3,6 @@
 The first mark found in a message decides. A message without a mark is passed on unchanged.
 """
 
-from __future__ import annotations
-
 #: Slurm's message in lower case → meaning and remedy.
 _MEANINGS = (
     (

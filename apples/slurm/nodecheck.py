@@ -4,8 +4,6 @@ Requests and answers are those of `apples.remote`. Nodes are checked inside an a
 started on them before.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence

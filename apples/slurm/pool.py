@@ -4,8 +4,6 @@ Every node of one allocation gets the same number of CPUs, because Slurm gives o
 has one number, the one with the largest total, and nodes with fewer idle CPUs are left out with that reason.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

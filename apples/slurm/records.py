@@ -4,8 +4,6 @@ A field that a release does not print is unknown, not an error, and only needed 
 are converted to seconds. Source: the manual pages scontrol(1) and squeue(1).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

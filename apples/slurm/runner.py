@@ -1,7 +1,5 @@
 """Runs one of Slurm's commands and returns its output; every failure is an error that names the remedy."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@
 No process is started. For simulated machines that execute a plan in simulated time use `apples.simulation`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from apples.errors import LaunchError

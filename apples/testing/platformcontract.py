@@ -8,8 +8,6 @@
 `PlatformContract` covers pool, snapshot, checks and dropped hosts. `RunContract` adds runs of real or simulated ranks.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

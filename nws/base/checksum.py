@@ -1,7 +1,5 @@
 """The checksum of a row in an SQLite file."""
 
-from __future__ import annotations
-
 import zlib
 
 _BLOB = (bytes, memoryview)

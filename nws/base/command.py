@@ -4,8 +4,6 @@ Each package has a click command and passes it to `run_program`. A `ReportedErro
 error and the exit code of its class. No error of the user's input or of the machine prints a traceback.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import signal

@@ -8,8 +8,6 @@ For each service and state directory at most one process is in the background. I
 `$APPLES_STATE/NAME.HOST.pid` while it lives, so that a stale file never names another process.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import select

@@ -3,8 +3,6 @@
 Every answer has a time limit. A host that fails in any way raises `HostCheckError` with a reason for the user.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

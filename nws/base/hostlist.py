@@ -6,8 +6,6 @@
 is not checked here.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -5,8 +5,6 @@ written, every process compiles for itself. numba compares only the module of th
 code. So the name of each cached function contains a digest of all sources that its code depends on.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -5,8 +5,6 @@ solver object is made, before any option can switch that off. A command with one
 the output of the user's own program, must not carry it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

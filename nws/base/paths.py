@@ -5,8 +5,6 @@ A state directory that other users may write to is refused, also one that they c
 preloaded into programs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -4,8 +4,6 @@ No function waits. A client is any key that the caller chooses. If the table is 
 the client seen longest ago is dropped, which can only increase its share.
 """
 
-from __future__ import annotations
-
 import time
 from collections import OrderedDict
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The checksum is CRC-32 over the object without it. An object that ends otherwise
 program and is taken as it is.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

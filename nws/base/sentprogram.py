@@ -4,8 +4,6 @@ A host needs Python 3.8 or later: this environment's interpreter at the same pat
 program arrives on standard input; the rest of the input is the program's own.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -4,8 +4,6 @@ A file with another header or schema is never written to. Every failure of SQLit
 the reason and the remedy.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading

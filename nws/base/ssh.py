@@ -4,8 +4,6 @@ It is the user's own `ssh`, with its configuration, agent, jump hosts and known 
 unknown host key is a failure at once. A destination is `host` or `user@host`.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

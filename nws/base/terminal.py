@@ -1,7 +1,5 @@
 """Text of other users on a terminal."""
 
-from __future__ import annotations
-
 
 def visible(text: str) -> str:
     """Return text in which control characters are escapes (``\\x1b``), line breaks too.

@@ -6,8 +6,6 @@ text), merges (``<<``) and aliases work. Duplicate keys and values that cannot b
 raised. The schema of the data is applied in `nws.base.reader`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass, field, replace

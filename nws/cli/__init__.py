@@ -3,8 +3,6 @@
 Commands and their imports are loaded on use, so that `nws --help` starts fast.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NoReturn
 

@@ -1,7 +1,5 @@
 """`nws backup FILE`: copy a store while it is in use."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

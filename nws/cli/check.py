@@ -1,7 +1,5 @@
 """`nws check`: read all of a store, and print its damage."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Common parts of the commands: shared options, and the file of an existing store."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """`nws export [SERIES…]`: all stored samples as CSV, readable by `nws score` and `nws insert`, or as JSON."""
 
-from __future__ import annotations
-
 import math
 from itertools import chain
 

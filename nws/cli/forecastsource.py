@@ -4,8 +4,6 @@
 over the environment.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import time

@@ -1,7 +1,5 @@
 """`nws forget HOST`: remove a host from a service; needs the admin role there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

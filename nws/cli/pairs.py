@@ -4,8 +4,6 @@ The output is a matrix as long as it fits a terminal, else a list. Pairs that ar
 with their path. `nws.cli.pairtable` computes the rows, this module prints them.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Sequence

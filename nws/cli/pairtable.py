@@ -1,7 +1,5 @@
 """Rows of `nws pairs` from a snapshot: both directions of every pair, filtered and sorted. Pure functions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

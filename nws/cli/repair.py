@@ -1,7 +1,5 @@
 """`nws repair`: keep the sound rows of a damaged store."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

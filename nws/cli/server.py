@@ -1,7 +1,5 @@
 """`nws server`: serve the weather of many hosts."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

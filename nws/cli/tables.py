@@ -1,7 +1,5 @@
 """Tables and numbers as text: rich on a terminal, plain columns elsewhere; NO_COLOR is honoured."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

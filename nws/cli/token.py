@@ -1,7 +1,5 @@
 """`nws token`: make a token file for the server and its clients."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -5,8 +5,6 @@ return at once. Errors that only an administrator can fix (a token, a key, a nam
 time named by the server is used. Nothing here contacts a server.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -6,8 +6,6 @@ accepts this host without them. A server that has lost this host's registration,
 Every answer sets the clock, and nothing is delivered before it is set. `backoff` decides the pauses after failures.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import threading

@@ -1,7 +1,5 @@
 """Facts of this host for its registration: CPUs, their model, memory, the version of this program."""
 
-from __future__ import annotations
-
 import math
 import os
 from functools import cache

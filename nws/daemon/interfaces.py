@@ -5,8 +5,6 @@ the ranks, if it is an address of this machine and not the loopback; else the so
 The loopback is used only when the server itself is reached through it. Sends no packet.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ pack to a third of the size in the store. A failure to write the spool fails the
 retried at the next run.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,6 @@ alone, and none is taken before it is known. A schedule with a later start is wa
 reaches into it. Probes are counted one by one; `missed` counts turns that passed while this host was busy or asleep.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol

@@ -3,8 +3,6 @@
 Certificates are made by the program `openssl`. Without the directory, the next deployment makes everything anew.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import secrets
 import tempfile

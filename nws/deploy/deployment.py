@@ -3,8 +3,6 @@
 As many as `together` allows are changed at a time. Errors are collected, and reported together at the end.
 """
 
-from __future__ import annotations
-
 import base64
 import threading
 import time

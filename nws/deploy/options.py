@@ -1,7 +1,5 @@
 """Options and steps that the commands `nws deploy` and `apples deploy` share, and the command `units` of both."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

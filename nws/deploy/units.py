@@ -4,8 +4,6 @@ A system unit confines its daemon as far as its work allows; the template gives 
 a user's own systemd has only the restrictions that need no root. Readiness is `Type=notify`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The daemons of a weather service, and the files that each of them needs. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

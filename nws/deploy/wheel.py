@@ -1,7 +1,5 @@
 """The package as one file for other hosts, made from this installation: built from a checkout, or packed again."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

@@ -6,8 +6,6 @@ errors in quadrature; the slowest hop gives the bandwidth and its error; the old
 and their freshness are decided by callers. Source: Wolski et al. 2000, §2.4 (one forecast for every pair of a query).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ a time, every path gets one hop longer where that reaches a host that no shorter
 latency wins. Pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

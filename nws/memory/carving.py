@@ -5,8 +5,6 @@ caller chooses among versions of a row. Where a page's list of cells is damaged,
 caller recognises rows of the store by their checksums. See https://www.sqlite.org/fileformat2.html.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Reads all of a store, and names the damage in it."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ less their median are stored, in as few bytes as they fit, all lowest bytes firs
 deflated. The order of the samples is kept. The series and hour of a blob are not part of it.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from typing import Any

@@ -5,8 +5,6 @@ processes wait for long, and the next process continues where the last one stopp
 an hour and what to delete: a sample from the far future or past is kept in the chunk of its own hour.
 """
 
-from __future__ import annotations
-
 import math
 import sqlite3
 import time

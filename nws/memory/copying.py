@@ -1,7 +1,5 @@
 """Copies of a store that is in use."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A sender numbers its samples from 0, and repeats unacknowledged ones. For each s
 number, and ignores samples with a lower one. That number moves in the same transaction as the samples.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

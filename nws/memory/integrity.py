@@ -5,8 +5,6 @@ is recognised on reading. Missing rows are recognised by counts and sums that tr
 damage took away are `Loss`es: queries that would need them fail, until `nws repair` forgets them.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import sqlite3

@@ -1,7 +1,5 @@
 """Names of the series in a store, by their ids. Read once, and later only the new ones."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path

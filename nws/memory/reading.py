@@ -3,8 +3,6 @@
 An answer is complete and as it was written, or a `DamagedRows` names what is damaged.
 """
 
-from __future__ import annotations
-
 import math
 import sqlite3
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ others. Totals and counts are made anew, and roll-ups from chunks where a chunk 
 store's lock; no other program may use the store.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -4,8 +4,6 @@ A bucket is known by its number, the start in seconds since the epoch over its l
 times from different samples of the same minute add up to the bucket of all samples at once.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from dataclasses import dataclass

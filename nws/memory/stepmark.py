@@ -5,8 +5,6 @@ one. The mark is written after each step, and never synchronised to disk: after 
 may be missing, the machine has another boot id, and the mark is not believed.
 """
 
-from __future__ import annotations
-
 import os
 import zlib
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The rows of one series: its name, its blocks, and its totals in them."""
 
-from __future__ import annotations
-
 import sqlite3
 from dataclasses import astuple, dataclass
 

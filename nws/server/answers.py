@@ -3,8 +3,6 @@
 NaN becomes null. An error contains only its message and its problems; details of a server failure go to the log.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

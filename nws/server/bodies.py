@@ -3,8 +3,6 @@
 A body is counted while it arrives; one byte beyond the bound ends it. An unknown parameter is an error.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Counts and durations of requests by route, for `/metrics`. Used only from the event loop's thread."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field

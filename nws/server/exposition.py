@@ -4,8 +4,6 @@ The content is decided in `nws.server.metrics`.
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice

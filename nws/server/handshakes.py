@@ -3,8 +3,6 @@
 A peer that never finishes its handshake must not hold a connection for long, and one address not all of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -3,8 +3,6 @@
 Each line has its time, unless a journal reads and adds it. Lines that cannot be written for long are dropped.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

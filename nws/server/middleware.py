@@ -4,8 +4,6 @@ Checked in this order: headers that may occur only once, the Host header, the to
 security headers and are counted and timed. The route checks whether the token's role is sufficient.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import time

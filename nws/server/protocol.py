@@ -5,8 +5,6 @@ connections beyond a maximum are refused at once. Input that is not HTTP is answ
 `nws.server.bodies` bounds the time for a body.
 """
 
-from __future__ import annotations
-
 import asyncio
 from http import HTTPStatus
 from typing import Any, ClassVar

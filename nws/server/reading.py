@@ -1,7 +1,5 @@
 """Routes that query: they check parameters, the core returns the values."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from dataclasses import replace
 

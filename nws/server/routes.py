@@ -1,7 +1,5 @@
 """Every operation of the interface: method, path, role, handler and the models of its documents."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -4,8 +4,6 @@ Tokens and certificate are read and the address is looked up. A server that othe
 is refused.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Routes that change data: they check the sender, the core checks the content."""
 
-from __future__ import annotations
-
 from starlette.requests import Request
 from starlette.responses import Response
 

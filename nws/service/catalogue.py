@@ -5,8 +5,6 @@ columns here use them as index. Columns are arrays, so that no request iterates 
 thread-safe. It does not decide which host may write a series.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 

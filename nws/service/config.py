@@ -4,8 +4,6 @@ Plain records, read from a file by `nws.service.configfile` or built in a progra
 bytes, times in seconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

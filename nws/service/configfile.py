@@ -3,8 +3,6 @@
 `load_config` reads it; paths in it are relative to the file. The keys are described in docs/weather-service.md.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

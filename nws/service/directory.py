@@ -6,8 +6,6 @@ a restart every lease starts anew, because the service could not receive anythin
 decides which host may write which series. Not thread-safe.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

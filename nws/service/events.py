@@ -4,8 +4,6 @@ Events of the service itself must survive a full disk, and must not stop the ope
 in a bounded queue in memory until they can be written.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 from collections import deque

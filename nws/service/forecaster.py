@@ -7,8 +7,6 @@ log after it. Without a saved state the last day is replayed, with as many sampl
 allow. Source: Wolski et al. 2000, §2.4.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

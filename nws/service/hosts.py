@@ -1,7 +1,5 @@
 """The state of every host, from the directory, the schedule and the catalogue of series."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import numpy as np

@@ -4,8 +4,6 @@
 is tried again at the next tick, and until it succeeds `StoreStatus` is degraded.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Collection

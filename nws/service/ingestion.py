@@ -5,8 +5,6 @@ takes its value or if its time is too far ahead or back. It is acknowledged all 
 continues. No sample is handled individually in Python.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 Each document is replaced as a unit. Its content is defined by its writer.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from typing import Any

@@ -3,8 +3,6 @@
 Programs that only read or write measurements in the store need no lock.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from nws.base.errors import StoreError

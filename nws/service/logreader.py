@@ -1,7 +1,5 @@
 """New samples of the memory's log in columns, the form that ingests thousands of samples a second."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nws.memory import Memory

@@ -1,7 +1,5 @@
 """The name server: registration, keys and leases of hosts, and their effect on schedule and events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from nws.base.errors import StoreError, WeatherError

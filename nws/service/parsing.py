@@ -4,8 +4,6 @@
 numpy arrays without a loop in Python. What a document means is decided elsewhere.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields

@@ -6,8 +6,6 @@ value marks a gap, a time without measurements that is much longer than usual.
 Source: Wolski et al. 2000, §2.4.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from nws.base.errors import Refused

@@ -4,8 +4,6 @@ The values in one answer belong to one instant. Two kinds of series are hidden: 
 the retention period of samples, and those that name a forgotten host.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

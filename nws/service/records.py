@@ -6,8 +6,6 @@ Objects are closed: other properties are neither sent nor accepted. `absent` nam
 while they are None. Answers without behaviour are typed dictionaries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal, NotRequired

@@ -4,8 +4,6 @@ The retention periods bound the choice: samples as measured for some days, bucke
 minutes for years. Longer buckets are combined from those.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

@@ -7,8 +7,6 @@ decrease. A new address also makes a new version, because sensors learn peers' a
 al. 2000, §2.4 (cliques).
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Mapping

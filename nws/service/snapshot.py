@@ -5,8 +5,6 @@ only when series are added, so they are encoded once. Pairs that are not measure
 request (`nws.links.composition`).
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The document of a snapshot: everything of one instant, in columns. Its model is that of `nws.service.records`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, NotRequired
 

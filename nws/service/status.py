@@ -1,7 +1,5 @@
 """The outcome of the last write to the store, and its damage, from which the service's health follows."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -8,8 +8,6 @@ seen: cgroup quotas, processes bound to CPUs, sessions scheduled as groups. Most
 and nice values then count within a session only, so niced load weighs like any other by default.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field

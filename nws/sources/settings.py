@@ -4,8 +4,6 @@ Plain records without heavy imports: the settings of the service include them. N
 token that other users may read is refused when it is needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

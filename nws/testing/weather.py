@@ -5,8 +5,6 @@ forecasts. Its battery is the real one. It probes nothing, stores nothing and st
 al. 2000, §2.4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np

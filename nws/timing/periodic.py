@@ -6,8 +6,6 @@ counted, for each job apart. Any other error ends the schedule and is raised to 
 clock, so jobs are planned anew when the wall clock is set.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

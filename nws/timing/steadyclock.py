@@ -6,8 +6,6 @@ set. Before the first answer the clock continues the wall clock as it was at the
 has moved, confirmed by several answers in a row, makes it step later.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -4,8 +4,6 @@ Estimates are arrays that are known at submission (requests, the log's own histo
 estimator that learns from the ends of this simulation. The queue has no other information about run times.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Traces from files, plain or gzipped. The first line decides between Standard Workload Format and sacct's output."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from itertools import chain

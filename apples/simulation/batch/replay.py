@@ -6,8 +6,6 @@ order of start. A job whose expected end is now counts as ended. A submission ca
 the free processors. Published schedules use the second order.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ of an array are jobs. Components of a heterogeneous job are jobs too, although t
 times of the site, used without correction: the hour after a change to winter time occurs twice.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

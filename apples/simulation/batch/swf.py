@@ -4,8 +4,6 @@ A line has 18 numbers, -1 for unknown; `;` starts a comment. Omitted lines are c
 values, jobs that never ran, jobs without processors or submission time.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Iterable
