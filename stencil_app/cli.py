@@ -4,8 +4,6 @@ Under `mpiexec` every rank reads the same command line. Rank 0 reports its error
 same exit code. MPI, numpy and numba are imported only when a run begins. stdout carries only the result.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from time import perf_counter
 
@@ -14,13 +12,19 @@ import click
 from nws.base.command import CommandGroup, run_program
 from stencil_app.bsp.command import BSP
 from stencil_app.commandline import option_command, parameter, path_parameters
+from stencil_app.heat import HEAT
+from stencil_app.jacobi2d import JACOBI2D
 from stencil_app.mhd.command import MHD
 from stencil_app.physics import Physics
-from stencil_app.registry import registry
 from stencil_app.settings import ITERATIONS, NUMBERS, PATHS, RESIDUAL_EVERY
 from stencil_app.validate import validate
 
 _SHOWN_DEFAULTS = (ITERATIONS, RESIDUAL_EVERY)
+
+
+def registry() -> dict[str, Physics]:
+    """Return all physics by name."""
+    return {physics.name: physics for physics in (HEAT, JACOBI2D)}
 
 
 @click.group(cls=CommandGroup)
@@ -41,7 +45,7 @@ def warm(applications: tuple[str, ...], say: bool) -> None:
     from importlib import import_module
 
     kernels = {name: physics.module for name, physics in registry().items()}
-    kernels |= {"bsp": "stencil_app.bsp.arithmetic", "mhd": "stencil_app.mhd.problem"}
+    kernels |= {"bsp": "stencil_app.bsp.work", "mhd": "stencil_app.mhd.problem"}
     strangers = [name for name in applications if name not in kernels]
     if strangers:
         raise click.UsageError(

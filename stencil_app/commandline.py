@@ -1,7 +1,5 @@
 """Click commands made from tables of options. The checks of a command report unknown words with all other problems."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -11,8 +11,6 @@ All ranks of a run raise the same error (see `stencil_app.running.mpi.agree`) an
 ends raises no exception: its exit code is 128 + signal.
 """
 
-from __future__ import annotations
-
 from nws.base.errors import ReportedError
 
 

@@ -7,8 +7,6 @@ module, or the user's own if that is read-only; if neither can be written every 
 is named by a digest of all its sources.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

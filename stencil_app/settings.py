@@ -4,8 +4,6 @@ Pure: the number of ranks is an argument; paths are read but nothing is created.
 own tables (`stencil_app.heat`, `stencil_app.jacobi2d`); those of the runtime are here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Exit code 0 when every check passes, 1 when one does not. It runs in one process; the help states its run time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -99,7 +99,7 @@ def check(
     """
     from apples.cli.calibrate import measured_platform
     from apples.cli.console import Console
-    from apples.cli.settings import parse_settings
+    from apples.cli.optiongroups import parse_settings
     from apples.errors import ConfigError
     from apples.learning.stores import open_benchmarks, open_history
     from apples.model.template import Deployable

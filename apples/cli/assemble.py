@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apples import applications
-from apples.cli.adaptation import adapt_settings, controllers
-from apples.cli.conflicts import run_conflicts, unserved_options
+from apples.cli.conflicts import restarts_itself, run_conflicts, unserved_options
 from apples.cli.console import Console
-from apples.cli.optiongroups import Problems
+from apples.cli.optiongroups import Problems, parse_settings
 from apples.cli.pool import open_platform, open_service
-from apples.cli.resilience import read_resilience
-from apples.cli.runoptions import RunOptions
-from apples.cli.settings import parse_settings
+from apples.cli.runoptions import LaunchOptions, PoolOptions, RunOptions
 from apples.errors import ConfigError
 from apples.learning.stores import open_benchmarks, open_history
 from apples.model.limits import Limits
@@ -22,14 +22,192 @@ from apples.platforms.requirements import program_files
 from apples.run.agent import Agent
 from apples.run.costing import Costing
 from apples.run.program import find_template
-from apples.run.request import RunRequest
+from apples.run.request import Resilience, RunRequest
 from nws.base.durations import parse_period
+from nws.client import state_dir
 
 if TYPE_CHECKING:
+    from apples.adapting.progress import AdaptationController
+    from apples.adapting.settings import AdaptSettings
     from apples.daemons.session import SharingSession
+    from apples.launching.launcher import Notify
     from apples.model.template import Template
+    from apples.platforms.platform import Platform
     from apples.platforms.sharedhosts import SharedHosts
-    from apples.run.request import Monitor
+    from apples.run.agent import Decision
+    from apples.run.request import Monitor, Resilience, RunRequest
+
+    MakeController = Callable[[RunRequest, Decision], AdaptationController]
+
+
+#: Attempts of a run that can continue without a lost host, and of a run on one machine.
+MANY_HOSTS, ONE_HOST = 3, 1
+
+
+def read_resilience(
+    pool: PoolOptions, options: LaunchOptions, settings: Mapping[str, str], template: object
+) -> Resilience:
+    """Return attempts and checkpoints of the run; raise `ConfigError` with every problem.
+
+    settings : the application's own, of which `checkpoint` and `checkpoint_every` keep their meaning
+    template : of the program, None for one that could not be read
+    """
+    needed = options.adapt == "hosts"
+    attempts = options.attempts or (MANY_HOSTS if pool.simulated or pool.several_hosts else ONE_HOST)
+    restarts = restarts_itself(template)
+    problems = Problems(_conflicts(options, settings, simulated=pool.simulated, restarts=restarts))
+    rule, every, every_s = _interval(options.checkpoint_every, problems)
+    mtbf = options.mtbf
+    mtbf_s = None if mtbf is None else problems.collect(lambda: parse_period(mtbf, what="--mtbf"))
+    temporary, file = False, None
+    if "checkpoint" in settings:
+        file = Path(settings["checkpoint"])
+        if not pool.several_hosts:
+            # Of several hosts, each checks for itself whether it can write there.
+            problems += _unwritable(file, f"-s checkpoint={file}")
+        if options.checkpoint_every is None:
+            every_text = settings.get("checkpoint_every", "")
+            rule, every = "iterations", int(every_text) if every_text.isdigit() else None
+    elif options.checkpoint not in (None, "auto", "off"):
+        file = Path(options.checkpoint)
+        problems += _unwritable(file, f"--checkpoint {file}")
+    elif options.checkpoint == "auto" or (options.checkpoint is None and (attempts > 1 or needed)):
+        temporary, file = True, _temporary_file()
+        if not pool.simulated:
+            problems += _made(file.parent)
+    problems.check()
+    return Resilience(
+        attempts=attempts,
+        file=None if file is None else file.absolute(),
+        own=temporary,
+        needed=needed,
+        simulated=pool.simulated,
+        resume=options.resume,
+        rule=rule,
+        every=every,
+        every_s=every_s,
+        mtbf_s=mtbf_s,
+    )
+
+
+def _conflicts(
+    options: LaunchOptions, settings: Mapping[str, str], *, simulated: bool, restarts: bool
+) -> list[str]:
+    asked, found = options.checkpoint, []
+    named = asked not in (None, "auto", "off")
+    if asked is not None and "checkpoint" in settings:
+        found.append(
+            f"--checkpoint {asked} and -s checkpoint={settings['checkpoint']} exclude each other; give one of them"
+        )
+    if simulated and named:
+        found.append(f"--checkpoint {asked}: the mock grid writes no files; give auto or off")
+    if options.resume and not named and not restarts and "checkpoint" not in settings:
+        found.append("--resume: needs --checkpoint FILE, the checkpoint to continue from")
+    if options.resume and simulated:
+        found.append("--resume is for real runs; leave it out on the mock grid")
+    if asked == "off":
+        found += [
+            f"--{name} {value}: there are no checkpoints with --checkpoint off"
+            for name, value in (("checkpoint-every", options.checkpoint_every), ("mtbf", options.mtbf))
+            if value is not None
+        ]
+    if options.checkpoint_every is not None and "checkpoint_every" in settings:
+        found.append("--checkpoint-every and -s checkpoint_every exclude each other; give one of them")
+    return found
+
+
+def _interval(text: str | None, problems: Problems) -> tuple[str, int | None, float | None]:
+    """Return the rule, its iterations and its seconds."""
+    if text is None or text == "auto":
+        return "young", None, None
+    if text.isdigit():
+        if int(text) == 0:
+            problems.append("--checkpoint-every 0: expected 1 iteration or more")
+        return "iterations", int(text), None
+    return "time", None, problems.collect(lambda: parse_period(text, what="--checkpoint-every"))
+
+
+def _unwritable(file: Path, flag: str) -> list[str]:
+    """Return why a checkpoint cannot be written there on this machine; empty if it can."""
+    directory = file.absolute().parent
+    if file.is_dir():
+        return [f"{flag}: is a directory; give a file"]
+    if not directory.is_dir():
+        return [f"{flag}: the directory {directory} does not exist; make it first"]
+    if not os.access(directory, os.W_OK):
+        return [f"{flag}: the directory {directory} may not be written to"]
+    return []
+
+
+def _made(directory: Path) -> list[str]:
+    """Make the directory of temporary checkpoints; return why that failed, empty if it did not."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return [
+            f"--checkpoint auto: {directory} cannot be made: {error.strerror}; give a file, off, or set APPLES_STATE"
+        ]
+    return []
+
+
+def _temporary_file() -> Path:
+    """Return the path of a new temporary checkpoint: its name is the time and a random part."""
+    import time
+
+    from apples.learning.history import new_id
+
+    return state_dir() / "checkpoints" / f"{new_id(time.time())}.ckpt"
+
+
+def adapt_settings(options: LaunchOptions, resilience: Resilience | None) -> AdaptSettings | None:
+    """Return the settings of adaptation, None for no adaptation; raise `ConfigError`.
+
+    resilience : None if its options are wrong
+    """
+    from apples.adapting.settings import AdaptSettings
+    from apples.errors import ConfigError
+    from apples.model.config import find_config
+    from nws.base.reader import load_yaml
+
+    file = options.adapt_settings
+    if options.adapt == "off":
+        if file is not None:
+            raise ConfigError(f"--adapt-settings {file}: needs --adapt slabs or --adapt hosts")
+        return None
+    without_file = resilience is not None and resilience.file is None and not resilience.simulated
+    if options.adapt == "hosts" and without_file:
+        raise ConfigError("--adapt hosts needs a checkpoint to continue from; leave --checkpoint off out")
+    return AdaptSettings() if file is None else load_yaml(find_config(file), AdaptSettings)
+
+
+def controllers(
+    platform: Platform, settings: AdaptSettings | None, notify: Notify, *, hosts: bool
+) -> MakeController | None:
+    """Return a function that builds the controller of an attempt, None without adaptation.
+
+    hosts : the run may continue on other hosts
+    """
+    if settings is None:
+        return None
+    from apples.adapting.hosts import HostPolicy
+    from apples.run.adaptation import ControllerInputs, HostController, SlabController, adaptation_inputs
+
+    policy = HostPolicy(settings.hosts) if hosts else None
+
+    def watch(request: RunRequest, decision: Decision) -> AdaptationController:
+        slabs = SlabController(adaptation_inputs(decision, request.planning), settings, notify)
+        if policy is None:
+            return slabs
+        pool = ControllerInputs(
+            decision=decision,
+            options=request.planning,
+            snapshot=lambda: platform.snapshot(lambda line: None),
+            change_s=0.0 if decision.interval is None else 2.0 * decision.interval.cost_s,
+            beside=not platform.simulated,
+        )
+        return HostController(slabs, policy, pool, notify)
+
+    return watch
 
 
 def _limited(limits: Limits) -> dict[str, Limits]:

@@ -49,7 +49,7 @@ def calibrate(
     (default 64). They are stored and used by every later run; each finished run corrects them and the overhead.
     """
     from apples.cli.console import Console
-    from apples.cli.settings import parse_settings
+    from apples.cli.optiongroups import parse_settings
     from apples.learning.corrections import corrections
     from apples.learning.stores import open_benchmarks, open_history
     from apples.run.costing import Costing, benchmark_key

@@ -1,19 +1,194 @@
-"""`apples manager`: coordinate the node managers of a machine. Nothing is decided here."""
+"""`apples manager`: coordinate the node managers of a machine, and keep a queue of jobs. Nothing is decided here."""
 
+from __future__ import annotations
+
+import json
 import signal
-from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from apples.cli.optiongroups import HeadedCommand, given_words, headed, with_options
-from apples.cli.serve_queue import QueueBeside, QueueManagerOptions, serve_queue
 from nws.base.detach import service
 from nws.base.files import write_whole
 
+if TYPE_CHECKING:
+    from apples.livequeue.hosts import Machine
+    from apples.livequeue.server import QueueServer
+
+_queue = headed("Queue")
 _nodes = headed("Node managers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueManagerOptions:
+    """Options of a queue's manager. queue : file of the store, empty for the usual one, None for no queue"""
+
+    queue: str | None = _queue(
+        "--queue",
+        is_flag=False,
+        flag_value="",
+        metavar="[FILE]",
+        help="Keep a queue of jobs, in FILE (default $APPLES_STATE/queue/jobs.db).",
+    )
+    procs: int | None = _queue(
+        "--procs",
+        type=click.IntRange(min=1),
+        help="Processors of this machine that jobs may use (default: all).",
+    )
+    hosts: str | None = _queue(
+        "-H",
+        "--host",
+        metavar="LIST",
+        help="Hosts that jobs may use instead, with slots (a:4,node[1-8]:2).",
+    )
+    hostfile: str | None = _queue(
+        "--hostfile", metavar="FILE", help="The same from a file, one 'host slots=4' or 'host:4' a line."
+    )
+    queue_config: str | None = _queue(
+        "--queue-config", metavar="FILE", help="Policy and estimates (YAML), as in configs/queue.yaml."
+    )
+    grace: str | None = _queue(
+        "--grace", metavar="TIME", help="From TERM to KILL for jobs that must end (default 10s)."
+    )
+    socket: str | None = _queue("--socket", metavar="FILE", help="Socket of the queue.")
+    everybody: bool = _queue(
+        "--everybody", is_flag=True, help="Serve all users of this host (root only); jobs run as their users."
+    )
+    follow: bool = _queue("--follow", is_flag=True, hidden=True)
+
+    def check(self) -> None:
+        """Raise `ConfigError` for options that need --queue."""
+        from apples.errors import ConfigError
+
+        if self.queue is None:
+            unused = given_words(self, skip=("follow",))
+            if unused:
+                raise ConfigError([f"{flag} is for a queue; add --queue" for flag in unused])
+
+
+#: Options that name the processors that jobs may use.
+_MACHINE = ("--procs", "--host", "--hostfile")
+
+
+def serve_queue(given: QueueManagerOptions, of_sharing: Sequence[str], say: Callable[[str], None]) -> int:
+    """Serve until a signal; return the exit code. of_sharing : options given that only a manager of nodes reads"""
+    import os
+
+    from apples.errors import ConfigError
+    from apples.livequeue.paths import store_path
+    from apples.livequeue.server import QueueServer
+    from apples.queueing import jit, kernel
+    from apples.queueing.configuration import QueueFile, load_queue_file
+    from apples.queueing.queue import warm
+    from nws.base.detach import notify
+    from nws.base.durations import parse_duration
+    from nws.base.jit import is_cached
+
+    problems = [f"{flag} is for node managers; add --key FILE" for flag in of_sharing]
+    grace_s = parse_duration(given.grace or "10s", what="--grace")
+    if given.everybody and os.geteuid() != 0:
+        problems.append("--everybody runs jobs as other users, which only root may; leave it out")
+    given_out = [flag for flag in given_words(given) if flag in _MACHINE]
+    if len(given_out) > 1:
+        problems.append(f"{' and '.join(given_out)} exclude each other; keep one")
+    if problems:
+        raise ConfigError(problems)
+    machine = _machine(given)
+    chosen = QueueFile() if given.queue_config is None else load_queue_file(given.queue_config)
+    if not is_cached(kernel.resumed):
+        say(f"· {jit.NOTE}")
+    warm()
+    server = QueueServer(
+        store_path(Path(given.queue) if given.queue else None),
+        chosen,
+        machine,
+        log=say,
+        grace_s=grace_s,
+        all_users=given.everybody,
+        socket=None if given.socket is None else Path(given.socket),
+    )
+    if given.follow:
+        _follow(server, machine)
+    ready = f"READY=1\nSTATUS=gives out {server.live.processors} processors"
+    return 130 if server.run(ready=lambda: notify(ready)) == signal.SIGINT else 0
+
+
+def _machine(given: QueueManagerOptions) -> Machine:
+    """Return the processors that jobs may use; raise `ConfigError`."""
+    import os
+
+    from apples.livequeue.hosts import Machine, machine_of
+    from nws.base.hostlist import parse_hosts, read_hostfile
+    from nws.client import local_host
+
+    here, cpus = local_host(), tuple(sorted(os.sched_getaffinity(0)))
+    if given.hosts is not None:
+        return machine_of(parse_hosts(given.hosts), here=here, cpus=cpus)
+    if given.hostfile is not None:
+        return machine_of(read_hostfile(Path(given.hostfile)), here=here, cpus=cpus)
+    return Machine(slots={here: given.procs or len(cpus)}, here=here, cpus=cpus)
+
+
+def _follow(server: QueueServer, own: Machine) -> None:
+    """Read the connected nodes from standard input, where the manager of nodes writes them; stop at its end."""
+    import os
+
+    rest = b""
+
+    def read() -> None:
+        nonlocal rest
+        data = os.read(0, 4096)
+        if not data:
+            server.loop.stop()
+            return
+        *lines, rest = (rest + data).split(b"\n")
+        if lines:
+            nodes = json.loads(lines[-1])
+            server.set_machine(replace(own, slots=nodes) if nodes else own)
+
+    server.loop.watch(0, read)
+
+
+class QueueBeside:
+    """The queue of a manager of nodes, as a context manager.
+
+    It is a process of its own, so that no heartbeat waits for a disk.
+    Its jobs use the nodes' processors unless the options name others. It ends with the manager.
+    """
+
+    def __init__(self, given: QueueManagerOptions) -> None:
+        words = given_words(given, skip=("queue", "follow"))
+        command = [sys.executable, "-c", "from apples.cli.toolbox import main; main()", "manager", "--follow"]
+        command.append(f"--queue={given.queue}" if given.queue else "--queue")
+        command += [word for value in words.values() for word in value]
+        self._fixed = any(flag in words for flag in _MACHINE)
+        # A session of its own: an interrupt of the manager reaches it as the end of its input, after the manager ended.
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    def counted(self, nodes: Mapping[str, int]) -> None:
+        """Send the connected nodes with their numbers of processors."""
+        assert self._process.stdin is not None
+        if not self._fixed:
+            with suppress(BrokenPipeError):
+                self._process.stdin.write(f"{json.dumps(dict(nodes))}\n".encode())
+                self._process.stdin.flush()
+
+    def __enter__(self) -> QueueBeside:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
 _QUEUE_FIELDS = tuple(each.name for each in fields(QueueManagerOptions))
 
 

@@ -4,19 +4,29 @@ A record declares each option once: `option(...)` is both the field's default an
 adds the options of a record to a command, which then receives the record as its argument `options`.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from functools import wraps
 from typing import Any, TypeVar, dataclass_transform
 
 import click
 
-from nws.base.errors import ConfigError
+from apples.errors import ConfigError
 
 Record = TypeVar("Record")
 T = TypeVar("T")
 
 _KEY, _HEADING = "option", "Options"
+
+
+def parse_settings(pairs: Iterable[str], flag: str = "--set", example: str = "nx=128") -> dict[str, str]:
+    """Return KEY=VALUE pairs as a mapping; raise `ConfigError` naming every pair that is none."""
+    wrong = [pair for pair in pairs if "=" not in pair or pair.startswith("=")]
+    if wrong:
+        raise ConfigError(
+            [f"{flag} {pair}: expected KEY=VALUE, for example {flag} {example}" for pair in wrong]
+        )
+    return {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
 
 
 class Problems(list[str]):

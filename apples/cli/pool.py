@@ -9,8 +9,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from apples.cli.optiongroups import parse_settings
 from apples.cli.runoptions import SERVICE_GRID, PoolOptions, WeatherOptions
-from apples.cli.settings import parse_settings
 from apples.errors import ConfigError
 from apples.launching.launcher import MpiChoice
 from apples.launching.mpis import Family

@@ -173,7 +173,7 @@ def _run(
 
             console.lines(monitor_lines(document["monitor"]))
         if "sharing" in document:
-            from apples.cli.sharingreport import sharing_lines
+            from apples.cli.report import sharing_lines
 
             console.lines(sharing_lines(document["sharing"]))
     if outcome.message and not outcome.finished:

@@ -164,7 +164,7 @@ def _monitored(name: str) -> MonitoredJob:
 
 def _seen(client: NodeClient, job: str) -> list[str]:
     """Return the node manager's report of the job, or the reason for none."""
-    from apples.cli.sharingreport import process_lines
+    from apples.cli.report import process_lines
     from apples.errors import SharingError
 
     try:

@@ -8,13 +8,13 @@ fails, memory is built again from the disk before the next one. This module has 
 import math
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from apples.errors import ConfigError
 from apples.livequeue.clock import Clock
 from apples.livequeue.hosts import Machine
-from apples.livequeue.predictions import StoredPredictions
 from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,
@@ -30,6 +30,52 @@ from apples.queueing.configuration import QueueFile
 from apples.queueing.estimates import ModelFirst
 from apples.queueing.jobs import Beliefs, QueueJob
 from apples.queueing.queue import JobQueue
+from apples.queueing.scoring import EstimateScore, Scoreboard
+
+
+def scores(path: Path) -> dict[str, EstimateScore]:
+    """Return the score of each source, best first: estimates at submission against the time processors were held.
+
+    Raises:
+        HistoryError: there is no queue at this path.
+    """
+    store = Store(path)
+    board = Scoreboard("history", {})
+    for record in store.past():
+        if record.held_s is not None and record.freed_s is not None and record.outcome != LOST:
+            board.restore(record.id, record.estimates)
+            board.ended(job_of(record), record.held_s, record.freed_s)
+    store.close()
+    return board.scores()
+
+
+class StoredPredictions:
+    """Instants by job as the store has them, in s. `ends`: of running jobs. `plans`: starts of waiting jobs."""
+
+    def __init__(self) -> None:
+        self.ends: dict[int, float] = {}
+        self.plans: dict[int, float] = {}
+
+    def write(self, store: Store, queue: JobQueue, backfill: str) -> None:
+        """Write the predictions that have changed, within a transaction."""
+        waiting = queue.waiting if backfill == "conservative" else ()
+        store.set_predictions(
+            expected=_changed(self.ends, queue.running, queue.expected_end_s),
+            planned=_changed(self.plans, waiting, queue.planned_start_s),
+        )
+
+
+def _changed(
+    stored: dict[int, float], jobs: Iterable[QueueJob], predict: Callable[[int], float | None]
+) -> list[tuple[float, int]]:
+    """Return (instant, job) of each prediction that differs from the stored one, and remember them."""
+    found = []
+    for job in jobs:
+        at = predict(job.id)
+        if at is not None and stored.get(job.id) != at:
+            found.append((at, job.id))
+            stored[job.id] = at
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ _COMPLETED, _FAILED, _CANCELLED = 1, 0, 5
 
 
 def swf_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of the log. `document`: value of `apples.livequeue.views.document` with `everything`."""
+    """Yield the lines of the log. `document`: value of `apples.livequeue.status.document` with `everything`."""
     users: dict[str, int] = {}
     projects: dict[str, int] = {}
     yield "; Version: 2.2"

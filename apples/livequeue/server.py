@@ -5,25 +5,33 @@ clients are answered after it. On TERM or INT the manager ends and the superviso
 adopts them.
 """
 
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from apples.daemons.paths import private_directory
-from apples.errors import HistoryError, SharingError
+from apples.errors import HistoryError, RequestRejected, SharingError
 from apples.ipc.loop import Alarm, Loop, run_until_signal
 from apples.ipc.requests import read_request
 from apples.ipc.server import Client, SocketLimits, UnixServer
-from apples.livequeue.cancellations import Cancellations
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import Machine, listed
-from apples.livequeue.locks import MANAGER, queue_locks
 from apples.livequeue.models import REQUESTS, Answer, Cancelled, stored_job
-from apples.livequeue.paths import SYSTEM_SOCKET, own_socket
-from apples.livequeue.records import ENDED, RUNNING, STARTING
+from apples.livequeue.paths import MANAGER, SYSTEM_SOCKET, own_socket, queue_locks
+from apples.livequeue.records import (
+    CANCELLED,
+    CODE_CANCELLED,
+    ENDED,
+    RUNNING,
+    STARTING,
+    WAITING,
+    JobEnd,
+    JobRecord,
+)
 from apples.livequeue.status import StatusRequests
 from apples.livequeue.store import Store
 from apples.livequeue.submissions import Submissions
@@ -35,6 +43,53 @@ from nws.base.terminal import visible
 _RETRY_S = 1.0
 
 Log = Callable[[str], None]
+
+
+class Cancellations:
+    """Waiting jobs that the next instant cancels, and ends of others. `waiting`: their ids."""
+
+    def __init__(self, live: LiveQueue, supervisors: Supervisors) -> None:
+        self._live, self._supervisors = live, supervisors
+        self.waiting: list[int] = []
+
+    def cancel(
+        self, client: Client, job_ids: Sequence[int], record_of: Callable[[int], JobRecord]
+    ) -> list[Cancelled]:
+        """Cancel jobs for a client; return the state of each (see `_cancel`), or why it was refused."""
+        answers = []
+        for job_id in job_ids:
+            try:
+                answers.append(Cancelled(job=job_id, state=self._cancel(client, record_of(job_id))))
+            except SharingError as error:
+                answers.append(Cancelled(job=job_id, refused=str(error), code=error.exit_code))
+        return answers
+
+    def _cancel(self, client: Client, record: JobRecord) -> str:
+        """Cancel a job for a client, and return "cancelled" (with the next instant), "ending" or "over".
+
+        Raises:
+            RequestRejected: the job belongs to another user.
+            HistoryError: the store cannot be written.
+        """
+        if not client.may_control(record.uid):
+            raise RequestRejected(f"job {record.id} belongs to {record.user}; only its owner may cancel it")
+        if record.state == ENDED:
+            return "over"
+        if record.state == WAITING:
+            if record.id not in self.waiting:
+                self.waiting.append(record.id)
+            return "cancelled"
+        store = self._live.store
+        if record.state == STARTING:
+            # No supervisor has claimed the job. One that is on its way will find nothing to do.
+            end = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
+            with store.transaction():
+                if store.end(record.id, end, only_from=(STARTING,)):
+                    return "cancelled"
+        with store.transaction():
+            store.ask_to_end(record.id, str(client.uid))
+        self._supervisors.ask_to_end(record.id)
+        return "ending"
 
 
 class QueueServer:

@@ -1,14 +1,100 @@
 """Read-only requests to the manager: pages of the queue, reasons, and the end of a job for clients that wait."""
 
+import os
+import time
 from typing import Any
 
 from apples.errors import UnknownJob
 from apples.ipc.server import Client
-from apples.livequeue import views
 from apples.livequeue.core import LiveQueue
-from apples.livequeue.models import Answer, PageRequest
+from apples.livequeue.models import Answer, FirstJob, Instants, JobRow, PageRequest, QueuePage
 from apples.livequeue.reasons import why
-from apples.livequeue.records import JobRecord
+from apples.livequeue.records import ENDED, JobRecord
+
+VERSION = 1
+
+PAGE = 2000
+"""Most jobs of one answer, because a line has a maximum length."""
+
+
+def now() -> float:
+    """Return the time, s since the epoch."""
+    return time.time()
+
+
+def document(live: LiveQueue, uid: int, *, everything: bool, after: int = 0) -> QueuePage:
+    """Return one page of the queue: at most `PAGE` jobs.
+
+    Args:
+        live: the queue.
+        uid: user of the client. Commands of other users are not shown.
+        everything: include jobs that have ended.
+        after: only jobs with higher ids.
+
+    Returns:
+        The document. Its value `more` is the last id if there may be more jobs, else None.
+    """
+    find = live.store.all_jobs if everything else live.store.present
+    records = find(after, PAGE)
+    rows = [row(live, record, uid) for record in records]
+    head = live.queue.reservation(live.clock.now())
+    return QueuePage(
+        processors=live.processors,
+        hosts=dict(live.machine.slots),
+        free=max(live.queue.free, 0),
+        priority=live.chosen.queue.priority,
+        backfill=live.chosen.queue.backfill,
+        estimates=live.chosen.estimates.source,
+        first=None if head is None else FirstJob(job=head.job.id, at=live.clock.time_of_day(head.at_s)),
+        origin=live.clock.origin,
+        more=records[-1].id if len(records) == PAGE else None,
+        jobs=rows,
+        version=VERSION,
+    )
+
+
+def row(live: LiveQueue, record: JobRecord, uid: int) -> JobRow:
+    """Return one job. `uid`: user of the client. Paths, command and details of other users are not shown."""
+    instant = live.clock.now()
+    until = next(s for s in (record.start_s, record.freed_s, instant) if s is not None)
+    waits = record.start_s is None and record.state != ENDED
+    predicted = live.predicted_starts().get(record.id) if waits else None
+    mine = uid in (record.uid, os.geteuid(), 0)
+
+    def at_least_now(at_s: float) -> float:
+        return live.clock.time_of_day(max(at_s, instant))
+
+    return JobRow(
+        id=record.id,
+        name=record.name,
+        user=record.user,
+        project=record.project,
+        procs=record.procs,
+        hosts=dict(record.hosts),
+        cpus=list(record.cpus),
+        request_s=record.request_s,
+        estimate_s=record.estimate_s,
+        state=record.state,
+        position=live.positions().get(record.id) if record.start_s is None else None,
+        submitted=live.clock.time_of_day(record.submitted_s),
+        waited_s=max(until - record.submitted_s, 0.0),
+        start=None if record.start_s is None else live.clock.time_of_day(record.start_s),
+        start_early=None if predicted is None else at_least_now(predicted.early_s),
+        start_late=None if predicted is None else at_least_now(predicted.late_s),
+        backfilled=record.backfilled,
+        ended=record.ended_at,
+        held_s=record.held_s,
+        outcome=record.outcome,
+        exit_code=record.exit_code,
+        detail=record.detail if mine else None,
+        attempts=record.attempts,
+        instants=Instants(submitted_s=record.submitted_s, start_s=record.start_s, freed_s=record.freed_s),
+        **_private(record) if mine else {},
+    )
+
+
+def _private(record: JobRecord) -> dict[str, Any]:
+    return {"command": list(record.command), "directory": record.directory, "output": record.output}
 
 
 class StatusRequests:
@@ -28,7 +114,7 @@ class StatusRequests:
         self._live.refresh()
         if request == "queue":
             page = argument or PageRequest()
-            queue = views.document(self._live, client.uid, everything=page.all, after=page.after)
+            queue = document(self._live, client.uid, everything=page.all, after=page.after)
             client.send(Answer(queue=queue).line())
         elif request == "why":
             record = self.record(argument)
@@ -63,4 +149,4 @@ class StatusRequests:
             self._waiting.setdefault(record.id, []).append(client)
 
     def _send_end(self, client: Client, record: JobRecord) -> None:
-        client.send(Answer(ended=views.row(self._live, record, client.uid)).line())
+        client.send(Answer(ended=row(self._live, record, client.uid)).line())

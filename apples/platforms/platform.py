@@ -297,15 +297,9 @@ def address_of(host: Host) -> str | None:
 @cache
 def cpu_model() -> str:
     """Return the model name of this machine's CPU."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "model name" and value.strip():
-            return " ".join(value.split())
-    return python_platform.machine() or "unknown"
+    from apples.remote import hostcheck
+
+    return hostcheck.cpu_model() or python_platform.machine() or "unknown"
 
 
 @cache

@@ -8,14 +8,12 @@ One may have been killed, or have ended with the Slurm job whose run has started
 their machine manager. Then the hosts are joined again in the same way, and new node managers adopt the ranks.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Self
 
 from apples.coscheduling.policies import PolicyKind
 from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE, ManagerAccess
@@ -76,7 +74,7 @@ class SharedHosts:
         self._watcher: threading.Thread | None = None
         self._observed: dict[str, Any] = {}
 
-    def __enter__(self) -> SharedHosts:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -90,7 +88,7 @@ class SharedHosts:
         self._joined.clear()
 
     @property
-    def hosts(self) -> SharedHosts:
+    def hosts(self) -> Self:
         """Return this object, which a platform of several hosts needs."""
         return self
 

@@ -3,6 +3,9 @@
 All values are functions of the seed and of the runs made so far; queries do not change them. Schedulers must not read
 this object. They see values of `mock_sensors`, and results of `execution`. The grid models the paper's Centurion
 cluster (Wolski et al. 2000, §4.1) or any grid that a scenario describes.
+
+Traffic of other users is drawn for a host's own link and for the uplink of a switch, in fixed chunks like the load. Its
+effect on a transfer is defined elsewhere.
 """
 
 import copy
@@ -18,10 +21,9 @@ from numpy.typing import NDArray
 from apples.errors import ConfigError
 from apples.model.grid import FloatArray, Grid, Host
 from apples.model.template import Workload
-from apples.simulation.load import Campaigns, HostLoad
-from apples.simulation.scenario import CpuTruth, FailureTruth, Scenario
+from apples.simulation.load import CHUNK_S, Campaigns, HostLoad
+from apples.simulation.scenario import CpuTruth, FailureTruth, Scenario, TrafficTruth
 from apples.simulation.timeline import Steps
-from apples.simulation.traffic import LinkTraffic
 
 IntArray = NDArray[np.int64]
 
@@ -29,6 +31,40 @@ IntArray = NDArray[np.int64]
 _LOAD, _HOST_TRAFFIC, _UPLINK_TRAFFIC, _CAMPAIGNS, _RUNS, _STANDING = range(6)
 #: Longer than any simulation, s.
 _ALWAYS_S = 1e9
+
+
+class LinkTraffic:
+    """Utilisation of one link, 0..1, generated on demand."""
+
+    def __init__(self, truth: TrafficTruth, rng: np.random.Generator) -> None:
+        self._truth, self._rng = truth, rng
+        self._generated_to = -CHUNK_S
+        self._steps = Steps(np.array([self._generated_to]), np.zeros(1))
+
+    def generate(self, until: float) -> None:
+        """Generate all values before `until`."""
+        truth, rng = self._truth, self._rng
+        while self._generated_to < until:
+            count = int(rng.poisson(CHUNK_S / truth.mean_stay_s))
+            at = np.sort(rng.uniform(self._generated_to, self._generated_to + CHUNK_S, count))
+            most = np.where(rng.random(count) < truth.busy_share, truth.busy_most, truth.quiet_most)
+            used = rng.random(count) * most
+            self._steps = Steps(
+                np.concatenate((self._steps.times, at)), np.concatenate((self._steps.values, used))
+            )
+            self._generated_to += CHUNK_S
+
+    def continued(self, now: float, rng: np.random.Generator) -> Self:
+        """Return the same link up to `now` with another future of the same law, drawn from `rng`."""
+        found = copy.copy(self)
+        past = self._steps.times <= now
+        found._rng, found._generated_to = rng, now
+        found._steps = Steps(self._steps.times[past], self._steps.values[past])
+        return found
+
+    def steps(self) -> Steps:
+        """Return the utilisation as far as generated."""
+        return self._steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -4,8 +4,6 @@ Each node has CPUs of its own. A relay between nodes and manager, if asked for, 
 process that registers by hand and computes.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal
@@ -17,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from apples.daemons.client import NodeClient
 from apples.daemons.paths import new_key
@@ -79,7 +77,7 @@ class LocalCluster:
         self._children: list[subprocess.Popen[bytes]] = []
         self._log = (directory / "log").open("wb")
 
-    def __enter__(self) -> LocalCluster:
+    def __enter__(self) -> Self:
         if not self.key.exists():
             new_key(self.key)
         return self

@@ -4,14 +4,13 @@
 serves many parts of a program.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
 import stat
 import time
 from pathlib import Path
+from typing import Self
 
 
 class LockHeld(Exception):
@@ -62,7 +61,7 @@ class FileLock:
             self.path.unlink(missing_ok=True)
         os.close(descriptor)
 
-    def __enter__(self) -> FileLock:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

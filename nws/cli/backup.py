@@ -16,7 +16,7 @@ def backup(*, file: Path, store: Path | None) -> None:
     FILE appears whole or not at all, and replaces an older one. To restore it, see docs/weather-service.md.
     """
     from nws.memory import Memory
-    from nws.memory.copying import back_up
+    from nws.memory.database import back_up
 
     path = existing(store)
     with Memory(path) as memory:

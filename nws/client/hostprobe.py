@@ -7,7 +7,6 @@ check. Source: Wolski et al. 2000, §2.4.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from statistics import median
@@ -46,13 +45,12 @@ def survey() -> dict[str, float | int | list[tuple[float, float]] | None]:
         values = {m.series.resource: m.value for m in sensor.measure()}
         looks.append((values[Resource.CPU_NEW], values[Resource.CPU_CAPACITY]))
     quotas = [limit.cpus for limit in limits.cpu_limits()]
-    usable = len(os.sched_getaffinity(0))
     return {
         "looks": looks,
         "availability": median(availability for availability, _ in looks),
         "capacity": median(capacity for _, capacity in looks),
         "quota": min(quotas, default=None),
-        "cpus": max(1, min([usable, *(math.ceil(q) for q in quotas)])),
+        "cpus": limits.usable_cpus(),
         "memory_bytes": MemorySensor(host="here").measure()[0].value,
         "load": os.getloadavg()[0],
     }

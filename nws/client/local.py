@@ -8,8 +8,6 @@ Source: Wolski et al. 2000, §2.4 and §4.1 (the whole pool's forecasts in one s
 from __future__ import annotations
 
 import logging
-import math
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -47,8 +45,7 @@ def usable_cpus() -> int:
     """Return CPUs that processes started here can keep busy: the affinity mask, and no more than a cgroup quota."""
     from nws.sensors.cgroups import Cgroups
 
-    quotas = [limit.cpus for limit in Cgroups().cpu_limits()]
-    return max(1, min(len(os.sched_getaffinity(0)), *(math.ceil(q) for q in quotas), 1 << 30))
+    return Cgroups().usable_cpus()
 
 
 class LocalWeather:

@@ -5,28 +5,29 @@ end it: running jobs finish, waiting samples are delivered within a few seconds,
 makes it read the token file. Measurements and messages belong to the parts.
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from types import FrameType
+from typing import Self
 
 from nws.base.errors import ProbeError
 from nws.base.threads import started_pool
 from nws.client.endpoint import Endpoint
 from nws.client.remote import ServiceClient
 from nws.daemon.delivery import Addresses, DeliveryJob
-from nws.daemon.hostfacts import host_facts
 from nws.daemon.identity import Identity, checked_host
 from nws.daemon.interfaces import choose_address
 from nws.daemon.jobs import Keeper, status
 from nws.daemon.probewindows import ProbeWindows, prober
 from nws.daemon.spool import Spool
 from nws.links.cliques import Schedule
+from nws.sensors.cgroups import Cgroups
 from nws.sensors.echo import EchoServer
 from nws.sensors.registry import SensorContext, create
 from nws.timing.periodic import Tally, Timetable
@@ -42,6 +43,44 @@ FLUSH_S = 5.0
 _STALE_S = 1.0
 #: Ports of the echo server: the first, or the next for a further sensor on the same address. Firewalls open them.
 ECHO_PORTS = range(8091, 8107)
+
+
+def host_facts(root: Path = Path("/proc")) -> dict[str, object]:
+    """Return `cpus` that child processes can keep busy, `cpu_model`, `memory_bytes` installed, `version`.
+
+    Unknown values are empty or 0.
+    """
+    return {
+        "cpus": Cgroups().usable_cpus(),
+        "cpu_model": _field(root / "cpuinfo", "model name")[:200],
+        "memory_bytes": _kilobytes(_field(root / "meminfo", "MemTotal")) * 1024,
+        "version": _version(),
+    }
+
+
+def _field(path: Path, name: str) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                key, _, value = line.partition(":")
+                if key.strip() == name:
+                    return value.strip()
+    except OSError:
+        return ""
+    return ""
+
+
+def _kilobytes(text: str) -> int:
+    number = text.split()[0] if text else ""
+    return int(number) if number.isdecimal() else 0
+
+
+@cache
+def _version() -> str:
+    try:
+        return metadata.version("apples-grid")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +191,7 @@ class SensorDaemon:
         self.spool.close()
         self._identity.close()
 
-    def __enter__(self) -> SensorDaemon:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -6,10 +6,9 @@ registration, so that the key is known here even if the answer is lost; ``sensor
 runs, with its process id; and, unless another is named, the spool ``sensor-HOST.db``.
 """
 
-from __future__ import annotations
-
 import secrets
 from pathlib import Path
+from typing import Self
 
 from nws.base.errors import StoreError, UsageError
 from nws.base.files import write_whole
@@ -83,7 +82,7 @@ class Identity:
         """Let the next one in."""
         self._lock.release()
 
-    def __enter__(self) -> Identity:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

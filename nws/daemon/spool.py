@@ -6,8 +6,6 @@ killed at any moment loses the step under way only. The numbers jump each time t
 last steps were lost with the power never uses a number twice. Nothing here contacts a server.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading
@@ -15,6 +13,7 @@ import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from nws.base.checksum import crc
 from nws.base.errors import StoreDamaged, StoreError
@@ -218,7 +217,7 @@ class Spool:
         with self._lock:
             self._file.close()
 
-    def __enter__(self) -> Spool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

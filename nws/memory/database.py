@@ -7,6 +7,7 @@ row is noticed as well.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from nws.base.checksum import crc
 from nws.base.errors import StoreDamaged, StoreError
-from nws.base.files import set_aside
+from nws.base.files import Replacement, set_aside
 from nws.base.sqlite import SqliteFile, SqliteFormat
 from nws.memory.integrity import EVERYTHING, DamagedRows, DamageLog, get_losses, put_losses
 from nws.memory.stepmark import StepMark
@@ -63,6 +64,20 @@ CREATE TABLE loss (
     until REAL NOT NULL, samples INTEGER NOT NULL, crc INTEGER NOT NULL
 )
 """
+
+
+def back_up(database: Database, target: Path) -> int:
+    """Copy a store to a file, as it is at one instant, and return its length in bytes; raises `StoreError`."""
+    if target.exists() and target.samefile(database.path):
+        raise StoreError(f"{target}: it is the store itself; name another file")
+    try:
+        with Replacement(target, mode=0o600, sync=True) as temporary:
+            database.copy_to(temporary)
+            return os.stat(temporary).st_size
+    except OSError as error:
+        raise StoreError(
+            f"{target}: the copy cannot be written: {error.strerror or error}; make room, or name another file"
+        ) from error
 
 
 def _schema() -> str:

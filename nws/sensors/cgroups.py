@@ -101,6 +101,11 @@ class Cgroups:
                 )
         return limits
 
+    def usable_cpus(self) -> int:
+        """Return CPUs that processes started here can keep busy: the affinity mask, and no more than a quota."""
+        quotas = [math.ceil(limit.cpus) for limit in self.cpu_limits()]
+        return max(1, min([len(os.sched_getaffinity(0)), *quotas]))
+
     def cpu_groups(self, groups: Mapping[str, str]) -> tuple[CpuGroup, ...]:
         """Return the groups by which a process of these paths (controller → path) competes for CPUs, outermost first.
 

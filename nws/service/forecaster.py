@@ -20,12 +20,11 @@ from nws.base.errors import StoreDamaged, StoreError, UsageError
 from nws.base.files import set_aside
 from nws.forecasting.batteries import FEW_VALUES, LARGEST, Ahead, BatteryBank, Columns, Pick
 from nws.memory import DAY_S, Memory
-from nws.memory.log import LogBatch
+from nws.memory.log import LogBatch, joined, progress, rows_after
 from nws.series import Forecast
 from nws.service import batteryfile
 from nws.service.batteryfile import Seen
 from nws.service.catalogue import Catalogue
-from nws.service.logreader import samples_since
 from nws.service.parsing import Floats, Ints
 
 _LOG = logging.getLogger(__name__)
@@ -41,6 +40,34 @@ SAVE_BPS = 2e6
 SAVE_AT_LEAST_EVERY_S = 300.0
 #: Outlooks that are made without a pause, and the pause, seconds.
 _OUTLOOKS, _PAUSE_S = 2048, 1e-4
+
+
+def samples_since(
+    memory: Memory, cursor: int, *, included: Ints | None = None
+) -> tuple[LogBatch, int] | None:
+    """Return the samples stored since `cursor` by any process, in order, and the new cursor.
+
+    Returns None if the log does not reach back so far; then replay the history. Damaged rows are noted and left out.
+    Raises `StoreError`.
+
+    Args:
+        memory: the store
+        cursor: number of the last row of the log that is known
+        included: int64[series], a later row for each series up to which its samples are known as well
+    """
+    known = None if included is None else np.append(included, cursor)
+    batches = []
+    with memory.database.reading() as connection:
+        at = progress(connection)
+        if at.deleted_to > cursor:
+            return None
+        for row, batch, losses in rows_after(connection, cursor, at.written_to):
+            if known is not None:
+                batch = batch.picked(known[np.minimum(batch.ids, len(known) - 1)] < row)
+            batches.append(batch)
+            for loss in losses:
+                memory.database.damage.note(f"{memory.path}: damaged: row {row} of its log: {loss}")
+    return joined(batches), at.written_to
 
 
 class Forecaster:

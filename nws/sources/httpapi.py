@@ -5,15 +5,13 @@ their owner can read, read anew each time, as they may be replaced. An answer th
 API describes is rejected. Source: https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import requests
 
@@ -85,7 +83,7 @@ class PrometheusApi:
         """Let go of the connection."""
         self._session.close()
 
-    def __enter__(self) -> PrometheusApi:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -5,11 +5,10 @@ that Prometheus does not know now is a gap; a failed query is a `ProbeError`. No
 The times of reading and the destination of measurements are decided elsewhere. Source: Wolski et al. 2000, §2.4.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterable
+from typing import Self
 
 from nws.base.errors import ProbeError
 from nws.series import HOST_NAME, Measurement, Resource, Series
@@ -64,7 +63,7 @@ class PrometheusSource:
         """Let go of the connection."""
         self._api.close()
 
-    def __enter__(self) -> PrometheusSource:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -1,7 +1,5 @@
 """The command `stencil-app bsp`: words in, one report on stdout by rank 0, each error once."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -4,8 +4,6 @@ Pure. Where seconds are given, the number of iterations follows from them: as ma
 time when it is alone, so that the amount of work is the same however busy the machine is.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

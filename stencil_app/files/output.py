@@ -3,8 +3,6 @@
 The line is short and the same for every slab layout, so that two runs can be compared by it.
 """
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Heat: the 3-D heat equation on the unit cube of size × ny × nx cells, 7-point, explicit, slabs along z."""
 
-from __future__ import annotations
-
 from stencil_app.options import Option
 from stencil_app.physics import Physics
 

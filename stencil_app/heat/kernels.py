@@ -6,8 +6,6 @@ write-allocate, write back) remain; benchmarks/heat_roofline.py compares them wi
 new field are set on the way, while they are in cache. The meaning of boundaries is in `stencil_app.heat.problem`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -6,8 +6,6 @@ h = 1/(n+1); periodic at 0, h, ..., h = 1/n; insulated at the cell centres, h = 
 `stencil_app.heat.kernels`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

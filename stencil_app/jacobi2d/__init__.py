@@ -1,7 +1,5 @@
 """Jacobi: Laplace's equation on size × nx points by Jacobi iteration, in strips of rows."""
 
-from __future__ import annotations
-
 from stencil_app.options import Option
 from stencil_app.physics import Physics
 

@@ -3,8 +3,6 @@
 Three lines of the old field fit any second-level cache, so one pass in memory order suffices.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -5,8 +5,6 @@ Unknowns sit at h, 2h, ... along both axes, h = 1/(nx+1): the rectangle has widt
 sin(πx) sinh(πy) / sinh(π·height), or 1. The sweep itself is in `stencil_app.jacobi2d.kernels`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

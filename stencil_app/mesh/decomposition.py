@@ -5,8 +5,6 @@ that a busy machine gets fewer rows (Wolski et al. 2000, §3). The content of a 
 touches data.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import accumulate
 

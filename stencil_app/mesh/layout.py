@@ -10,8 +10,6 @@ A plane with all its ghost cells is one contiguous message, sent without packing
 starts a cache line. NumPy gives arrays of 4 MiB and more huge pages by itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

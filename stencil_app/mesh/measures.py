@@ -5,8 +5,6 @@ that depend only on a cell's bits and its place in the mesh. Both work on bit pa
 non-negative doubles sort like the doubles (NaN above infinity), so that a NaN is never lost.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

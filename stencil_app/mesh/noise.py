@@ -4,8 +4,6 @@ The same for every slab layout and machine, and without any smoothness that coul
 between slabs. SplitMix64 of the cell's number (Steele, Lea and Flood 2014), scaled to [0, 1).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from stencil_app.mesh.layout import Array

@@ -1,7 +1,5 @@
 """The update of a plane: cells by the divergence of the fluxes, faces by the circulation of E around them."""
 
-from __future__ import annotations
-
 from stencil_app.jit import inlined, row_kernel
 from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, RHO, E

@@ -6,8 +6,6 @@ of the mesh: it is advanced like any other, except that a periodic mesh takes it
 have no ghosts; only the face above the cell repeats the one below. Copies only: nothing here is worth compiling.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from stencil_app.mesh.layout import Array

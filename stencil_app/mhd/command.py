@@ -4,8 +4,6 @@ The problems are the names of the files, so that a new one is one file; its modu
 Words are checked by `stencil_app.mhd.settings`.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from time import perf_counter

@@ -3,8 +3,6 @@
 An axis of one cell has no faces to average across it: there E on an edge is that of the solver, or of the cells.
 """
 
-from __future__ import annotations
-
 from stencil_app.jit import inlined
 from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import LATERAL_GHOSTS

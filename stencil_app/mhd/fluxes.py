@@ -5,8 +5,6 @@ frame). The results are stored for the next steps: divergences of fluxes, E on f
 the solver's piece are done in pieces.
 """
 
-from __future__ import annotations
-
 from stencil_app.jit import inlined, row_kernel
 from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS

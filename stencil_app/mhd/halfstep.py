@@ -6,8 +6,6 @@ variables of the plane ahead, fluxes through all faces of the plane, edge fields
 the update of the last one. No value depends on the first or last row of a slab.
 """
 
-from __future__ import annotations
-
 from stencil_app.jit import kernel
 from stencil_app.mesh.layout import Array
 from stencil_app.mhd.advance import advance_plane, advance_slab_faces

@@ -5,8 +5,6 @@ itself with arrays of one shape, so that no value depends on the first row of a 
 those of the mesh: the slab axis is z, and y for a box of one cell along z.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -17,8 +17,6 @@ three planes: one exchange a cycle. An axis of one cell has no ghosts: all is co
 more above its ghosts than below, for the upper face of the last cell.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 

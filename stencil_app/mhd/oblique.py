@@ -5,8 +5,6 @@ each axis. In the plane it is √5 × √5/2, N × N/2 (Gardiner and Stone 2005,
 are its normal and two transverse ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import sqrt
 

@@ -3,8 +3,6 @@
 Four quantities are shown: density, gas pressure, speed and magnetic pressure. matplotlib draws, without a screen.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ The field in the middle of a cell is the mean of its two faces. Pressure p = (γ
 where it is a small difference of large numbers; it is then raised to its floor, and so is density.
 """
 
-from __future__ import annotations
-
 from stencil_app.jit import inlined, row_kernel
 from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, RHO, E

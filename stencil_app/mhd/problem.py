@@ -10,8 +10,6 @@ the corrector: with three ghost planes one exchange is enough. It is under way w
 taken; if it is late after that, they are advanced first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import inf
 

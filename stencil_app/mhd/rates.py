@@ -5,8 +5,6 @@ axes of one cell do not count. The maximum is taken over bit patterns, which sor
 above infinity, so that a NaN is never lost and the order of cells and ranks plays no part.
 """
 
-from __future__ import annotations
-
 from math import sqrt
 
 import numpy as np

@@ -4,8 +4,6 @@ Limited are the primitive variables, with the harmonic mean of the two one-sided
 0 where they differ in sign (Stone and Gardiner 2009, §3.1, in primitive instead of characteristic variables).
 """
 
-from __future__ import annotations
-
 from stencil_app.jit import row_kernel
 from stencil_app.mesh.layout import Array
 

@@ -12,8 +12,6 @@ contact that the face lies on, F = F_K + s_k (U* - U) + s_a (U** - U*), where a 
 speed 0. The origin of the rows is not known here.
 """
 
-from __future__ import annotations
-
 from math import copysign, sqrt
 
 from stencil_app.jit import inlined, row_kernel

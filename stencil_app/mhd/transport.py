@@ -12,8 +12,6 @@ The weight of a face is that of its lower cell: 1 where mass flows upwards. Then
 circulation around it, and every cell keeps the divergence it had, for any fields on the edges.
 """
 
-from __future__ import annotations
-
 from stencil_app.jit import row_kernel
 from stencil_app.mesh.layout import Array
 

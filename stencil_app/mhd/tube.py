@@ -4,8 +4,6 @@ Directions turn with the axis, so that the three tubes are one problem: normal, 
 of a vector lie along (x, y, z), (y, z, x) or (z, x, y). The box may be some cells wide; across it nothing happens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

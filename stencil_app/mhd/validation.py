@@ -5,8 +5,6 @@ with the same boxes, resolutions and Courant numbers, and published exact answer
 most its limit. Nothing is fitted: these numbers are known in this module only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Their signatures are explicit; otherwise the compiler would make one version for each constant argument.
 """
 
-from __future__ import annotations
-
 from stencil_app.jit import kernel
 from stencil_app.mesh.layout import Array
 

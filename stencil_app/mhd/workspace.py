@@ -5,8 +5,6 @@ planes are one array float64[PLANES, lines of a plane, entries of a line]; the c
 Where two planes alternate, that of plane k is at `begin + (k & 1) * size`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from stencil_app.mesh.layout import Array

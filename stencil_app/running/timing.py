@@ -5,8 +5,6 @@ the residual where it is due) and *reduce* (the reduction, mostly waiting for th
 model is compared with them (Wolski et al. 2000, §3.1). One record per rank, written atomically at the end.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -5,8 +5,6 @@ Tóth 2000, J. Comput. Phys. 161, 605; in the boxes of Gardiner and Stone 2005, 
 field at speed 1; with a flow of the same speed it is at rest. The answer is the initial state, after every period.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import pi
 

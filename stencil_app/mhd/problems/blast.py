@@ -5,8 +5,6 @@ rest, a uniform oblique field, and inside of a sphere a pressure many times that
 periodic, mass, momentum and energy are kept, and the picture is point symmetric.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import sqrt
 

@@ -4,8 +4,6 @@ Brio and Wu 1988, J. Comput. Phys. 75, 400, §5: γ = 2, B along the tube 0.75, 
 compound wave exists; runs are compared with one of much higher resolution.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from stencil_app.mhd import tube

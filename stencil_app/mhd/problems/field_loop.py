@@ -5,8 +5,6 @@ periodic box. Its field energy decays by numerical resistivity alone; in the obl
 the cylinder, and a field along it would show that the scheme's edge fields do not fit its fluxes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import sqrt
 

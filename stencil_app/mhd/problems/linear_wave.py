@@ -5,8 +5,6 @@ with it the fast, Alfvén and slow speeds are 2, 1 and 1/2. The state is q + A R
 of the conserved variables printed there. The exact answer is the initial state, after every period.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import pi, sqrt

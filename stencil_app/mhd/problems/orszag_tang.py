@@ -4,8 +4,6 @@ Orszag and Tang 1979, J. Fluid Mech. 90, 129, in the compressible form of Stone 
 square, γ = 5/3, speed 1, ρ = 25/36π, p = 5/12π, so that the sound speed is 1. Point symmetric about the middle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import pi, sqrt
 

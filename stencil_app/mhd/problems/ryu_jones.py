@@ -4,8 +4,6 @@ Ryu and Jones 1995, ApJ 442, 228, figure 2a, first in Dai and Woodward 1994, J. 
 exact answer is eight constant states; `exact` gives those of the literature.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import pi, sqrt
 

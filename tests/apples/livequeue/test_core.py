@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apples.errors import ConfigError, HistoryError
-from apples.livequeue import views
+from apples.livequeue import status as requests
 from apples.livequeue.log import swf_lines
 from apples.livequeue.status import StatusRequests
 from apples.queueing.jobs import OFF
@@ -169,7 +169,7 @@ def test_a_replay_of_the_log_starts_the_same_jobs_at_the_same_instants(bench, as
             steps += 1
             if steps in restarts:
                 one.restart()
-        document = views.document(one.live, 0, everything=True).model_dump(by_alias=True)
+        document = requests.document(one.live, 0, everything=True).model_dump(by_alias=True)
         log = parse_swf(swf_lines(document), "log")
         estimator = one.chosen.estimates.estimator()
         how = Replay(
@@ -194,12 +194,12 @@ def test_supervisors_load_little():
 
 
 def test_a_long_queue_is_told_page_by_page(bench, asked, monkeypatch):
-    monkeypatch.setattr(views, "PAGE", 2)
+    monkeypatch.setattr(requests, "PAGE", 2)
     one = bench(processors=1)
     one.at(0, *(asked(procs=1) for _ in range(5)))
     pages, after = [], 0
     while after is not None:
-        page = views.document(one.live, 0, everything=False, after=after)
+        page = requests.document(one.live, 0, everything=False, after=after)
         pages.append([(job.id, job.position) for job in page.jobs])
         after = page.more
     assert pages == [[(1, None), (2, 1)], [(3, 2), (4, 3)], [(5, 4)]]

@@ -16,7 +16,7 @@ import pytest
 
 from apples.errors import RequestRejected, SharingError
 from apples.ipc.loop import Loop
-from apples.livequeue import views
+from apples.livequeue import status as requests
 from apples.livequeue.client import QueueClient, ask
 from apples.livequeue.inherited import of_process
 from apples.livequeue.paths import own_socket
@@ -330,7 +330,7 @@ def test_details_are_the_owners_only(bench, asked, monkeypatch):
         )
     monkeypatch.setattr(os, "geteuid", lambda: 1)
     record = one.store.job(1)
-    mine, other, root = (views.row(one.live, record, uid) for uid in (4321, 1234, 0))
+    mine, other, root = (requests.row(one.live, record, uid) for uid in (4321, 1234, 0))
     assert (mine.detail, other.detail, root.detail) == ("/secret", None, "/secret")
     assert (mine.command, other.command) == (["true"], None)
     assert "/secret" in why(one.live, 1)

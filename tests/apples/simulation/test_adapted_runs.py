@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from apples.applications.known import KnownByModel
-from apples.cli.adaptation import controllers
+from apples.cli.assemble import controllers
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.history import History
 from apples.platforms.mock import MockPlatform

@@ -5,8 +5,8 @@ import pytest
 from apples.errors import HistoryError
 from apples.launching.fdserver import server_of
 from apples.launching.launcher import LaunchRequest
+from apples.launching.slurm import shape, wanted_s
 from apples.launching.slurmallocation import waiting_text
-from apples.launching.slurmcommand import shape, wanted_s
 from apples.launching.slurmverdict import explained, needs_explaining
 from apples.launching.statusfile import host_of
 from apples.model.plan import Outcome, RankStatus, unplanned

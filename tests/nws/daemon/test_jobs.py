@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from nws.base.errors import ProbeError, StoreError
-from nws.daemon.hostfacts import host_facts
+from nws.daemon.daemon import host_facts
 from nws.daemon.jobs import Keeper, rounded, status
 from nws.series import Measurement, Series
 from nws.timing.periodic import Tally

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nws.server.app import OPERATIONS
 from nws.server.openapi import document
-from nws.server.routes import OPERATIONS
 from nws.server.run import ServerThread
 from nws.server.tokens import Tokens
 from nws.service.config import Limits, ServiceConfig

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from nws.server.app import OPERATIONS
 from nws.server.openapi import document
-from nws.server.routes import OPERATIONS
 from nws.server.run import ServerThread
 from nws.server.tokens import Role, Tokens
 from nws.service.config import Limits, ServiceConfig

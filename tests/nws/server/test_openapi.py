@@ -5,8 +5,8 @@ import math
 import jsonschema
 import pytest
 
+from nws.server.app import OPERATIONS
 from nws.server.openapi import document
-from nws.server.routes import OPERATIONS
 from nws.server.run import ServerThread
 from nws.server.tokens import Role, Tokens
 from nws.service.config import CliqueConfig, ServiceConfig
