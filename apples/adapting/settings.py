@@ -53,7 +53,6 @@ class AdaptSettings:
     hosts: HostSettings = field(default_factory=HostSettings)
 
     def __post_init__(self) -> None:
-        """Raise `ConfigError` with every value that is out of its range."""
         problems = [*_negative("slabs", self.slabs), *_negative("hosts", self.hosts)]
         if self.slabs.least_reports < 2:
             problems.append(

@@ -45,8 +45,6 @@ class Prediction:
 
 def predict(words: str) -> Prediction | str:
     """Return the prediction of `apples-run WORDS`, or the reason for none; raise `ConfigError`, `NoFeasiblePlan`."""
-    import click
-
     from apples.cli.assemble import assemble
     from apples.cli.console import Console
     from apples.cli.optiongroups import record_of
@@ -181,8 +179,6 @@ def _believed(options: EstimateOptions) -> float | None:
     """Return the model's prediction in seconds; None, after a note, without one."""
     if options.model is None:
         return None
-    from apples.cli.estimate_model import Prediction, predict
-
     found = predict(options.model)
     if isinstance(found, Prediction):
         return found.seconds
@@ -232,7 +228,6 @@ def _document(
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
-    """Return the document as text lines."""
     from nws.base.durations import format_seconds
 
     what = f"estimate {format_seconds(document['estimate_s'])} of {format_seconds(document['request_s'])} requested"

@@ -270,7 +270,6 @@ def _document(schedule: ReplaySchedule, chosen: QueueFile, options: ReplayOption
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
-    """Return the document as text lines."""
     from apples.cli.report import table
     from nws.base.durations import format_seconds
 

@@ -4,7 +4,7 @@
 
 `APPLES_RSH` names the launcher's abstract socket. The client waits for the end of the command and ends with its exit
 code, as ssh does. The launcher's side is
-`apples.launching.remoteshellserver`.
+`apples.launching.starter`.
 """
 
 import _socket

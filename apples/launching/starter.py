@@ -1,16 +1,105 @@
-"""The command that starts the ranks of several hosts: `mpiexec` or `srun`, its remote shells, and its end."""
+"""The command that starts the ranks of several hosts: `mpiexec` or `srun`, its remote shells, and its end.
 
+The remote shells of `mpiexec` pass their commands to the launcher on a socket, and receive the exit codes.
+"""
+
+import contextlib
+import json
 import os
+import secrets
+import select
+import shlex
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from apples.launching.command import with_parent_death
-from apples.launching.remoteshellserver import RemoteShellServer
 
 #: Seconds that the command may take to end when no process is left on any host.
 LEFT_BEHIND_S = 2.0
+
+
+class RemoteShellServer:
+    """Socket of one launch on which remote shells deliver their commands; readable when there is work.
+
+    name : of the abstract socket. It is random, and only processes of the same user are accepted
+    """
+
+    def __init__(self, *, shell: bool = False) -> None:
+        """shell : commands are run by a shell; else their words, quoted for a shell, are the command."""
+        self._shell = shell
+        self.name = f"apples-{secrets.token_hex(16)}"
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind("\0" + self.name)
+        self._listener.listen(128)
+        self._poll = select.epoll()
+        self._poll.register(self._listener, select.EPOLLIN)
+        self._accepted: dict[int, socket.socket] = {}
+        self._waiting: dict[int, tuple[str, socket.socket]] = {}
+        self._orders = 0
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait on."""
+        return self._poll.fileno()
+
+    def orders(self) -> list[tuple[int, str, list[str]]]:
+        """Return the new orders, each as (number, host, command)."""
+        found = []
+        for fd, _ in self._poll.poll(0):
+            if fd == self._listener.fileno():
+                self._accept()
+            else:
+                found += self._read(self._accepted.pop(fd))
+        return found
+
+    def answer(self, number: int, code: int) -> None:
+        """Send the exit code of an order to its remote shell."""
+        _, connection = self._waiting.pop(number, ("", None))
+        if connection is not None:
+            # The remote shell may have ended.
+            with contextlib.suppress(OSError):
+                connection.sendall(str(code & 0xFF).encode())
+            connection.close()
+
+    def host_lost(self, host: str) -> None:
+        """Answer every order for a host with 255, as ssh does when its connection breaks."""
+        for number in [n for n, (name, _) in self._waiting.items() if name == host]:
+            self.answer(number, 255)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in [*self._accepted.values(), *(c for _, c in self._waiting.values())]:
+            connection.close()
+        self._listener.close()
+        self._poll.close()
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        if int.from_bytes(credentials[4:8], sys.byteorder) != os.getuid():
+            connection.close()
+            return
+        self._accepted[connection.fileno()] = connection
+        self._poll.register(connection, select.EPOLLIN)
+
+    def _read(self, connection: socket.socket) -> list[tuple[int, str, list[str]]]:
+        """Read one line with a host and a command; an empty list if the remote shell has ended."""
+        self._poll.unregister(connection)
+        line = b""
+        while not line.endswith(b"\n") and (data := connection.recv(1 << 16)):
+            line += data
+        if not line:
+            connection.close()
+            return []
+        asked = json.loads(line)
+        number, self._orders = self._orders, self._orders + 1
+        self._waiting[number] = (asked["host"], connection)
+        # ssh joins the words, and the shell on the host splits them: hydra quotes its words for that.
+        text = " ".join(asked["command"])
+        return [(number, asked["host"], ["/bin/sh", "-c", text] if self._shell else shlex.split(text))]
 
 
 class Starter:

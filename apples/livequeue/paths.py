@@ -1,10 +1,8 @@
-"""Paths of a queue's store and its socket, and the locks beside the store.
+"""Paths of a queue's store and its socket.
 
 The default store is `$APPLES_STATE/queue/jobs.db`. The path of a Unix socket has at most 107 bytes, so the socket is in
 the user's directory for daemons and has a digest of the store's path in its name. The socket of a manager for all users
 is in /run/apples.
-
-The locks show which processes live: a supervisor holds its job's byte of one file, the manager holds byte 0.
 """
 
 import hashlib
@@ -12,23 +10,10 @@ import os
 from pathlib import Path
 
 from apples.daemons.paths import SYSTEM_DIRECTORY, user_directory
-from apples.errors import HistoryError
-from nws.base.lock import ByteLocks
 from nws.base.paths import state_dir
 
 SOCKET_VARIABLE = "APPLES_QUEUE_SOCKET"
 SYSTEM_SOCKET = SYSTEM_DIRECTORY / "queue.sock"
-MANAGER = 0
-"""The manager's byte. A job's byte is its id."""
-
-
-def queue_locks(store: Path) -> ByteLocks:
-    """Return the locks beside a queue's database; raise `HistoryError` if the file cannot be used."""
-    path = store.with_name(f"{store.name}.locks")
-    try:
-        return ByteLocks(path)
-    except OSError as error:
-        raise HistoryError(f"{path}: cannot be used ({error.strerror})") from error
 
 
 def store_path(given: Path | None = None) -> Path:

@@ -20,8 +20,9 @@ from apples.ipc.requests import read_request
 from apples.ipc.server import Client, SocketLimits, UnixServer
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import Machine, listed
+from apples.livequeue.locks import MANAGER, queue_locks
 from apples.livequeue.models import REQUESTS, Answer, Cancelled, stored_job
-from apples.livequeue.paths import MANAGER, SYSTEM_SOCKET, own_socket, queue_locks
+from apples.livequeue.paths import SYSTEM_SOCKET, own_socket
 from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,

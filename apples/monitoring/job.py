@@ -53,11 +53,9 @@ class MonitoredJob:
         )
 
     def __enter__(self) -> Self:
-        """Return the job itself."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Remove pages and bell."""
         remove_pages(self._directory, self.name)
 
     def figures(self) -> list[PageCounters]:

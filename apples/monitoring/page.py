@@ -146,11 +146,9 @@ class MonitorPage:
             raise
 
     def __enter__(self) -> Self:
-        """Return the page itself."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Close the page."""
         self.close()
 
     def close(self) -> None:

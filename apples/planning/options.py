@@ -52,7 +52,6 @@ class PlanningOptions:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        """Raise `ConfigError` with every value that is out of its range."""
         problems = []
         if not 0 < self.quantile < 1:
             problems.append(f"quantile {self.quantile} is not between 0 and 1 (both excluded)")

@@ -21,7 +21,6 @@ class HostReadings:
     """The readings of checked hosts in one file. The first check creates it."""
 
     def __init__(self, path: Path) -> None:
-        """Open nothing yet."""
         self._path = path
 
     def add(self, surveys: Mapping[str, Survey], now: float, notify: Callable[[str], None]) -> None:

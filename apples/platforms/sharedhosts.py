@@ -61,7 +61,6 @@ class SharedHosts:
     turns: TimeShares | None = None
 
     def __init__(self, kind: PolicyKind, notify: Notify) -> None:
-        """Connect to no host yet."""
         self.kind, self.job, self._notify = kind, new_job(), notify
         self.environment = {JOB_VARIABLE: self.job}
         self._reached: dict[str, str | tuple[str, ...] | None] = {}

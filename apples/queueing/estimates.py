@@ -38,7 +38,6 @@ class Scheme:
     minimum: int = 10
 
     def __post_init__(self) -> None:
-        """Raise `ConfigError` for every value that is not legal."""
         problems = []
         if self.key not in KEYS:
             problems.append(f"key {self.key!r} is unknown; legal are {', '.join(KEYS)}")

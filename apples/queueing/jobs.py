@@ -39,7 +39,6 @@ class Beliefs:
     running_s: float
 
     def __post_init__(self) -> None:
-        """Raise `ConfigError` unless all values are finite times above 0."""
         for value in (self.priority_s, self.backfill_s, self.running_s):
             if not 0.0 < value < math.inf:
                 raise ConfigError(f"an estimate of {value!r} s: a finite time above 0 s is legal")

@@ -39,7 +39,6 @@ class QueueSettings:
     increment_s: float = 300.0
 
     def __post_init__(self) -> None:
-        """Raise `ConfigError` for every value that is not legal."""
         problems = [
             f"{what} {got!r} is unknown; legal are {', '.join(legal)}"
             for what, got, legal in (

@@ -68,7 +68,6 @@ class Quantity:
         )
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        """Return the schema for pydantic: the field's value is the result of `parse`."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(self.parse)
@@ -105,7 +104,6 @@ class Part:
     """A number from 0 to less than 1, such as a share of lost packets."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        """Read by pydantic."""
         from pydantic_core import core_schema
 
         return core_schema.float_schema(ge=0, lt=1, strict=True)
@@ -130,7 +128,6 @@ class WholeNumber:
     least: int
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        """Read by pydantic."""
         from pydantic_core import core_schema
 
         return core_schema.int_schema(ge=self.least, strict=True)

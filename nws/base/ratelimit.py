@@ -31,7 +31,6 @@ class RateLimit:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return the number of clients in the table."""
         return len(self._buckets)
 
     def ask(self, client: str, now: float) -> float:

@@ -1,7 +1,7 @@
-"""JSON objects with a checksum as their last member, so that a damaged file is noticed and not believed.
+"""Checksums, so that damage is noticed and not believed: last member of a JSON object, column of a row in SQLite.
 
-The checksum is CRC-32 over the object without it. An object that ends otherwise was written by hand or by another
-program and is taken as it is.
+The checksum of an object is CRC-32 over the object without it. An object that ends otherwise was written by hand or by
+another program and is taken as it is.
 """
 
 import json
@@ -13,6 +13,16 @@ from typing import Any
 #: The last member of a sealed object; any bytes between the quotes, so that a damaged one is recognised.
 _SEAL = re.compile(rb', "(.{5})": "(.{8})"\}\s*\Z', re.DOTALL)
 _NAME = b"crc32"
+_BLOB = (bytes, memoryview)
+
+
+def crc(kind: str, *values: object, data: object = b"") -> int:
+    """Return the checksum of a row of a table: its plain values, key included, and its blob; -1 if that is none."""
+    if not isinstance(data, _BLOB):
+        return -1
+    # repr is exact, and distinguishes 1, 1.0 and "1" (not numpy's numbers); SQLite keeps no sign of zero
+    plain = [float(value) + 0.0 if isinstance(value, float) else value for value in values]
+    return zlib.crc32(data, zlib.crc32(f"{kind}{plain}".encode()))
 
 
 def seal(document: Mapping[str, Any]) -> str:

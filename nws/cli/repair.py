@@ -17,7 +17,7 @@ def repair(*, store: Path | None, as_json: bool) -> None:
     samples where they can be. It needs room for a second file.
     """
     from nws.memory.repairing import repair as mend
-    from nws.service.core import store_lock
+    from nws.service.lock import store_lock
 
     path = existing(store)
     with store_lock(path):

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from nws.base.checksum import crc
 from nws.base.errors import StoreDamaged, StoreError
+from nws.base.sealed import crc
 from nws.base.sqlite import SqliteFile, SqliteFormat
 from nws.series import Measurement, Series
 
@@ -133,7 +133,6 @@ class Spool:
             )
 
     def __len__(self) -> int:
-        """Return samples that wait."""
         return self._waiting
 
     def add(self, measurements: Sequence[Measurement]) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from nws.base.checksum import crc
 from nws.base.errors import StoreError
+from nws.base.sealed import crc
 from nws.memory.database import KINDS, refuse_missing_events
 from nws.memory.headblock import HeadBlock
 from nws.memory.integrity import DamagedRows, get_losses, sound_rows

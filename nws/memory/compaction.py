@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from nws.base.checksum import crc
+from nws.base.sealed import crc
 from nws.memory import chunks
 from nws.memory.database import Database
 from nws.memory.headblock import HOUR_S, HeadBlock

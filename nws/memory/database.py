@@ -16,9 +16,9 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
-from nws.base.checksum import crc
 from nws.base.errors import StoreDamaged, StoreError
 from nws.base.files import Replacement, set_aside
+from nws.base.sealed import crc
 from nws.base.sqlite import SqliteFile, SqliteFormat
 from nws.memory.integrity import EVERYTHING, DamagedRows, DamageLog, get_losses, put_losses
 from nws.memory.stepmark import StepMark

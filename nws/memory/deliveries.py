@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.base.checksum import crc
 from nws.base.errors import UsageError
+from nws.base.sealed import crc
 from nws.memory.integrity import DamagedRows, sound_rows
 from nws.memory.log import LogBatch, joined
 from nws.memory.names import Names

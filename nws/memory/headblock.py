@@ -94,7 +94,6 @@ class SortedBuffer:
         self._series: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
-        """Return number of samples."""
         return self._size
 
     def add(self, batch: LogBatch) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nws.base.checksum import crc
+from nws.base.sealed import crc
 
 _LOG = logging.getLogger(__name__)
 # a command prints the error that it gets

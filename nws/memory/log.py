@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.base.checksum import crc
+from nws.base.sealed import crc
 from nws.memory.integrity import EVERYTHING, DamagedRows, Loss
 
 #: Every hour is later than this one.
@@ -34,7 +34,6 @@ class LogBatch:
     values: NDArray[np.float64]
 
     def __len__(self) -> int:
-        """Return number of samples."""
         return len(self.ids)
 
     def picked(self, which: NDArray[np.bool_] | slice) -> LogBatch:

@@ -4,8 +4,8 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from nws.base.checksum import crc
 from nws.base.errors import UsageError
+from nws.base.sealed import crc
 from nws.memory.database import damaged
 from nws.memory.integrity import DamagedRows
 from nws.series import Series
@@ -23,7 +23,6 @@ class Names:
         self.ids: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Return number of series."""
         return len(self._names)
 
     def follow(self, connection: sqlite3.Connection) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nws.base.checksum import crc
+from nws.base.sealed import crc
 from nws.memory import chunks
 from nws.memory.headblock import HOUR_S, HeadBlock
 from nws.memory.integrity import DamagedRows, get_losses, span_text

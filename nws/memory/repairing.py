@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from nws.base.checksum import crc
 from nws.base.errors import StoreError
 from nws.base.files import flush_to_disk, put_in_place, set_aside
 from nws.base.lock import ByteLocks
+from nws.base.sealed import crc
 from nws.memory import chunks, log
 from nws.memory.carving import Pages, Values, carved
 from nws.memory.database import FORMAT, KINDS, Database, next_step

@@ -37,7 +37,6 @@ class Buckets:
     count: NDArray[np.int64]
 
     def __len__(self) -> int:
-        """Return number of buckets."""
         return len(self.times)
 
 

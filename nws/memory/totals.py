@@ -3,7 +3,7 @@
 import sqlite3
 from dataclasses import astuple, dataclass
 
-from nws.base.checksum import crc
+from nws.base.sealed import crc
 from nws.memory.integrity import DamagedRows
 
 

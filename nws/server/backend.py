@@ -25,8 +25,7 @@ from nws.base.ratelimit import RefusalLog
 from nws.base.threads import start_all
 from nws.server.answers import refusal_of
 from nws.server.bodies import must_close, parse_object, read_body, read_query
-from nws.server.counters import RequestCounters
-from nws.server.middleware import RequestContext
+from nws.server.middleware import RequestContext, RequestCounters
 from nws.server.tokens import Role, Tokens
 from nws.server.writer import Writer
 

@@ -12,34 +12,18 @@ from pathlib import Path
 from typing import Self
 
 from nws.base.errors import StoreError, WeatherError
-from nws.base.lock import FileLock, LockHeld
 from nws.base.paths import state_dir
 from nws.links.cliques import Schedule
 from nws.memory import Memory
 from nws.service.config import ServiceConfig
 from nws.service.housekeeping import Housekeeping
 from nws.service.ingestion import Ingestion
+from nws.service.lock import store_lock
 from nws.service.nameserver import NameServer
 from nws.service.parts import ServiceParts
 from nws.service.queries import Queries
 from nws.service.records import Batch, Counters, Event, Health, Peers, PutReceipt
 from nws.service.samples import checked_span
-
-
-def store_lock(store: Path) -> FileLock:
-    """Return the lock of a store, held; raises `StoreError` if another service holds it."""
-    path = store.with_name(f"{store.name}.lock")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return FileLock(path)
-    except LockHeld as held:
-        raise StoreError(
-            f"{store}: another weather service runs on this store, {held.holder}; end it, or name another store"
-        ) from None
-    except OSError as error:
-        raise StoreError(
-            f"{path}: cannot be made: {error.strerror or error}; set the store to a file in a writable directory"
-        ) from error
 
 
 class WeatherService:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from nws.base.checksum import crc
 from nws.base.durations import format_seconds
 from nws.base.errors import KeyRefused, NameTaken, Refused, TooMany, UnknownHost
+from nws.base.sealed import crc
 from nws.memory.database import Database
 from nws.memory.integrity import is_complete
 from nws.series import HOST_NAME_LEGAL, is_host_name

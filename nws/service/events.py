@@ -9,8 +9,8 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 
-from nws.base.checksum import crc
 from nws.base.errors import Refused
+from nws.base.sealed import crc
 from nws.memory.database import Database, refuse_missing_events
 from nws.memory.integrity import DamagedRows, get_losses
 from nws.series import HOST_NAME_LEGAL, is_host_name

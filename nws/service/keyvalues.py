@@ -7,8 +7,8 @@ import json
 import secrets
 from typing import Any
 
-from nws.base.checksum import crc
 from nws.base.errors import StoreDamaged
+from nws.base.sealed import crc
 from nws.memory.database import Database
 from nws.memory.integrity import sound_rows
 

@@ -3,26 +3,13 @@
 `Spin` reads the rank's own CPU clock until it has advanced far enough: exact by definition. `Arithmetic` does a fixed
 amount of work, calibrated once in turns a second, for experiments whose jobs do the same work under any scheduler. A
 run on quiet cores reports its rate, which is an argument of later runs.
-
-The work is a chain of multiplications and additions, none of which can be left out. Each turn waits for the one before,
-so its speed depends on the core and its clock alone: no memory, no vectors.
 """
 
 import time
 from typing import Protocol
 
-from stencil_app.jit import kernel
-
 #: Turns of one calibration, and number of calibrations; the fastest, undisturbed one counts.
 _TURNS, _TRIES = 200_000, 25
-
-
-@kernel("float64(int64, float64)")
-def turn(turns: int, x: float) -> float:
-    """Return x after `turns` turns; the value only proves that the work was done."""
-    for _ in range(turns):
-        x = x * 0.999999 + 1e-3
-    return x
 
 
 class Work(Protocol):

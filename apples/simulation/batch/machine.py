@@ -41,7 +41,6 @@ class Replay:
     event_order: str = "batch"
 
     def __post_init__(self) -> None:
-        """Raise `ConfigError` for an unknown order."""
         if self.event_order not in EVENT_ORDERS:
             raise ConfigError(
                 f"event order {self.event_order!r} is unknown; legal are {', '.join(EVENT_ORDERS)}"

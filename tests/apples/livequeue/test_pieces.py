@@ -10,9 +10,9 @@ import pytest
 from apples.errors import ConfigError, HistoryError
 from apples.ipc.requests import read_request
 from apples.livequeue.clock import Clock, rounded_up
+from apples.livequeue.locks import queue_locks
 from apples.livequeue.log import swf_lines
 from apples.livequeue.models import REQUESTS, JobRequest
-from apples.livequeue.paths import queue_locks
 from apples.livequeue.reasons import clock_time, why
 from apples.livequeue.store import Store
 from apples.livequeue.submissions import submission_of

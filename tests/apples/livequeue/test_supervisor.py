@@ -11,7 +11,7 @@ import pytest
 
 from apples.livequeue import supervisor
 from apples.livequeue.jobprocess import filled
-from apples.livequeue.paths import queue_locks
+from apples.livequeue.locks import queue_locks
 from apples.livequeue.store import Store
 from apples.livequeue.supervisors import kill_marked
 

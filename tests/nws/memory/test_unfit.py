@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nws.base.checksum import crc
 from nws.base.errors import StoreDamaged, StoreError
+from nws.base.sealed import crc
 from nws.memory import Memory, repairing
 from nws.memory.checking import check
 from nws.memory.compaction import GRACE_S
