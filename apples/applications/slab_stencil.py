@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from apples.errors import ConfigError
 from apples.model.plan import RankObservation
 from apples.model.template import Benchmark, Checkpointing, Workload
+from stencil_app.errors import CheckpointError
 from stencil_app.options import Option, Value
 from stencil_app.settings import CHECKPOINT_EVERY, ITERATIONS, RESIDUAL_EVERY
 
@@ -111,7 +112,6 @@ class SlabProgram(ABC):
         self, file: Path, size: int, options: Mapping[str, str], *, verified: bool = True
     ) -> int:
         """Return the iterations in a checkpoint (`apples.model.template.Restartable.iterations_in`)."""
-        from stencil_app.errors import CheckpointError
         from stencil_app.files.checkpoint import mismatches, read_header, read_rows
 
         try:

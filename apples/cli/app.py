@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from apples.cli.calibrate import POOL
-from apples.cli.optiongroups import HeadedCommand, with_options
+from apples.cli.calibrate import POOL, measured_platform
+from apples.cli.optiongroups import HeadedCommand, parse_settings, with_options
 from apples.cli.runoptions import PoolOptions
+from apples.errors import ConfigError
 from nws.base.command import LazyGroup
 
 if TYPE_CHECKING:
@@ -62,8 +64,6 @@ benchmark: {{iterations: 20}}       # of the short runs that measure the program
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def new(file: Path) -> None:
     """Write a commented application file to FILE, which must not exist; change its command, then check it."""
-    from apples.errors import ConfigError
-
     name = file.stem if file.stem[:1].isalnum() else "program"
     try:
         with open(file, "x", encoding="utf-8") as opened:
@@ -97,10 +97,7 @@ def check(
     The measurements are kept for runs near SIZE rows (default: the file's). They are in CPU time, so other load on
     the host does not matter. The program runs in a copy of its directory.
     """
-    from apples.cli.calibrate import measured_platform
     from apples.cli.console import Console
-    from apples.cli.optiongroups import parse_settings
-    from apples.errors import ConfigError
     from apples.learning.stores import open_benchmarks, open_history
     from apples.model.template import Deployable
     from apples.run.costing import Costing
@@ -127,8 +124,6 @@ def check(
 
 
 def _document(file: str, name: str, size: int, found: dict[str, list[Benchmark]]) -> dict[str, Any]:
-    from dataclasses import asdict
-
     benchmarks = {cpu_type: [asdict(b) for b in of] for cpu_type, of in found.items()}
     return {"version": 1, "application": name, "file": file, "size": size, "benchmarks": benchmarks}
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apples import applications
+from apples.adapting.hosts import HostPolicy
+from apples.adapting.settings import AdaptSettings
 from apples.cli.conflicts import restarts_itself, run_conflicts, unserved_options
 from apples.cli.console import Console
 from apples.cli.optiongroups import Problems, parse_settings
 from apples.cli.pool import open_platform, open_service
 from apples.cli.runoptions import LaunchOptions, PoolOptions, RunOptions
 from apples.errors import ConfigError
+from apples.learning.history import new_id
 from apples.learning.stores import open_benchmarks, open_history
 from apples.model.limits import Limits
 from apples.model.template import Restartable
@@ -24,6 +28,7 @@ from apples.run.costing import Costing
 from apples.run.program import find_template
 from apples.run.request import Resilience, RunRequest
 from nws.base.durations import parse_period
+from nws.base.reader import load_yaml
 from nws.client import state_dir
 
 if TYPE_CHECKING:
@@ -152,10 +157,6 @@ def _made(directory: Path) -> list[str]:
 
 def _temporary_file() -> Path:
     """Return the path of a new temporary checkpoint: its name is the time and a random part."""
-    import time
-
-    from apples.learning.history import new_id
-
     return state_dir() / "checkpoints" / f"{new_id(time.time())}.ckpt"
 
 
@@ -164,10 +165,7 @@ def adapt_settings(options: LaunchOptions, resilience: Resilience | None) -> Ada
 
     resilience : None if its options are wrong
     """
-    from apples.adapting.settings import AdaptSettings
-    from apples.errors import ConfigError
     from apples.model.config import find_config
-    from nws.base.reader import load_yaml
 
     file = options.adapt_settings
     if options.adapt == "off":
@@ -189,7 +187,6 @@ def controllers(
     """
     if settings is None:
         return None
-    from apples.adapting.hosts import HostPolicy
     from apples.run.adaptation import ControllerInputs, HostController, SlabController, adaptation_inputs
 
     policy = HostPolicy(settings.hosts) if hosts else None

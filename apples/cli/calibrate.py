@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apples.cli.optiongroups import HeadedCommand, with_options
+from apples.cli.optiongroups import HeadedCommand, parse_settings, with_options
 from apples.cli.runoptions import PoolOptions
+from apples.errors import ConfigError
 
 if TYPE_CHECKING:
     from apples.cli.console import Console
@@ -49,7 +50,6 @@ def calibrate(
     (default 64). They are stored and used by every later run; each finished run corrects them and the overhead.
     """
     from apples.cli.console import Console
-    from apples.cli.optiongroups import parse_settings
     from apples.learning.corrections import corrections
     from apples.learning.stores import open_benchmarks, open_history
     from apples.run.costing import Costing, benchmark_key
@@ -91,7 +91,6 @@ def measured_platform(options: PoolOptions, template: Template, console: Console
     """Return the machines to measure; machines elsewhere report their CPU types in the snapshot."""
     from apples.cli.conflicts import pool_conflicts
     from apples.cli.pool import open_platform
-    from apples.errors import ConfigError
     from apples.platforms.platform import Preparation
     from apples.platforms.requirements import program_files
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apples.errors import ConfigError
+from nws.base.paths import state_dir
 from nws.deploy.options import DeployRequest, deploy_options, further_settings
 
 if TYPE_CHECKING:
@@ -70,7 +71,6 @@ def _roles(
 ) -> dict[str, tuple[DaemonRole, ...]]:
     from apples.daemons.paths import enrolled
     from apples.daemons.units import manager_role, node_role, queue_role
-    from nws.base.paths import state_dir
     from nws.deploy.authority import Authority
 
     authority = Authority(state_dir() / "deploy" / (manager or "nodes"))

@@ -13,13 +13,14 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from apples.cli.optiongroups import option, with_options
+from apples.cli.optiongroups import option, record_of, with_options
+from apples.errors import ConfigError, NotExecutable, ProgramNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,10 +48,8 @@ def predict(words: str) -> Prediction | str:
     """Return the prediction of `apples-run WORDS`, or the reason for none; raise `ConfigError`, `NoFeasiblePlan`."""
     from apples.cli.assemble import assemble
     from apples.cli.console import Console
-    from apples.cli.optiongroups import record_of
     from apples.cli.run import run
     from apples.cli.runoptions import RunOptions
-    from apples.errors import ConfigError
     from apples.learning.stores import open_benchmarks, open_history
     from apples.run.costing import Costing
 
@@ -128,7 +127,6 @@ def estimate(command: tuple[str, ...], options: EstimateOptions) -> None:
     import getpass
 
     from apples.cli.estimate_history import read_history
-    from apples.errors import ConfigError
     from apples.queueing.estimates import ModelFirst, SimilarJobs
     from apples.queueing.jobs import QueueJob
     from nws.base.durations import parse_period
@@ -163,8 +161,6 @@ def estimate(command: tuple[str, ...], options: EstimateOptions) -> None:
 
 def _scheme(options: EstimateOptions) -> Scheme:
     """Return the scheme of the settings file, overridden by the command line."""
-    from dataclasses import replace
-
     from apples.queueing.configuration import QueueFile, load_queue_file
 
     config = options.config
@@ -188,8 +184,6 @@ def _believed(options: EstimateOptions) -> float | None:
 
 def _score(options: EstimateOptions) -> None:
     """Print the accuracy of each source of estimates in the queue."""
-    from dataclasses import asdict
-
     from apples.cli.report import table
     from apples.livequeue.core import scores
     from apples.livequeue.paths import store_path
@@ -245,8 +239,6 @@ def _lines(document: dict[str, Any]) -> list[str]:
 
 
 def _check_command(command: tuple[str, ...]) -> None:
-    from apples.errors import ConfigError
-
     if Path(command[0]).name not in _SUBMITTERS:
         raise ConfigError(f"{command[0]!r} is no submit command; legal are {', '.join(_SUBMITTERS)}")
     limits = [w for w in command[1:] if w.split("=")[0] in ("--time", "--time-min")]
@@ -256,8 +248,6 @@ def _check_command(command: tuple[str, ...]) -> None:
 
 def _submit(command: tuple[str, ...], request_s: float, estimate_s: float, dry_run: bool) -> None:
     """Replace this process by the submit command, with its limits in minutes, rounded up as Slurm does."""
-    from apples.errors import NotExecutable, ProgramNotFound
-
     limit, least = (-(-int(seconds) // 60) or 1 for seconds in (request_s, estimate_s))
     filled = [command[0], f"--time={limit}", f"--time-min={min(least, limit)}", *command[1:]]
     if dry_run:

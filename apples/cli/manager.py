@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apples.cli.optiongroups import HeadedCommand, given_words, headed, with_options
-from nws.base.detach import service
+from apples.errors import ConfigError
+from nws.base.detach import notify, service
 from nws.base.files import write_whole
 
 if TYPE_CHECKING:
@@ -65,8 +67,6 @@ class QueueManagerOptions:
 
     def check(self) -> None:
         """Raise `ConfigError` for options that need --queue."""
-        from apples.errors import ConfigError
-
         if self.queue is None:
             unused = given_words(self, skip=("follow",))
             if unused:
@@ -79,15 +79,11 @@ _MACHINE = ("--procs", "--host", "--hostfile")
 
 def serve_queue(given: QueueManagerOptions, of_sharing: Sequence[str], say: Callable[[str], None]) -> int:
     """Serve until a signal; return the exit code. of_sharing : options given that only a manager of nodes reads"""
-    import os
-
-    from apples.errors import ConfigError
     from apples.livequeue.paths import store_path
     from apples.livequeue.server import QueueServer
     from apples.queueing import jit, kernel
     from apples.queueing.configuration import QueueFile, load_queue_file
     from apples.queueing.queue import warm
-    from nws.base.detach import notify
     from nws.base.durations import parse_duration
     from nws.base.jit import is_cached
 
@@ -122,8 +118,6 @@ def serve_queue(given: QueueManagerOptions, of_sharing: Sequence[str], say: Call
 
 def _machine(given: QueueManagerOptions) -> Machine:
     """Return the processors that jobs may use; raise `ConfigError`."""
-    import os
-
     from apples.livequeue.hosts import Machine, machine_of
     from nws.base.hostlist import parse_hosts, read_hostfile
     from nws.client import local_host
@@ -138,8 +132,6 @@ def _machine(given: QueueManagerOptions) -> Machine:
 
 def _follow(server: QueueServer, own: Machine) -> None:
     """Read the connected nodes from standard input, where the manager of nodes writes them; stop at its end."""
-    import os
-
     rest = b""
 
     def read() -> None:

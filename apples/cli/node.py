@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from nws.base.detach import service
+from nws.base.paths import local_host
 
 
 @click.command()
@@ -66,7 +67,6 @@ def node(
     from apples.daemons.nodedaemon import NodeDaemon
     from apples.daemons.paths import checked_name, read_node_key, serving_socket, shared_machine
     from apples.daemons.settings import NodeSettings, address_text, parse_cpus, settings_of
-    from nws.base.paths import local_host
 
     sharing = settings_of(
         config, manager=manager, policy=policy, slice_text=slice_text, gmet=gmet, key=key, freezer=freezer

@@ -21,6 +21,7 @@ from apples.platforms.finding import find_platform
 from apples.platforms.platform import Platform, PlatformSetup, is_this_machine
 from nws.base.durations import parse_duration
 from nws.base.errors import UsageError
+from nws.base.hostlist import expand, parse_hosts, read_hostfile
 from nws.client import Endpoint, state_dir
 
 if TYPE_CHECKING:
@@ -133,7 +134,6 @@ def choose_hosts(grid: Grid, options: PoolOptions) -> Grid:
     """Return the pool: hosts of -H or --hostfile, else all of the grid, after --include and --exclude."""
     if not any((options.hosts, options.hostfile, options.include, options.exclude)):
         return grid
-    from nws.base.hostlist import expand
 
     asked = asked_hosts(options)
     if asked:
@@ -154,8 +154,6 @@ def choose_hosts(grid: Grid, options: PoolOptions) -> Grid:
 
 def asked_hosts(options: PoolOptions) -> dict[str, int | None]:
     """Return the hosts of -H and --hostfile with their slots; None for hosts without a number of slots."""
-    from nws.base.hostlist import parse_hosts, read_hostfile
-
     asked: dict[str, int | None] = {}
     if options.hosts is not None:
         asked |= {h.name: h.slots for h in parse_hosts(options.hosts)}

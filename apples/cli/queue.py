@@ -12,6 +12,7 @@ import click
 from apples.cli.live import grid, watch
 from apples.cli.report import table
 from nws.base.files import write_whole
+from nws.base.hostlist import fold
 from nws.base.terminal import visible
 
 if TYPE_CHECKING:
@@ -111,7 +112,6 @@ def _header(found: dict[str, Any]) -> list[str]:
 
 def _rows(found: dict[str, Any]) -> list[list[object]]:
     from nws.base.durations import format_seconds
-    from nws.base.hostlist import fold
 
     def key(job: dict[str, Any]) -> tuple[int, int]:
         order = ("ended", "running", "starting", "waiting")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import click
 from apples.cli.console import Console, ProgressNotes
 from apples.cli.optiongroups import HeadedCommand, with_options
 from apples.cli.runoptions import OutputOptions, RunOptions, SharingOptions
+from apples.errors import ConfigError, MonitorError, SharingError
 from nws.base.command import DISTRIBUTION, run_program
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
     from apples.cli import queued_run
     from apples.cli.assemble import assemble
     from apples.cli.conflicts import sharing_conflicts
-    from apples.errors import ConfigError
 
     problems = sharing_conflicts(options)
     if problems:
@@ -81,8 +82,6 @@ def _joined(
     policy: str, options: RunOptions, console: Console, stack: ExitStack
 ) -> SharingSession | SharedHosts | None:
     """Return a session with the node manager of this machine; None, with a note, if the run cannot take part."""
-    from apples.errors import MonitorError, SharingError
-
     session = _session(policy, options, console)
     try:
         stack.enter_context(session)
@@ -197,7 +196,6 @@ def _print_plan(document: dict[str, Any], output: OutputOptions) -> None:
 
 def _print_json(document: dict[str, Any]) -> None:
     # Imported here: `--help` takes a thirtieth longer with it.
-    import json
 
     click.echo(json.dumps(document))
 

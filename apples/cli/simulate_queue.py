@@ -7,13 +7,14 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from apples.cli.optiongroups import HeadedCommand, headed, option, with_options
+from apples.errors import ConfigError
 from nws.base.files import Replacement
 
 if TYPE_CHECKING:
@@ -107,8 +108,6 @@ class ReplayOptions:
 @with_options(ReplayOptions)
 def simulate_queue(trace: Path, options: ReplayOptions) -> None:
     """Replay the job log TRACE (Standard Workload Format or sacct's output, plain or .gz) under a policy."""
-    from dataclasses import asdict
-
     from apples.cli.console import Console
     from apples.queueing import jit
     from apples.simulation.batch import replay
@@ -149,9 +148,6 @@ def simulate_queue(trace: Path, options: ReplayOptions) -> None:
 
 def _settings(options: ReplayOptions) -> QueueFile:
     """Return the settings file overridden by the command line, checked as one document."""
-    from dataclasses import asdict
-
-    from apples.errors import ConfigError
     from apples.queueing.configuration import QueueFile, load_queue_file
     from nws.base.reader import Document, validate
     from nws.base.yamltree import Tree
@@ -188,7 +184,6 @@ def _chosen_jobs(
     """Return the jobs to replay, and the knowledge of their run times at submission."""
     import numpy as np
 
-    from apples.errors import ConfigError
     from apples.simulation.batch.machine import log_estimates
 
     known: Any = estimator
@@ -224,8 +219,6 @@ def _progress(jobs: int, quiet: bool) -> Iterator[Progress | None]:
 
 def _write_starts(path: Path, schedule: ReplaySchedule) -> None:
     """Write the starts; a file of that name is always complete."""
-    from apples.errors import ConfigError
-
     columns = (schedule.trace.id, schedule.trace.submit, schedule.start)
     try:
         with Replacement(path) as temporary, open(temporary, "w", encoding="ascii") as file:
@@ -240,8 +233,6 @@ def _write_starts(path: Path, schedule: ReplaySchedule) -> None:
 
 
 def _document(schedule: ReplaySchedule, chosen: QueueFile, options: ReplayOptions) -> dict[str, Any]:
-    from dataclasses import asdict
-
     import numpy as np
 
     from apples.run.documents import strict

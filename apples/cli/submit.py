@@ -1,5 +1,6 @@
 """`apples submit`: put a command into the queue. One error reports all problems."""
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import click
 
-from apples.cli.optiongroups import option, with_options
+from apples.cli.optiongroups import Problems, option, with_options
 from nws.base.terminal import visible
 
 _WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -56,8 +57,6 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
     The job runs on this host, in this directory, with this environment, when the queue starts it. The variables
     APPLES_QUEUE_JOB, APPLES_QUEUE_PROCS and APPLES_QUEUE_HOSTS hold its number, its number of processors and its hosts.
     """
-    import json
-
     from apples.livequeue.client import ask
 
     number = ask("submit", submission(command, options), options.socket, retry=True)
@@ -76,7 +75,6 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
 
 def submission(command: tuple[str, ...], options: SubmitOptions) -> dict[str, Any]:
     """Return the request to the manager; raise `ConfigError` with every problem that shows here."""
-    from apples.cli.optiongroups import Problems
     from apples.livequeue.jobs import job_document
     from nws.base.durations import parse_period
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nws.base.errors import DeploymentFailed, UsageError
+from nws.base.hostconnection import HostCheckError
+from nws.base.paths import state_dir
 from nws.deploy.options import DeployRequest, deploy_options, further_settings
 
 if TYPE_CHECKING:
@@ -84,7 +86,6 @@ def _with_server(
     hosts: list[str], server: str, port: int, settings: dict[str, Any], site: str | None, *, forget: bool
 ) -> list[dict[str, tuple[DaemonRole, ...]]]:
     """Return the daemons of each host: first the server's, then the others."""
-    from nws.base.paths import state_dir
     from nws.deploy.authority import Authority
     from nws.deploy.weather import SENSOR_TOKEN, sensor_role, server_role
 
@@ -136,7 +137,6 @@ def _await_measurements(
     wait_s: float,
 ) -> None:
     """Ask the server until it has measurements of all hosts; raises `DeploymentFailed` with those that are missing."""
-    from nws.base.hostconnection import HostCheckError
     from nws.deploy.weather import SERVER, not_measuring
 
     plan = next(result.plan for result in results if result.host == server)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nws.base.durations import parse_period
+from nws.base.durations import format_seconds, parse_period
 from nws.base.errors import ConfigError
 from nws.cli.common import echo_json, finite, json_option
 from nws.cli.forecastsource import ForecastSource, is_stale, stale_option, with_source
@@ -119,7 +119,6 @@ def _table(forecasts: Mapping[Series, Forecast], now: float, stale_after: float)
 
 def _outlook_table(forecasts: Mapping[Series, Forecast], now: float, stale_after: float) -> None:
     """Print one line per series and span; `held` is the share of past 80 % intervals that held."""
-    from nws.base.durations import format_seconds
     from nws.cli.tables import duration, echo_table, quantity
 
     rows = []

@@ -17,6 +17,7 @@ import click
 
 from nws.base.errors import UnknownName, UsageError
 from nws.cli.common import chosen, existing, store_option
+from nws.client import LocalWeather
 from nws.client.documents import KeptSeries, RemoteHost, RemoteSnapshot, read_forecasts, read_hosts, read_kept
 from nws.client.endpoint import Endpoint
 from nws.series import Forecast, Series
@@ -95,8 +96,6 @@ class LocalSource:
         self, names: Sequence[str], over_s: Sequence[float] = ()
     ) -> tuple[float, dict[Series, Forecast]]:
         """Return forecasts computed here, from the last day."""
-        from nws.client import LocalWeather
-
         with LocalWeather(self._path) as weather:
             found = weather.forecasts(over_s)
         return time.time(), {series: found[series] for series in chosen(names, found)}

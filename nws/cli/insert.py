@@ -17,6 +17,7 @@ import click
 from nws.base.errors import Refused, ServiceError, ServiceUnreachable, TooMany, UsageError, WeatherError
 from nws.cli.common import echo_json, json_option, store_option
 from nws.cli.forecastsource import TIMEOUT_S, endpoint_of, server_options
+from nws.client import state_dir
 from nws.client.endpoint import Endpoint, read_secret
 from nws.series import Series
 from nws.sources.csvfile import CsvColumns, read_columns
@@ -230,7 +231,6 @@ def _key(host: str, key_file: Path | None) -> str | None:
     """Return the host's key, None without a key file; then an admin's token is sufficient."""
     if key_file is not None:
         return read_secret(key_file, "key")
-    from nws.client import state_dir
 
     sensor_key = state_dir() / f"sensor-{host}.key"
     return read_secret(sensor_key, "key") if sensor_key.exists() else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nws.base.detach import service
+from nws.base.paths import local_host, state_dir
 from nws.cli.common import log_line
 
 if TYPE_CHECKING:
@@ -74,7 +75,6 @@ def sensor(
 
     Undelivered measurements wait on disk. Ends on TERM and INT, and reports the number of runs by outcome.
     """
-    from nws.base.paths import local_host, state_dir
     from nws.daemon.daemon import SensorDaemon, SensorSettings, run_until_signal
 
     settings = SensorSettings(
