@@ -181,6 +181,7 @@ def explanation_lines(document: dict[str, Any]) -> list[str]:
         free = "unknown" if memory["value"] is None else f"{memory['value'] / 1e9:.2f} GB"
         lines.append(
             f"    {host['host']}: {availability['value']:.2f} of a CPU ± {availability['error'] or 0:.2f} "
+            f"{'assumed ' if availability.get('assumed') else ''}"
             f"({availability['method']}, {availability['samples']} samples{_old(availability['age_s'])}), {free} free"
         )
     return lines + _link_lines(weather)

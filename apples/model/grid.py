@@ -147,6 +147,7 @@ class Grid:
 class Estimate:
     """A forecast value with its expected error (standard deviation, same unit).
 
+    assumed : the error is unknown, and a prior from the errors of other hosts stands in for it
     quantiles : at `nws.series.SHARES`; empty where only the error is known
     outlooks : distributions of the mean over spans from now, by rising length; empty if there are none
     """
@@ -156,6 +157,7 @@ class Estimate:
     method: str = "nominal"
     samples: int = 0
     age_s: float = math.nan
+    assumed: bool = False
     quantiles: tuple[float, ...] = ()
     outlooks: tuple[Outlook, ...] = ()
 

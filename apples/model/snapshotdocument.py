@@ -184,6 +184,7 @@ def _estimate(estimate: Estimate) -> Json:
     return {
         "value": finite(estimate.value),
         "error": finite(estimate.error),
+        "assumed": estimate.assumed,
         "method": estimate.method,
         "samples": estimate.samples,
         "age_s": finite(estimate.age_s),

@@ -1,7 +1,8 @@
 """From forecasts to a snapshot of a grid's hosts and pairs at one instant.
 
 Pure. A host or pair without a forecast keeps its nominal value, marked as such, so that one silent sensor never
-stops a plan; `unmeasured` names the hosts. Source: Wolski et al. 2000, §3.2.
+stops a plan; `unmeasured` names the hosts. An unknown error is assumed (`apples.model.assumed`), never zero. Source:
+Wolski et al. 2000, §3.2.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from apples.errors import NoFeasiblePlan
+from apples.model.assumed import assumed_errors, assumption_notes, error_of, is_unknown, with_assumed
 from apples.model.grid import LISTED_PAIRS, Conditions, Estimate, Grid, Host, Snapshot
 from apples.model.pairs import PairValues, listing, together
 from nws.series import Forecast, Resource, Series
@@ -74,17 +76,18 @@ def from_forecasts(
         PairValues.same(classes, 0.0) if nominal.loss is None else nominal.loss,
     ]
     quantities = listing(quantities, [*oldest, *joined])
+    assumed = assumed_errors(forecasts)
     for k, resource in ((0, Resource.LATENCY), (2, Resource.BANDWIDTH)):
         found = measured[resource]
         quantities[k] = quantities[k].set(list(found), [forecast.value for forecast in found.values()])
-        quantities[k + 1] = quantities[k + 1].set(list(found), map(_error, found.values()))
+        errors = [error_of(forecast, assumed[resource]) for forecast in found.values()]
+        quantities[k + 1] = quantities[k + 1].set(list(found), errors)
     latency, latency_error, bandwidth, bandwidth_error, age, composed, loss = quantities
-    lost = measured[Resource.LOSS]
-    loss = loss.set(list(lost), [forecast.value for forecast in lost.values()])
+    loss = loss.set(list(measured[Resource.LOSS]), [f.value for f in measured[Resource.LOSS].values()])
     return Snapshot(
         hosts=grid.hosts,
         conditions=tuple(
-            _conditions(host, idle, forecasts, now)
+            _conditions(host, idle, forecasts, assumed, now)
             for host, idle in zip(grid.hosts, nominal.conditions, strict=True)
         ),
         latency_s=latency,
@@ -94,6 +97,7 @@ def from_forecasts(
         loss=loss if loss.most() > 0 else None,
         taken_at=now,
         source=source,
+        notes=assumption_notes(place, forecasts, assumed),
         pair_age_s=age.set(list(oldest), [max(now - then, 0.0) for then in oldest.values()]),
         composed=composed.set(joined, [1.0] * len(joined)),
         through=paths,
@@ -118,8 +122,8 @@ def with_composed(
     wide = composed & (bandwidth > 0)
     first = np.argwhere(composed)[:LISTED_PAIRS].tolist()
     before = np.zeros(shape) if snapshot.composed is None else np.asarray(snapshot.composed)
-    latency_error = np.nan_to_num(matrix.latency_error_s[pick])
-    bandwidth_error = np.nan_to_num(matrix.bandwidth_error_Bps[pick])
+    latency_error = with_assumed(matrix.latency_error_s[pick], latency)
+    bandwidth_error = with_assumed(matrix.bandwidth_error_Bps[pick], bandwidth)
     estimated = together(
         [
             np.where(composed, latency, snapshot.latency_s),
@@ -205,14 +209,21 @@ def unmeasured(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(host.name for host, conditions in pairs if conditions.availability.method == "nominal")
 
 
-def _conditions(host: Host, idle: Conditions, forecasts: Mapping[Series, Forecast], now: float) -> Conditions:
+def _conditions(
+    host: Host,
+    idle: Conditions,
+    forecasts: Mapping[Series, Forecast],
+    assumed: Mapping[Resource, float],
+    now: float,
+) -> Conditions:
     def estimate(resource: Resource, most: float) -> Estimate | None:
         forecast = forecasts.get(Series(resource, host.name))
         if forecast is None or not math.isfinite(forecast.value):
             return None
         return Estimate(
             value=min(max(forecast.value, 0.0), most),
-            error=_error(forecast),
+            error=error_of(forecast, assumed[resource]),
+            assumed=is_unknown(forecast),
             method=forecast.method,
             samples=forecast.samples,
             age_s=max(now - forecast.measured_at, 0.0),
@@ -224,8 +235,3 @@ def _conditions(host: Host, idle: Conditions, forecasts: Mapping[Series, Forecas
         capacity=estimate(Resource.CPU_CAPACITY, float(host.slots)) or idle.capacity,
         memory_bytes=estimate(Resource.MEMORY_FREE, math.inf) or idle.memory_bytes,
     )
-
-
-def _error(forecast: Forecast) -> float:
-    """Return the expected standard deviation; a series with one sample has none yet."""
-    return forecast.rmse if math.isfinite(forecast.rmse) else 0.0

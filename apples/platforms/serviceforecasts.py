@@ -235,7 +235,8 @@ def forecast_snapshot(
     own, source = measure(None if found is None else found.forecasts)
     clock_s = now()
     if found is None:
-        return replace(from_forecasts(pool, own, now=clock_s, source=source), notes=notes)
+        snapshot = from_forecasts(pool, own, now=clock_s, source=source)
+        return replace(snapshot, notes=(*notes, *snapshot.notes))
     # The ages of all forecasts are counted on the service's clock.
     ahead_s = found.now - clock_s
     moved = {s: replace(f, measured_at=f.measured_at + ahead_s) for s, f in own.items()}
@@ -249,7 +250,7 @@ def forecast_snapshot(
     )
     if found.matrix is not None:
         snapshot = with_composed(snapshot, found.matrix, found.names, now=found.now)
-    return replace(snapshot, stale=tuple(map(str, found.stale)), notes=notes)
+    return replace(snapshot, stale=tuple(map(str, found.stale)), notes=(*notes, *snapshot.notes))
 
 
 def _spellings(host: Host) -> list[str]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nws.base.errors import StoreDamaged, StoreError, UsageError
 from nws.base.files import set_aside
 from nws.forecasting.batteries import FEW_VALUES, LARGEST, Ahead, BatteryBank, Columns, Pick
-from nws.memory import DAY_S, Memory
+from nws.memory import DAY_S, Memory, Samples
 from nws.memory.log import LogBatch, joined, progress, rows_after
 from nws.series import Forecast
 from nws.service import batteryfile
@@ -80,19 +80,12 @@ class Forecaster:
     """
 
     def __init__(
-        self,
-        memory: Memory,
-        *,
-        file: Path | None,
-        identity: str,
-        now: float,
-        cpu_model: Callable[[str], str],
+        self, memory: Memory, *, file: Path | None, identity: str, now: float, cpu_model: Callable[[str], str]
     ) -> None:
         self.lock = threading.RLock()
         self.catalogue = Catalogue()
         self.last_t = np.empty(0)
-        self.saves = 0
-        self.save_failures = 0
+        self.saves = self.save_failures = 0
         self.save_s = 0.0
         self._memory = memory
         self._file = file
@@ -251,30 +244,22 @@ class Forecaster:
     def _set_aside(self, reason: str) -> None:
         """Keep a file that is not used, and note it."""
         assert self._file is not None
-        try:
-            aside = f"kept as {set_aside(self._file)}"
-        except OSError as error:
-            aside = f"it cannot be kept: {error.strerror or error}"
-        self._memory.database.damage.note(f"{reason}; {aside}; forecasters learn from the last day")
+        self._memory.database.damage.note(
+            f"{reason}; {_moved_aside(self._file)}; forecasters learn from the last day"
+        )
 
     def _replay(self, now: float) -> None:
-        """Rebuild the batteries from the samples of the last day."""
+        """Rebuild the batteries from the samples of the last day; short series borrow from long ones."""
         self.learn_names()
-        series = max(len(self.catalogue), 1)
-        most = min(REPLAY_SAMPLES, max(REPLAY_TOTAL // series, 100))
+        most = min(REPLAY_SAMPLES, max(REPLAY_TOTAL // max(len(self.catalogue), 1), 100))
         history = self._memory.history(since=now - REPLAY_S, most=most, sound=True)
         self._bank = BatteryBank()
         self.learn_names()
-        by_length = sorted(history.samples.items(), key=lambda item: len(item[1]), reverse=True)
-        lent = False
-        for one, samples in by_length:
-            if len(samples) < FEW_VALUES and not lent:
-                self._lend(range(len(self._bank)))
-                lent = True
-            values = np.asarray(samples.values)
-            legal = np.abs(values) <= LARGEST
-            numbers = np.full(np.count_nonzero(legal), self.catalogue.number(str(one)))
-            self._bank.update_many(numbers, values[legal], np.asarray(samples.times)[legal])
+        for short in (False, True):
+            self._lend(range(len(self._bank)))
+            for one, samples in history.samples.items():
+                if (len(samples) < FEW_VALUES) == short:
+                    _learn(self._bank, self.catalogue.number(str(one)), samples)
         self._count(afresh=True)
         self._cursor = history.cursor
 
@@ -285,6 +270,23 @@ class Forecaster:
             columns = self._bank.columns(np.arange(first, len(self._bank)))
             fresh = np.where(columns.samples > 0, columns.measured_at, -np.inf)
             self.last_t = np.concatenate((self.last_t[:first], fresh))
+
+
+def _moved_aside(file: Path) -> str:
+    """Rename a file that is not used; return what became of it."""
+    try:
+        return f"kept as {set_aside(file)}"
+    except OSError as error:
+        return f"it cannot be kept: {error.strerror or error}"
+
+
+def _learn(bank: BatteryBank, number: int, samples: Samples) -> None:
+    """Update the battery of a series with its samples, without values that no battery takes."""
+    values = np.asarray(samples.values)
+    legal = np.abs(values) <= LARGEST
+    bank.update_many(
+        np.full(np.count_nonzero(legal), number), values[legal], np.asarray(samples.times)[legal]
+    )
 
 
 def _parts_of(numbers: Ints, over_s: Sequence[float]) -> Iterator[Ints]:

@@ -1,5 +1,8 @@
 """What `--explain` says of the weather: ages, and links measured, composed or only stated."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,10 +23,13 @@ def forecast(value, age_s):
 
 @pytest.fixture
 def explain():
-    """Lines on the weather of forecasts (series → value, age) and composed pairs."""
+    """Lines on the weather of forecasts (series → forecast, or value and age) and composed pairs."""
 
     def lines(hosts=HOSTS, through=None, **forecasts):
-        known = {Series.parse(name): forecast(*what) for name, what in forecasts.items()}
+        known = {
+            Series.parse(name): forecast(*what) if isinstance(what, tuple) else what
+            for name, what in forecasts.items()
+        }
         grid = Grid(name="g", hosts=hosts)
         snapshot = from_forecasts(grid, known, now=1000.0, source="a test", through=through)
         document = {
@@ -44,6 +50,12 @@ def test_a_host_is_told_with_the_age_of_its_forecast(explain):
     (_, measured, stated, *_) = explain(**{"cpu.new@h00": (0.5, 12.0)})
     assert measured == "    h00: 0.50 of a CPU ± 0.01 (mean_10, 9 samples, 12 s old), unknown free"
     assert stated == "    h01: 1.00 of a CPU ± 0.00 (nominal, 0 samples), unknown free"
+
+
+def test_an_assumed_error_is_named_as_such(explain):
+    once = replace(forecast(0.5, 12.0), rmse=math.nan, samples=1)
+    (_, measured, *_) = explain(**{"cpu.new@h00": once})
+    assert measured == "    h00: 0.50 of a CPU ± 0.50 assumed (mean_10, 1 samples, 12 s old), unknown free"
 
 
 def test_links_that_nobody_measured_are_not_mentioned(explain):

@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.model.grid import Grid, Host, LinkRule
-from apples.model.snapshots import TimeShares, from_forecasts, unmeasured, with_time_shares
+from apples.model.grid import Grid, Host, LinkRule, Snapshot
+from apples.model.snapshots import TimeShares, from_forecasts, unmeasured, with_composed, with_time_shares
+from apples.model.template import Costs, Workload
+from apples.planning.planner import make_plan
+from nws.links.composition import Link
+from nws.links.linkmatrix import compose_all
 from nws.series import Forecast, Resource, Series
 
 GRID = Grid(
@@ -71,8 +75,94 @@ def test_a_forecast_that_is_no_number_counts_as_none():
     assert unmeasured(snapshot_of(**{"cpu.new@a": forecast(math.nan)})) == ("a", "b")
 
 
-def test_a_series_seen_once_has_no_error_yet():
-    assert snapshot_of(**{"cpu.new@a": forecast(0.5, rmse=math.nan)}).conditions[0].availability.error == 0.0
+def test_unknown_error_is_as_large_as_the_value_if_none_is_known():
+    found = snapshot_of(**{"cpu.new@a": forecast(0.5, rmse=math.nan)})
+    assert (found.conditions[0].availability.error, found.conditions[0].availability.assumed) == (0.5, True)
+    assert found.notes == (
+        "a: after one reading the error of the CPU share is unknown; 100% of the share is assumed, "
+        "as no error is known, so the range is wide",
+    )
+    assert snapshot_of(**{"cpu.new@a": forecast(0.5)}).notes == ()
+
+
+@pytest.mark.parametrize("others", [1, 3, 100])
+def test_unknown_error_is_broader_than_those_of_the_others(others):
+    known = {Series(Resource.CPU_NEW, f"h{i}"): forecast(0.5, rmse=0.01 * (1 + i % 2)) for i in range(others)}
+    unknown = {A: forecast(0.8, rmse=math.nan), B: forecast(0.4, rmse=math.nan)}
+    a, b = from_forecasts(GRID, known | unknown, now=100.0, source="a test").conditions
+    assert a.availability.error == pytest.approx(2 * b.availability.error)
+    # the mean of the others is 0.02 or 0.03 of the value
+    assert (
+        {1: 0.08, 3: 0.05, 100: 0.035}[others]
+        < a.availability.error / 0.8
+        < {1: 0.2, 3: 0.08, 100: 0.05}[others]
+    )
+
+
+def test_idle_hosts_without_error_make_no_unknown_error_zero():
+    found = snapshot_of(**{"cpu.new@a": forecast(0.8, rmse=math.nan), "cpu.new@b": forecast(1.0, rmse=0.0)})
+    assert found.conditions[0].availability.error == 0.8
+
+
+def test_unknown_error_of_memory_never_takes_all_of_it():
+    alone = snapshot_of(**{"memory.free@a": forecast(8e9, rmse=math.nan)}).conditions[0].memory_bytes
+    assert math.isnan(alone.error)
+    both = snapshot_of(
+        **{"memory.free@a": forecast(8e9, rmse=math.nan), "memory.free@b": forecast(4e9, rmse=4e7)}
+    )
+    assert 8e7 < both.conditions[0].memory_bytes.error < 4e9
+
+
+def test_unknown_errors_of_links_are_assumed_by_resource():
+    found = snapshot_of(
+        **{
+            "network.latency@a>b": forecast(5e-3, rmse=math.nan),
+            "network.latency@b>a": forecast(4e-3, rmse=4e-5),
+            "network.bandwidth@a>b": forecast(2e6, rmse=math.nan),
+        }
+    )
+    assert 5e-5 < found.latency_error_s[0, 1] < 2e-3
+    assert found.bandwidth_error_Bps[0, 1] == 2e6
+    assert found.latency_error_s[1, 0] == 4e-5
+    (note,) = found.notes
+    assert note.startswith("1 link: after one measurement errors are unknown; ")
+    assert note.endswith(" of the latency and 100% of the bandwidth are assumed, so the range is wide")
+
+
+def test_composed_pair_with_an_unknown_part_has_an_error():
+    hosts = tuple(Host(name=name) for name in "abc")
+    links = {
+        ("a", "b"): Link(
+            latency_s=2e-3,
+            latency_error_s=math.nan,
+            bandwidth_Bps=2e6,
+            bandwidth_error_Bps=math.nan,
+            measured_at=90.0,
+        ),
+        ("b", "c"): Link(
+            latency_s=1e-3, latency_error_s=1e-4, bandwidth_Bps=4e6, bandwidth_error_Bps=4e5, measured_at=90.0
+        ),
+        ("c", "b"): Link(
+            latency_s=1e-3, latency_error_s=1e-4, bandwidth_Bps=4e6, bandwidth_error_Bps=4e5, measured_at=90.0
+        ),
+    }
+    nominal = Snapshot.nominal(Grid(name="three", hosts=hosts))
+    found = with_composed(nominal, compose_all("abc", links), {name: name for name in "abc"}, now=100.0)
+    assert found.latency_s[0, 2] == pytest.approx(3e-3)
+    assert 3e-4 < found.latency_error_s[0, 2] < 3e-3
+    assert 2e5 < found.bandwidth_error_Bps[0, 2] < 2e6
+
+
+def test_unknown_error_widens_the_range_of_a_plan():
+    work = Workload(application="t", size=100)
+    ranges = []
+    for rmse in (0.01, math.nan):
+        snapshot = snapshot_of(
+            **{"cpu.new@a": forecast(0.5, rmse=rmse), "cpu.new@b": forecast(0.5, rmse=0.01)}
+        )
+        plan = make_plan(snapshot, work, Costs(seconds_per_row={"default": {1: 1.0, 2: 1.0}}))
+        ranges.append(plan.high_s - plan.low_s)
+    assert ranges[1] > 2 * ranges[0] > 0
 
 
 def test_a_measurement_from_the_future_has_no_negative_age():
