@@ -206,6 +206,7 @@ class Outlook:
     held : share of past 80 % intervals that held; NaN if none was judged
     outcomes : past forecasts judged; with 0 the error is unknown, and the quantiles follow from other series of its
     kind, or are those of a broad prior
+    variation : standard deviation of single measurements around the mean of such a span, as a share of that mean
     """
 
     over_s: float
@@ -213,6 +214,7 @@ class Outlook:
     quantiles: tuple[float, ...]
     held: float = math.nan
     outcomes: float = 0.0
+    variation: float = 0.0
 
     @property
     def median(self) -> float:
@@ -290,6 +292,7 @@ def outlook_over(outlooks: Sequence[Outlook], over_s: float) -> Outlook:
         quantiles=tuple(map(between, below.quantiles, above.quantiles)),
         held=near.held,
         outcomes=near.outcomes,
+        variation=between(below.variation, above.variation),
     )
 
 

@@ -150,6 +150,7 @@ class Estimate:
     assumed : the error is unknown, and a prior from the errors of other hosts stands in for it
     quantiles : at `nws.series.SHARES`; empty where only the error is known
     outlooks : distributions of the mean over spans from now, by rising length; empty if there are none
+    variation : standard deviation of the value within the span around its mean, as a share of the mean
     """
 
     value: float
@@ -160,9 +161,12 @@ class Estimate:
     assumed: bool = False
     quantiles: tuple[float, ...] = ()
     outlooks: tuple[Outlook, ...] = ()
+    variation: float = 0.0
 
-    def over(self, seconds: float) -> Estimate:
+    def over(self, seconds: float, step_s: float = 0.0) -> Estimate:
         """Return the estimate of the mean share of a CPU over so many seconds from now.
+
+        step_s : time over which the share is averaged before its `variation` is taken
 
         The value is the share with the expected slowness: work that takes one second on a whole CPU takes the mean of
         1 / share. Quantiles below `LEAST_SHARE` count as that. Returns itself without outlooks, and for 0 seconds.
@@ -174,7 +178,11 @@ class Estimate:
         slowness = sum(weight / q for weight, q in zip(_WEIGHTS, quantiles, strict=True))
         spread = quantiles[SHARES.index(0.9)] - quantiles[SHARES.index(0.1)]
         error = spread / (2.0 * SCORES[SHARES.index(0.9)])
-        return replace(self, value=1.0 / slowness, error=error, quantiles=quantiles)
+        variation = outlook.variation
+        if step_s > 0.0:
+            averaged = outlook_over(self.outlooks, min(step_s, seconds)).variation
+            variation = math.sqrt(max(variation**2 - averaged**2, 0.0))
+        return replace(self, value=1.0 / slowness, error=error, quantiles=quantiles, variation=variation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,10 +209,10 @@ class Conditions:
             return self.availability
         return self.capacity
 
-    def over(self, seconds: float) -> Conditions:
+    def over(self, seconds: float, step_s: float = 0.0) -> Conditions:
         """Return the conditions with CPU shares forecast over so many seconds from now; see `Estimate.over`."""
-        capacity = None if self.capacity is None else self.capacity.over(seconds)
-        return replace(self, availability=self.availability.over(seconds), capacity=capacity)
+        capacity = None if self.capacity is None else self.capacity.over(seconds, step_s)
+        return replace(self, availability=self.availability.over(seconds, step_s), capacity=capacity)
 
 
 #: Pair quantities of a snapshot.
@@ -303,9 +311,9 @@ class Snapshot:
         """Return whether the CPU share of a host is forecast by horizon."""
         return any(one.availability.outlooks for one in self.conditions)
 
-    def over(self, seconds: float) -> Snapshot:
+    def over(self, seconds: float, step_s: float = 0.0) -> Snapshot:
         """Return the snapshot with CPU shares forecast over so many seconds from now; see `Estimate.over`."""
-        return replace(self, conditions=tuple(one.over(seconds) for one in self.conditions))
+        return replace(self, conditions=tuple(one.over(seconds, step_s) for one in self.conditions))
 
     def graph(self) -> networkx.DiGraph[str]:
         """Return hosts as nodes (`host`, `conditions`), ordered pairs as edges (`latency_s`, `bandwidth_Bps`)."""

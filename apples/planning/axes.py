@@ -114,6 +114,7 @@ def _uncertain(problem: Problem, boxes: Boxes) -> UncertainRanks:
         work=(boxes.seconds - boxes.lines.fixed) * problem.priced_share[hosts, sharing],
         share=problem.share[hosts, sharing],
         quantiles=problem.share_quantiles[:, hosts, sharing],
+        variation=problem.variation[hosts, sharing],
         fixed=boxes.lines.fixed,
         fixed_error=boxes.error_s,
         host=hosts,

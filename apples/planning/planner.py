@@ -89,7 +89,7 @@ def _at_its_length(
         return problem, _cheapest(problem, options)
     span_s = problem.shortest_s
     for last in range(_ROUNDS, 0, -1):
-        problem = build(snapshot.over(span_s), workload, costs, options)
+        problem = build(snapshot.over(span_s, span_s / workload.iterations), workload, costs, options)
         found = _cheapest(problem, options)
         if found is None:
             break

@@ -82,6 +82,7 @@ class Problem:
     share : float64[H, M+1], CPU share forecast for each of m ranks
     share_quantiles : float64[shares, H, M+1], its quantiles at `nws.series.SHARES`
     priced_share : float64[H, M+1], share behind `slope`: `share`, less the error that the quantile requires
+    variation : float64[H, M+1], standard deviation of the share during the run, as a share of its mean
     side : seconds to exchange with a neighbour on host j, all iterations; `UNUSABLE_S` for broken links
     communication : factor that is part of `side` and `transfer` (`apples.model.template.Costs`)
     transfer : the part of `side` that occupies the interfaces of both hosts; 0 within a host
@@ -105,6 +106,7 @@ class Problem:
     share: FloatArray
     share_quantiles: FloatArray
     priced_share: FloatArray
+    variation: FloatArray
     side: PairValues
     transfer: PairValues
     link_errors: LinkErrors
@@ -160,8 +162,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         unknown_error=max(filter(is_known, (c.availability.error for c in snapshot.conditions)), default=0.0),
     )
     excluded: list[tuple[str, str]] = []
-    keep: list[int] = []
-    rows = []
+    keep, rows = [], []
     for h, (host, conditions) in enumerate(zip(snapshot.hosts, snapshot.conditions, strict=True)):
         reason, table = host_table(host, conditions, demands)
         if reason is None:
@@ -189,6 +190,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         share=tables[3],
         share_quantiles=tables[QUANTILES:],
         priced_share=tables[4],
+        variation=tables[5],
         side=network.side,
         transfer=network.transfer,
         link_errors=network.errors,

@@ -93,6 +93,7 @@ def _outlook_document(outlook: Outlook) -> dict[str, object]:
         "mean": finite(outlook.mean),
         "held": finite(outlook.held),
         "outcomes": finite(outlook.outcomes),
+        "variation": finite(outlook.variation),
         "quantiles": [finite(one) for one in outlook.quantiles],
     }
 

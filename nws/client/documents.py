@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "nws-snapshot", 1
 
+#: Parts of an outlook after its span, in the order of `_outlook`.
+_OUTLOOK = ("mean", "held", "outcomes", "variation", "quantiles")
+
 Document = dict[str, Any]
 """A JSON object as the service sends it."""
 
@@ -164,7 +167,7 @@ def read_forecasts(document: Document, url: str) -> tuple[float, dict[Series, Fo
                 measured_at=_number(entry["measured_at"]),
                 last=_number(entry["last"]),
                 outlooks=tuple(
-                    _outlook(one["over_s"], one["mean"], one["held"], one["outcomes"], one["quantiles"])
+                    _outlook(one["over_s"], *(one[part] for part in _OUTLOOK))
                     for one in entry.get("outlooks") or ()
                 ),
             )
@@ -248,7 +251,9 @@ def _check_shares(document: Mapping[str, Any]) -> None:
         raise ValueError(f"quantiles at {document['shares']}, not at {list(SHARES)}")
 
 
-def _outlook(over_s: Any, mean: Any, held: Any, outcomes: Any, quantiles: Sequence[Any]) -> Outlook:
+def _outlook(
+    over_s: Any, mean: Any, held: Any, outcomes: Any, variation: Any, quantiles: Sequence[Any]
+) -> Outlook:
     if len(quantiles) != len(SHARES):
         raise ValueError(f"{len(quantiles)} quantiles, not {len(SHARES)}")
     return Outlook(
@@ -256,6 +261,7 @@ def _outlook(over_s: Any, mean: Any, held: Any, outcomes: Any, quantiles: Sequen
         mean=_number(mean),
         held=_number(held),
         outcomes=_number(outcomes),
+        variation=_number(variation),
         quantiles=tuple(map(_number, quantiles)),
     )
 
@@ -265,7 +271,7 @@ def _measured(
 ) -> Iterator[tuple[Series, Forecast]]:
     names = ("name", "forecast", "mae", "rmse", "method", "samples", "measured_at", "last")
     spans = outlooks.get("over_s", ())
-    parts = [outlooks[part] for part in ("mean", "held", "outcomes", "quantiles")] if spans else []
+    parts = [outlooks[part] for part in _OUTLOOK] if spans else []
     rows = zip(*parts, strict=True) if spans else repeat((), len(columns["name"]))
     for name, value, mae, rmse, method, samples, measured_at, last, row in zip(
         *(columns[column] for column in names), rows, strict=True

@@ -95,8 +95,15 @@ def _outlooks(found: NDArray[np.float64], over_s: Sequence[float]) -> list[tuple
     """Return the records of `BatteryBank.outlooks`, by series."""
     return [
         tuple(
-            Outlook(over_s=span, mean=mean, held=held, outcomes=outcomes, quantiles=tuple(quantiles))
-            for span, (mean, held, outcomes, *quantiles) in zip(over_s, row, strict=True)
+            Outlook(
+                over_s=span,
+                mean=mean,
+                held=held,
+                outcomes=outcomes,
+                variation=variation,
+                quantiles=tuple(quantiles),
+            )
+            for span, (mean, held, outcomes, variation, *quantiles) in zip(over_s, row, strict=True)
         )
         for row in found.tolist()
     ]

@@ -1,7 +1,6 @@
 """Errors of forecasts by size: their histogram, its quantiles, and values that wait in 16 bits.
 
-Below the forecast, errors of positive series are measured in its logarithm, so that no quantile reaches zero. Steps of
-the histogram grow with the error, see `nws.forecasting.ladder`. Source: Gibbs & Candès, 2021.
+Steps of the histogram grow with the error, see `nws.forecasting.ladder`. Source: Gibbs & Candès, 2021.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import numpy as np
 from nws.forecasting.jit import compiled
 from nws.forecasting.ladder import BIN_EDGE, BIN_SCALE, BINS
 
-_MOST = np.float64(1e30)
 #: Outcomes that a histogram remembers, what each adds to it, and the outcomes between two fadings. All counts together,
 #: lent ones included, stay below (`MEMORY` + 30) · `COUNT`, which 16 bits hold.
 MEMORY, COUNT, _FADED_EVERY = 200, 256, 10
@@ -27,28 +25,6 @@ PRIOR = np.diff(
         for z in np.sinh((np.arange(BINS + 1) / BINS * 2.0 - 1.0) * _U_EDGE) / BIN_SCALE
     ]
 )
-
-
-@compiled
-def clip(value: float) -> float:
-    """Return a value that float32 holds, and sums of 8192 of it."""
-    return min(max(value, -_MOST), _MOST)
-
-
-@compiled
-def error_of(value: float, forecast: float, positive: bool) -> float:
-    """Return the error: the difference above the forecast, `forecast`·ln(value/forecast) below it if positive."""
-    if value >= forecast or not positive or forecast <= 0.0:
-        return value - forecast
-    return forecast * math.log(max(value, 1e-300) / forecast)
-
-
-@compiled
-def value_of(error: float, forecast: float, positive: bool) -> float:
-    """Return the value at this error from the forecast; the inverse of `error_of`."""
-    if error >= 0.0 or not positive or forecast <= 0.0:
-        return forecast + error
-    return forecast * math.exp(error / forecast)
 
 
 @compiled

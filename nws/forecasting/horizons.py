@@ -7,8 +7,8 @@ histogram, whose quantiles are those of the forecast. The tails are corrected af
 inference (`nws.forecasting.tails`). Forecasts that still wait count as soon as they are wrong: they widen the range,
 and what was learnt before a change counts less. A rung with few outcomes borrows from the next shorter one: errors in a
 shape that comes closer to Laplace's distribution with each rung, as averaging tames spikes, and losses that favour
-means over long windows. Below the forecast, errors of positive series are measured in its logarithm, so that no
-quantile reaches zero. The first rung gives the battery's own answer.
+means over long windows. `nws.forecasting.scales` defines the units of errors. The first rung gives the battery's own
+answer.
 
 Sources: Bates & Granger, The Combination of Forecasts, 1969; Gibbs & Candès, Adaptive Conformal Inference Under
 Distribution Shift, 2021.
@@ -24,15 +24,12 @@ import numpy as np
 from nws.forecasting.borrowing import borrow_errors, first_scale
 from nws.forecasting.histograms import (
     PRIOR,
-    clip,
     count_error,
-    error_of,
     pack,
     place_of,
     quantile,
     share_below,
     unpack,
-    value_of,
 )
 from nws.forecasting.jit import compiled
 from nws.forecasting.ladder import (
@@ -47,6 +44,16 @@ from nws.forecasting.ladder import (
     SLOTS,
 )
 from nws.forecasting.layout import METHODS
+from nws.forecasting.scales import (
+    clip,
+    error_of,
+    learn_variation,
+    level_of,
+    share_of,
+    value_of,
+    variation,
+    within_reach,
+)
 from nws.forecasting.tails import correct_tail, corrected_tail, start_tails, tail_share
 
 _FIXED = np.array([METHODS.index(name) for name in FIXED])
@@ -67,7 +74,7 @@ _BIAS_TRUST, _MOST_BIAS = 40.0, 8.0
 _SHARPNESS, _SHARPER = 3, 4
 #: Windows of fading means, as gains.
 _GAIN = 2.0 / (2.0 ** np.arange(1, FADING + 1) + 1.0)
-KNOWN = 3
+KNOWN = 4
 """Numbers of an outlook before its quantiles."""
 #: Longest pause, in intervals, that counts as the same spacing.
 _PAUSE = 2.5
@@ -174,7 +181,7 @@ def _learn(state: Any, rung: int, slot: int) -> None:
         loss[which] += gain * (abs(pending[which] - mean) - loss[which])
     blend, scale, low, high = state["issued"][slot]
     origin = state["origin"][slot]
-    error = clip(error_of(origin + mean, origin + blend, state["lowest"] > 0.0))
+    error = clip(error_of(origin + mean, origin + blend, level_of(state, rung)))
     state["drift"][rung] += gain * (abs(clip(state["last"] - origin)) - state["drift"][rung])
     bias = (mean - blend) / scale if scale > 0.0 else 0.0
     state["bias"][rung] += gain * (min(max(bias, -_MOST_BIAS), _MOST_BIAS) - state["bias"][rung])
@@ -188,6 +195,7 @@ def _learn(state: Any, rung: int, slot: int) -> None:
     count_error(histogram, place_of(error, scale), n)
     gain = max(1.0 / (n + 1.0), 1.0 / _HELD_MEMORY)
     state["held"][rung] += gain * ((not below and not above) - state["held"][rung])
+    learn_variation(state, rung, slot, gain)
     state["outcomes"][rung] = n + 1
 
 
@@ -214,7 +222,9 @@ def judge_horizons(state: Any, value: float, t: float) -> None:
     for slot in range(SLOTS):
         if left[slot] > 0:
             left[slot] -= 1
-            state["sum"][slot] += clip(value - state["origin"][slot])
+            origin = state["origin"][slot]
+            state["sum"][slot] += clip(value - origin)
+            state["squares"][slot] += share_of(value - origin, origin) ** 2
     if missing > 0.0:
         for rung in range(RUNGS):
             if missing > (1 << rung) / PENDING:
@@ -255,7 +265,7 @@ def _issue(state: Any, rung: int, loss: Any, scale: float, histogram: Any) -> No
     last = state["last"]
     candidate, kept = np.empty(CANDIDATES), np.empty(CANDIDATES, np.float32)
     blend = _forecast(state, rung, loss, candidate)
-    positive = state["lowest"] > 0.0
+    level = level_of(state, rung)
     for which in range(CANDIDATES):
         kept[which] = clip(candidate[which] - last)
     pack(kept, state["pending"][slot])
@@ -265,11 +275,11 @@ def _issue(state: Any, rung: int, loss: Any, scale: float, histogram: Any) -> No
     for side in range(2):
         tail = corrected_tail(state, rung, side)
         share = tail if side == 0 else 1.0 - tail
-        bound = value_of(wide * scale * quantile(histogram, share), blend, positive)
-        issued[2 + side] = clip(bound - last)
+        bound = value_of(wide * scale * quantile(histogram, share), blend, level)
+        issued[2 + side] = clip(within_reach(state, bound, wide * scale, level) - last)
     state["left"][slot] = 1 << rung
     state["origin"][slot] = last
-    state["sum"][slot] = 0.0
+    state["sum"][slot] = state["squares"][slot] = 0.0
 
 
 @compiled
@@ -277,8 +287,8 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
     """Fill in the distribution of the mean of k samples after a pause of `lead` samples.
 
     shares : float64[n] of (0, 1), rising
-    found : float64[3 + n], filled with the mean, the share of past intervals that held (NaN if none was judged), the
-    number of outcomes, and the quantiles
+    found : float64[KNOWN + n], filled with the mean, the share of past intervals that held (NaN if none was judged),
+    the number of outcomes, the coefficient of variation of the values that a mean is of, and the quantiles
     """
     centre = min(max(math.log2(k + 2.0 * lead), 0.0), RUNGS - 1.0)
     width = min(max(math.log2(k), 0.0), RUNGS - 1.0)
@@ -293,7 +303,6 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
         weight = 1.0 - abs(centre - rung)
         if weight > 0.0:
             forecast += weight * _forecast(state, rung, loss, candidate)
-    positive = state["lowest"] > 0.0
     scale, held, outcomes = first_scale(state), 0.0, 0.0
     found[:] = 0.0
     for rung in range(RUNGS):
@@ -304,15 +313,18 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
         so_far = _error_so_far(state, rung)
         wide = wider * max(scale[0], so_far) * _widening(state, rung)
         shape = _doubted(histogram, _trust(scale[0], so_far))
+        level = level_of(state, rung)
         n = state["outcomes"][rung]
         found[0] += weight * (forecast + wide * state["bias"][rung] * n / (n + _BIAS_TRUST))
         held += weight * n * state["held"][rung]
         outcomes += weight * n
+        found[3] += weight * variation(state, rung)
         for i in range(len(shares)):
             z = 0.0
             if shares[i] != 0.5:
                 z = quantile(shape, tail_share(shares[i], corrected_tail(state, rung, int(shares[i] > 0.5))))
-            found[KNOWN + i] += weight * value_of(wide * z, forecast, positive)
+            bound = value_of(wide * z, forecast, level)
+            found[KNOWN + i] += weight * within_reach(state, bound, wide, level)
     found[0] = min(max(found[0], found[KNOWN]), found[KNOWN + len(shares) - 1])
     found[1] = held / outcomes if outcomes > 0.0 else math.nan
     found[2] = outcomes
@@ -337,7 +349,7 @@ def read_outlooks(states: Any, at: Any, over_s: Any, now: float, shares: Any, fo
     """Fill in what the means of the series `at` over the next `over_s` seconds are likely to be.
 
     at : int64[m];  over_s : float64[h];  now : seconds since the epoch
-    found : float64[m, h, 3 + shares], see `read_outlook`; left as it is for series without a value
+    found : float64[m, h, KNOWN + shares], see `read_outlook`; left as it is for series without a value
     """
     for i in range(len(at)):
         state = states[at[i]]

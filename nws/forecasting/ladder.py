@@ -49,10 +49,12 @@ PACES = 2
 FIELDS = [
     ("interval_s", "f8"),
     ("fading", "f8", (FADING,)),
-    # forecasts that wait for their outcome: the value at issue, sum of differences to it, of each the blend, its scale
-    # and the bounds of the 80 % interval, samples still missing (0: free), candidates' forecasts as half float32
+    # forecasts that wait for their outcome: the value at issue, sum of differences to it, sum of squares of these as
+    # shares of it, of each the blend, its scale and the bounds of the 80 % interval, samples still missing (0: free),
+    # candidates' forecasts as half float32
     ("origin", "f8", (SLOTS,)),
     ("sum", "f4", (SLOTS,)),
+    ("squares", "f4", (SLOTS,)),
     ("issued", "f4", (SLOTS, 4)),
     ("left", "i2", (SLOTS,)),
     ("pending", "u2", (SLOTS, CANDIDATES)),
@@ -69,4 +71,6 @@ FIELDS = [
     # mean of (outcome - forecast) / scale
     ("bias", "f4", (RUNGS,)),
     ("drift", "f4", (RUNGS,)),
+    # square of the coefficient of variation of the values that one mean is of
+    ("variation", "f4", (RUNGS,)),
 ]

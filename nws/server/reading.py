@@ -177,6 +177,7 @@ async def forecasts(backend: Backend, request: Request, query: ForecastsQuery) -
                         mean=one.mean,
                         held=one.held,
                         outcomes=one.outcomes,
+                        variation=one.variation,
                         quantiles=one.quantiles,
                     )
                     for one in f.outlooks

@@ -280,12 +280,14 @@ class OutlookRow(TypedDict):
 
     quantiles: at the shares of the document.  held: share of past 80 % intervals that held, null if none was judged
     outcomes: past forecasts judged; at 0 the quantiles are those of a broad prior
+    variation: standard deviation of single measurements around the mean of such a span, as a share of that mean
     """
 
     over_s: float
     mean: Maybe
     held: Maybe
     outcomes: Maybe
+    variation: Maybe
     quantiles: Sequence[Maybe]
 
 

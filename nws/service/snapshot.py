@@ -113,6 +113,7 @@ class SnapshotDocument:
                 "mean": np.ascontiguousarray(self.outlooks[:, :, 0]),
                 "held": np.ascontiguousarray(self.outlooks[:, :, 1]),
                 "outcomes": np.ascontiguousarray(self.outlooks[:, :, 2]),
+                "variation": np.ascontiguousarray(self.outlooks[:, :, 3]),
                 "quantiles": np.ascontiguousarray(self.outlooks[:, :, KNOWN:]),
             }
         if self.composed is not None:

@@ -26,7 +26,7 @@ class SnapshotSeries(TypedDict):
 class SnapshotOutlooks(TypedDict):
     """Outlooks of all series: one row for each series, one item for each span.
 
-    over_s: spans.  shares: of the quantiles.  mean, held, outcomes, quantiles: as in a row of a forecast
+    over_s: spans.  shares: of the quantiles.  mean, held, outcomes, variation, quantiles: as in a row of a forecast
     """
 
     over_s: Sequence[float]
@@ -34,6 +34,7 @@ class SnapshotOutlooks(TypedDict):
     mean: FloatRows
     held: FloatRows
     outcomes: FloatRows
+    variation: FloatRows
     quantiles: FloatBlocks
 
 

@@ -12,7 +12,7 @@ from apples.planning.planner import make_plan
 from nws.series import SCORES
 
 
-def ranks(work, share, share_error, fixed=None, fixed_error=None, host=None):
+def ranks(work, share, share_error, fixed=None, fixed_error=None, host=None, variation=None):
     """Ranks with shares whose logarithm is normal. share_error : relative to the share"""
     n = len(work)
     share, error = np.array(share, float), np.array(share_error, float)
@@ -20,6 +20,7 @@ def ranks(work, share, share_error, fixed=None, fixed_error=None, host=None):
         work=np.array(work, float),
         share=share,
         quantiles=share * np.exp(np.outer(SCORES, error)),
+        variation=np.zeros(n) if variation is None else np.array(variation, float),
         fixed=np.zeros(n) if fixed is None else np.array(fixed, float),
         fixed_error=np.zeros(n) if fixed_error is None else np.array(fixed_error, float),
         host=np.arange(n) if host is None else np.array(host),
@@ -68,6 +69,29 @@ def test_expectation_agrees_with_sampling(uncertain):
     assert mean == pytest.approx(sampled(uncertain).mean(), rel=0.02)
     assert mean > uncertain.makespan()
     assert low_expected_high(uncertain, 0.0, "next")[1] == uncertain.makespan()
+
+
+@pytest.mark.parametrize("error", [0.05, 0.3])
+def test_changes_during_the_run_cost_the_slowest_rank_of_each_moment(error):
+    steady = ranks([60] * 6, [0.6] * 6, [error] * 6)
+    uneven = ranks([60] * 6, [0.6] * 6, [error] * 6, variation=[0.4] * 6)
+    rng, within = np.random.default_rng(2), np.log1p(0.4**2)
+    slowness = np.exp(error * rng.standard_normal((400, 1, 6))) / 0.6
+    moments = np.exp(np.sqrt(within) * rng.standard_normal((400, 200, 6)) - within / 2)
+    makespans = 60 * (slowness * moments).max(axis=2).mean(axis=1)
+    low, expected, high = low_expected_high(uneven, 0.0)
+    assert expected == pytest.approx(makespans.mean(), rel=0.03)
+    assert expected > low_expected_high(steady, 0.0)[1]
+    # Moments of one run have its hosts' mean shares in common and nothing else.
+    assert np.quantile(makespans, 0.9) - np.quantile(makespans, 0.1) < high - low
+    assert (high - low) / expected < 1.2 * (lambda found: (found[2] - found[0]) / found[1])(
+        low_expected_high(steady, 0.0)
+    )
+
+
+def test_a_run_on_one_host_waits_for_no_other():
+    alone = ranks([60] * 2, [0.6] * 2, [0.1] * 2, host=[0, 0])
+    assert low_expected_high(replace(alone, variation=np.full(2, 0.5)), 0.0) == low_expected_high(alone, 0.0)
 
 
 @given(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nws.forecasting.batteries import Ahead, BatteryBank
+from nws.forecasting.horizons import KNOWN
+from nws.forecasting.scales import error_of, value_of
 from nws.series import SHARES
 
-LOW, HIGH = 3 + SHARES.index(0.1), 3 + SHARES.index(0.9)
+LOW, HIGH = KNOWN + SHARES.index(0.1), KNOWN + SHARES.index(0.9)
 
 
 def outlooks(values, spans, *, interval_s=10.0, age_s=0.0):
@@ -34,7 +38,7 @@ def test_outlook_of_first_value_is_broad_and_positive():
     assert np.isnan(found[1])
     assert 0.0 < found[LOW] < 0.15
     assert found[HIGH] > 1.0
-    assert (np.diff(found[3:]) >= 0).all()
+    assert (np.diff(found[KNOWN:]) >= 0).all()
 
 
 def test_outlook_of_few_equal_values_is_not_certain():
@@ -61,7 +65,7 @@ def test_outlooks_after_load_hold_at_nominal_rate(load):
 def test_outlook_widens_with_age_and_never_below_zero(load):
     fresh, old = (outlooks(load, [60.0], age_s=age_s)[0] for age_s in (0.0, 3600.0))
     assert old[HIGH] - old[LOW] > 1.3 * (fresh[HIGH] - fresh[LOW])
-    assert old[3] > 0.0
+    assert old[KNOWN] > 0.0
 
 
 def test_outlook_uses_interval_of_series(load):
@@ -90,3 +94,35 @@ def test_outlooks_hold_soon_after_quiet_ends(load):
         held += found[LOW] <= values[i : i + 60].mean() <= found[HIGH]
         bank.update(0, values[i], t=i * 10.0)
     assert held / 240 > 0.55
+
+
+@given(
+    value=st.floats(1e-3, 1e3),
+    forecast=st.floats(1e-3, 1e3),
+    level=st.one_of(st.just(0.0), st.floats(1e-2, 1e2)),
+)
+def test_value_at_its_error_is_the_value(value, forecast, level):
+    assert value_of(error_of(value, forecast, level), forecast, level) == pytest.approx(
+        value, rel=1e-6, abs=1e-9
+    )
+
+
+def test_idle_host_that_was_busy_once_says_little_of_the_busy_one():
+    """The same drop is a smaller part of a logarithm where the forecast is low already."""
+    drops = [value_of(error_of(0.5, 1.0, 0.6), forecast, 0.6) / forecast for forecast in (1.0, 0.5, 0.25)]
+    assert drops[0] == pytest.approx(0.5)
+    assert drops == sorted(drops)
+    assert drops[-1] < 0.75
+
+
+def test_variation_is_that_of_the_values_of_a_mean():
+    values = np.tile([0.5, 1.0], 400)
+    alternating, steady = outlooks(values, [10.0, 640.0]), outlooks(np.full(800, 0.7), [10.0, 640.0])
+    assert alternating[0, KNOWN - 1] == 0.0
+    assert alternating[1, KNOWN - 1] == pytest.approx(0.25 / 0.75, rel=1e-3)
+    assert steady[:, KNOWN - 1] == pytest.approx(0.0, abs=1e-3)
+
+
+def test_mean_is_not_expected_far_beyond_all_values(load):
+    found = outlooks(load, [10.0, 600.0, 86_400.0])
+    assert (found[:, KNOWN] > 0.5 * load.min()).all()
