@@ -9,9 +9,10 @@ import pytest
 
 from nws.base.errors import UsageError
 from nws.forecasting.batteries import Ahead, BatteryBank
+from nws.forecasting.horizons import KNOWN
 from nws.series import SHARES
 
-LOW, HIGH = 3 + SHARES.index(0.1), 3 + SHARES.index(0.9)
+LOW, HIGH = KNOWN + SHARES.index(0.1), KNOWN + SHARES.index(0.9)
 RNG = np.random.default_rng(11)
 #: Levels that differ by orders of magnitude, and relative errors that differ by factors of two.
 LEVEL = np.exp(RNG.normal(0.0, 2.0, 30))
