@@ -3,8 +3,9 @@
 A horizon with few outcomes borrows from the next shorter one: errors in a shape that comes closer to Laplace's
 distribution with each rung, as averaging tames spikes. A new series borrows from others of its kind: the mean of their
 errors relative to their levels, its growth with the horizon, and the histogram of these relative errors over all of
-them. Its own outcomes count from the first, and outweigh the others' after a few. Without others the scale of errors is
-the largest value itself, and their shape is Laplace's.
+them; at longer horizons, relative to each one's errors at the next shorter. Its own outcomes count from the first, and
+outweigh the others' after a few. Without others the scale of errors is the largest value itself, and their shape is
+Laplace's.
 
 Source: Gelman et al., Bayesian Data Analysis, 2013, chapter 5 (partial pooling).
 """
@@ -130,7 +131,10 @@ def lend_pooled(states: Any, lenders: Any, borrowers: Any) -> None:
         for i in range(len(lenders)):
             relative = _relative_scale(states[lenders[i]], rung)
             if relative >= 0.0:
-                stretch(states[lenders[i]]["histogram"][rung], relative / mean, pooled)
+                # own errors at shorter horizons show how large those of the borrower are
+                shorter = _relative_scale(states[lenders[i]], rung - 1) if rung > 0 else 0.0
+                usual = mean * shorter / before if shorter > 0.0 else mean
+                stretch(states[lenders[i]]["histogram"][rung], relative / usual, pooled)
         for i in range(len(borrowers)):
             state = states[borrowers[i]]
             if rung == 0:
