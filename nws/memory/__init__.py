@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nws.base.lazy import lazy_names
 from nws.memory.database import StoreFull
 from nws.memory.store import DAY_S, Keep, Memory, Samples, SeriesHistory, Summary
 
@@ -27,14 +28,11 @@ __all__ = [
     "Summary",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name in ("Delivery", "Receipt"):
-        from nws.memory import deliveries
-
-        return getattr(deliveries, name)
-    if name == "Buckets":
-        from nws.memory.rollups import Buckets
-
-        return Buckets
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Buckets": "nws.memory.rollups",
+        "Delivery": "nws.memory.deliveries",
+        "Receipt": "nws.memory.deliveries",
+    },
+)
