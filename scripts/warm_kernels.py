@@ -29,7 +29,16 @@ for order in ("batch", "pyss"):
     toolbox.main(arguments, standalone_mode=False)
 warm()
 """,
-    "forecasters": "from nws.server.run import warm_up; warm_up()",
+    "forecasters": """
+from pathlib import Path
+from nws.client import LocalWeather
+from nws.series import Measurement, Series
+from nws.server.run import warm_up
+warm_up()
+with LocalWeather(Path("weather.db"), sensors=[]) as weather:
+    weather.record([Measurement(Series.parse("cpu.new@here"), float(t), 0.5) for t in range(3)])
+    weather.forecasts()
+""",
     "simulated cluster": """
 from apples_experiments.cluster.constants import free_of_cost
 from apples_experiments.cluster.simulation import simulate
