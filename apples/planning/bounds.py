@@ -3,7 +3,8 @@
 A rank's finish falls when its host's CPU share rises, so P(T_i ≤ t) is the probability that the share is at least
 the share needed to finish by t. Between the quantiles of a share, and beyond them, its logarithm is linear in the
 normal score. Different hosts are taken as independent. The makespan is the largest T_i, so its distribution is the
-product of these, and its expectation is later than the latest expected rank. The overhead's error is common to all
+product of these, and its expectation is later than the latest expected rank. Shares also change during a run, whose
+ranks wait for the slowest of each moment (`UncertainRanks.distribution`). The overhead's error is common to all
 ranks and is joined as a root of squares. Goes beyond the paper, which predicts a single number.
 """
 

@@ -151,8 +151,10 @@ def _error_so_far(state: Any, rung: int) -> float:
     wrong, seen = 0.0, 0
     for slot in range(_FIRST[rung], _FIRST[rung + 1]):
         count = (1 << rung) - state["left"][slot]
-        if state["left"][slot] > 0 and state["issued"][slot, 1] >= 0.0:
-            wrong += abs(state["sum"][slot] - count * state["issued"][slot, 0])
+        if count > 0 and state["left"][slot] > 0 and state["issued"][slot, 1] >= 0.0:
+            origin = state["origin"][slot]
+            mean, forecast = origin + state["sum"][slot] / count, origin + state["issued"][slot, 0]
+            wrong += count * abs(error_of(mean, forecast, level_of(state, rung)))
             seen += count
     return float(_ALARM * wrong / max(seen, 1))
 
