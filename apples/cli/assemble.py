@@ -33,14 +33,13 @@ from nws.client import state_dir
 
 if TYPE_CHECKING:
     from apples.adapting.progress import AdaptationController
-    from apples.adapting.settings import AdaptSettings
     from apples.daemons.session import SharingSession
     from apples.launching.launcher import Notify
     from apples.model.template import Template
     from apples.platforms.platform import Platform
     from apples.platforms.sharedhosts import SharedHosts
     from apples.run.agent import Decision
-    from apples.run.request import Monitor, Resilience, RunRequest
+    from apples.run.request import Monitor
 
     MakeController = Callable[[RunRequest, Decision], AdaptationController]
 
