@@ -274,7 +274,7 @@ class Node(Lines):
 
 def _page(pid: int) -> bytes:
     """Return a monitor's page of a process, as its owner writes it."""
-    from apples.monitoring.page import MAGIC, PAGE_BYTES, VERSION
+    from apples.monitoring.pagelayout import MAGIC, PAGE_BYTES, VERSION
 
     return struct.pack("=QIIIIIII", MAGIC, VERSION, 0, 1, pid, pid, 0, 4).ljust(PAGE_BYTES, b"\0")
 

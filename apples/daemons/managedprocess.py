@@ -13,7 +13,7 @@ from apples.coscheduling.fitting import duty_cycle
 from apples.daemons.processcontrol import ProcessControl
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import ApplesError
-from apples.monitoring.counters import PageCounters
+from apples.monitoring.counters import PageTimes
 from apples.monitoring.efficiencies import reading_document
 
 #: Longest time that a running process stays stopped by another program before that is noticed, seconds.
@@ -25,7 +25,7 @@ LIMIT_AGAIN_S = 1.0
 class Page(Protocol):
     """The used part of `apples.monitoring.page.MonitorPage`; every method may raise `ApplesError`."""
 
-    def figures(self, held_since_s: float | None = None) -> PageCounters:
+    def times(self, held_since_s: float | None = None) -> PageTimes:
         """Return the counts. `held_since_s`: begin of the current stop, None while the process runs."""
 
     def set_wait(self, wait: Wait | None, spin_s: float = ...) -> None:
@@ -176,7 +176,7 @@ class ManagedProcess:
         """Read its counts from its page; False if it has no valid page."""
 
         def take(page: Page) -> None:
-            seen = page.figures(self.stopped_at)
+            seen = page.times(self.stopped_at)
             self.reading, self.ran_s, self.threads = seen.reading, seen.ran_s, seen.threads
             self.off_s, self.queued_s = seen.off_s, seen.queued_s
 

@@ -29,7 +29,7 @@ EVERY_VARIABLE = "STENCIL_APP_REPORT_EVERY"
 LOOK_EVERY_S = 0.2
 _CHUNK = 1 << 20
 
-#: Offset of the iterations in a page of the monitor (`apples.monitoring.page`), its magic and version.
+#: Offset of the iterations in a page of the monitor (`apples.monitoring.pagelayout`), its magic and version.
 PAGE_ITERATIONS, PAGE_BEGIN = 352, struct.pack("=8sI", b"APPLESMP", 2)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from apples.coscheduling.classes import MonitorCounts
 
@@ -12,6 +13,16 @@ class MonitorState(IntEnum):
     STARTING = 0
     RUNNING = 1
     FINALIZED = 2
+
+
+class PageTimes(NamedTuple):
+    """The values of a page that a node manager reads at heartbeats, each as in `PageCounters`."""
+
+    reading: MonitorCounts
+    ran_s: float
+    threads: int
+    off_s: float
+    queued_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +93,18 @@ class PageCounters:
 
     @property
     def ran_s(self) -> float:
-        """The same without the time held stopped: the time for which it could run.
-
-        Not less than its computation: for a process killed while it was held, the stop counts to its end.
-        """
-        computed_s = min(self.t_cpu_s / max(self.threads, 1), self.elapsed_s)
-        return max(self.elapsed_s - self.stopped_s, computed_s)
+        """The same without the time held stopped: the time for which it could run."""
+        return could_run_s(self.elapsed_s, self.stopped_s, self.t_cpu_s / max(self.threads, 1))
 
     @property
     def reading(self) -> MonitorCounts:
         """The counts that the classification needs."""
         return MonitorCounts(self.t_cpu_s, self.t_comm_s, self.c_comm)
+
+
+def could_run_s(elapsed_s: float, stopped_s: float, computed_s: float) -> float:
+    """Return the time for which a process could run, of which it was held stopped for a part.
+
+    Not less than its computation: for a process killed while it was held, the stop counts to its end.
+    """
+    return max(elapsed_s - stopped_s, min(computed_s, elapsed_s))

@@ -73,7 +73,7 @@ class FakePage:
         if self.spoilt:
             raise MonitorError("no page any more")
 
-    def figures(self, held_since_s=None):
+    def times(self, held_since_s=None):
         self._check()
         self.held_since_s = held_since_s
         return SimpleNamespace(

@@ -12,7 +12,7 @@ import pytest
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
 from apples.ipc import wire
 from apples.ipc.loop import Loop
-from apples.monitoring.page import MAGIC, MANAGED, PAGE_BYTES, VERSION
+from apples.monitoring.pagelayout import MAGIC, MANAGED, PAGE_BYTES, VERSION
 
 LONE = "\ud800"
 

@@ -12,7 +12,7 @@ import pytest
 from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Wait
 from apples.errors import MonitorError
-from apples.monitoring import build, page
+from apples.monitoring import build, pagelayout
 from apples.monitoring.counters import MonitorState
 from apples.monitoring.page import MonitorPage, Phase
 
@@ -21,11 +21,13 @@ GONE = 2**22 - 7
 
 def raw_page(**fields):
     """Bytes of a page with these fields; the others are 0."""
-    values = {"magic": page.MAGIC, "version": page.VERSION, **fields}
-    layout = struct.Struct("=" + "".join(code for _, code in page.PROCESS_FIELDS))
+    values = {"magic": pagelayout.MAGIC, "version": pagelayout.VERSION, **fields}
+    layout = struct.Struct("=" + "".join(code for _, code in pagelayout.PROCESS_FIELDS))
     empty = {"s": b""}
-    first = layout.pack(*(values.get(name, empty.get(code[-1], 0)) for name, code in page.PROCESS_FIELDS))
-    return first.ljust(page.PAGE_BYTES, b"\0")
+    first = layout.pack(
+        *(values.get(name, empty.get(code[-1], 0)) for name, code in pagelayout.PROCESS_FIELDS)
+    )
+    return first.ljust(pagelayout.PAGE_BYTES, b"\0")
 
 
 @pytest.fixture
@@ -45,8 +47,8 @@ def written(tmp_path):
 
 
 def test_c_and_python_agree_on_the_layout(tmp_path):
-    names = [("process_half", name) for name, _ in page.PROCESS_FIELDS]
-    names += [("manager_half", name) for name, _ in page.MANAGER_FIELDS]
+    names = [("process_half", name) for name, _ in pagelayout.PROCESS_FIELDS]
+    names += [("manager_half", name) for name, _ in pagelayout.MANAGER_FIELDS]
     prints = "".join(
         f'printf("%zu %zu\\n", offsetof(struct {half}, {name}), sizeof(((struct {half} *)0)->{name}));\n'
         for half, name in names
@@ -65,7 +67,7 @@ def test_c_and_python_agree_on_the_layout(tmp_path):
         [tmp_path / "layout"], check=True, capture_output=True, text=True
     ).stdout.splitlines()
     ours, at = [], 0
-    for fields in (page.PROCESS_FIELDS, page.MANAGER_FIELDS):
+    for fields in (pagelayout.PROCESS_FIELDS, pagelayout.MANAGER_FIELDS):
         at = 0
         for _, code in fields:
             size = struct.calcsize("=" + code)
@@ -73,7 +75,9 @@ def test_c_and_python_agree_on_the_layout(tmp_path):
             ours.append(f"{at} {size}")
             at += size
     assert said[:-1] == ours
-    assert said[-1] == f"{page.MAGIC:x} {page.VERSION} {page.PAGE_BYTES} {page.MANAGED}"
+    assert (
+        said[-1] == f"{pagelayout.MAGIC:x} {pagelayout.VERSION} {pagelayout.PAGE_BYTES} {pagelayout.MANAGED}"
+    )
 
 
 def test_the_modes_of_c_are_those_of_python():
@@ -124,10 +128,56 @@ def test_the_figures_of_a_process_that_has_ended(written):
 
 def test_what_a_running_process_computes_is_added(written):
     """This very process stands for it: it has computed since its phase began."""
-    used_ns = page.thread_times_ns(os.getpid(), os.getpid())[0]
+    with open(f"/proc/self/task/{os.getpid()}/schedstat") as schedule:
+        used_ns = int(schedule.read().split()[0])
     me = {"pid": os.getpid(), "tid": os.getpid(), "state": MonitorState.RUNNING}
     one = written(**me, phase=Phase.COMPUTING, phase_cpu_ns=0, t_cpu_ns=10**9)
     assert round(one.reading().t_cpu_s * 1e9) >= 10**9 + used_ns
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("state", MonitorState)
+@pytest.mark.parametrize("held", [None, 0.25])
+def test_times_for_heartbeats_are_those_of_all_figures(written, phase, state, held):
+    now_ns = time.monotonic_ns()
+    one = written(
+        pid=os.getpid(),
+        tid=os.getpid(),
+        state=state,
+        phase=phase,
+        threads=2,
+        c_comm=7,
+        started_ns=now_ns - 9 * 10**9,
+        updated_ns=now_ns - 10**9,
+        phase_wall_ns=now_ns - 10**9,
+        ended_ns=now_ns if state is MonitorState.FINALIZED else 0,
+        phase_stopped_ns=5 * 10**8,
+        t_cpu_ns=3 * 10**9,
+        t_comm_ns=10**9,
+        off_ns=2 * 10**8,
+        queued_ns=10**8,
+    )
+    one.add_stopped(0.75)
+    held_since_s = None if held is None else now_ns * 1e-9 - held
+    times, figures = one.times(held_since_s), one.figures(held_since_s)
+    assert times.reading == pytest.approx(figures.reading, abs=0.5)
+    assert times.ran_s == pytest.approx(figures.ran_s, abs=0.5)
+    assert (times.off_s, times.queued_s) == pytest.approx((figures.off_s, figures.queued_s), abs=0.5)
+    assert times.threads == 2
+    if state is not MonitorState.RUNNING:
+        assert times.reading == figures.reading
+
+
+def test_times_follow_the_thread_that_the_page_names(written):
+    me = {"tid": os.getpid(), "state": MonitorState.RUNNING, "phase": Phase.COMPUTING}
+    one = written(pid=os.getpid(), **me)
+    open_before = len(os.listdir("/proc/self/fd"))
+    assert one.times().reading.t_cpu_s > 0
+    one.path.write_bytes(raw_page(pid=GONE, **me))
+    assert one.times().reading.t_cpu_s == 0
+    one.path.write_bytes(raw_page(pid=os.getpid(), **me))
+    assert one.times().reading.t_cpu_s > 0
+    assert len(os.listdir("/proc/self/fd")) == open_before + 1
 
 
 def test_what_a_running_process_waits_is_added_without_time_held_stopped(written):
@@ -187,14 +237,14 @@ def test_the_node_manager_writes_its_half_only(written):
     one.add_stopped(1.5)
     one.add_stopped(0.25)
     after = one.path.read_bytes()
-    assert after[: page.MANAGED] == before[: page.MANAGED]
-    layout = struct.Struct("=" + "".join(code for _, code in page.MANAGER_FIELDS))
-    assert layout.unpack_from(after, page.MANAGED) == (2, 1, 250_000, 1_750_000_000)
+    assert after[: pagelayout.MANAGED] == before[: pagelayout.MANAGED]
+    layout = struct.Struct("=" + "".join(code for _, code in pagelayout.MANAGER_FIELDS))
+    assert layout.unpack_from(after, pagelayout.MANAGED) == (2, 1, 250_000, 1_750_000_000)
     one.set_wait(Wait.POLL)
     one.set_scheduled(False)
-    assert layout.unpack_from(one.path.read_bytes(), page.MANAGED)[:2] == (1, 0)
+    assert layout.unpack_from(one.path.read_bytes(), pagelayout.MANAGED)[:2] == (1, 0)
     one.set_wait(None)
-    assert layout.unpack_from(one.path.read_bytes(), page.MANAGED)[0] == 0
+    assert layout.unpack_from(one.path.read_bytes(), pagelayout.MANAGED)[0] == 0
 
 
 def test_a_page_cut_short_under_its_reader_is_an_error_and_no_crash(written):
@@ -272,7 +322,7 @@ def test_the_file_that_was_looked_at_is_the_one_that_is_opened(tmp_path, monkeyp
 def test_time_that_does_not_fit_into_a_spoilt_page_is_an_error(written, seconds):
     one = written(state=MonitorState.RUNNING)
     with one.path.open("r+b") as file:
-        file.seek(page.MANAGED + 16)
+        file.seek(pagelayout.MANAGED + 16)
         file.write(b"\xff" * 8)
     with pytest.raises(MonitorError, match=r"stopped_ns of the monitor's page would be \S+, more than fits"):
         one.add_stopped(seconds)
@@ -284,7 +334,7 @@ SPOILT = {
     "a phase that there is not": {"state": 1, "phase": 9},
     "every number as large as it can be": {
         name: 2 ** (8 * struct.calcsize("=" + code)) - 1
-        for name, code in page.PROCESS_FIELDS
+        for name, code in pagelayout.PROCESS_FIELDS
         if code in "IQ" and name not in ("magic", "version", "state")
     },
     "text that is none": {"mpi": b"\xff" * 64, "host": b"\xc3" * 64},
@@ -295,7 +345,7 @@ SPOILT = {
 def test_whatever_a_process_writes_its_reader_lives(written, fields):
     """Written after the page was opened, by a process that means ill or has lost its way."""
     one = written(state=MonitorState.RUNNING)
-    one.path.write_bytes(raw_page(**fields)[: page.MANAGED] + b"\xff" * page.MANAGED)
+    one.path.write_bytes(raw_page(**fields)[: pagelayout.MANAGED] + b"\xff" * pagelayout.MANAGED)
     for use in (
         one.reading,
         one.requests,

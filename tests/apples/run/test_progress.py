@@ -5,7 +5,7 @@ import pytest
 from apples.cli.console import ProgressNotes
 from apples.launching.outputreader import OutputReader
 from apples.launching.steering import PAGE_BEGIN, PAGE_ITERATIONS, PROGRESS, ProgressReader, page_of
-from apples.monitoring import page
+from apples.monitoring import pagelayout
 from apples.run.progress import AttemptProgress
 
 OWN = (
@@ -95,20 +95,20 @@ def test_progress_reader_joins_lines_and_the_page(tmp_path):
     reader = ProgressReader(str(tmp_path), page_of({"APPLES_MONITOR": str(tmp_path), "APPLES_JOB": "run"}))
     assert reader.lines(1.0) == []
     (tmp_path / PROGRESS).write_bytes(b"one\ntwo")
-    content = bytearray(page.PAGE_BYTES)
+    content = bytearray(pagelayout.PAGE_BYTES)
     content[: len(PAGE_BEGIN)] = PAGE_BEGIN
     content[PAGE_ITERATIONS] = 7
     path.write_bytes(content)
     assert reader.lines(1.1) == []
     assert reader.lines(2.0) == [b"one", b'{"counted": 7}']
     assert reader.lines(3.0) == []
-    path.write_bytes(b"x" * page.PAGE_BYTES)
+    path.write_bytes(b"x" * pagelayout.PAGE_BYTES)
     assert reader.lines(4.0) == []
 
 
 def test_steering_and_page_agree_on_the_iterations():
-    assert page._offset(page.PROCESS_FIELDS, "iterations") == PAGE_ITERATIONS
-    assert page.MAGIC.to_bytes(8, "little") + page.VERSION.to_bytes(4, "little") == PAGE_BEGIN
+    assert pagelayout.offset(pagelayout.PROCESS_FIELDS, "iterations") == PAGE_ITERATIONS
+    assert pagelayout.MAGIC.to_bytes(8, "little") + pagelayout.VERSION.to_bytes(4, "little") == PAGE_BEGIN
 
 
 class Notes(list):
