@@ -12,7 +12,6 @@ import os
 import stat
 import struct
 import time
-from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -64,14 +63,39 @@ class Phase(IntEnum):
     WAITING = 2
 
 
+class _ThreadSchedule:
+    """Times of the thread that a page names, from a file in /proc that stays open."""
+
+    def __init__(self) -> None:
+        self._fd, self._thread = -1, (0, 0)
+
+    def read(self, pid: int, tid: int) -> tuple[int, int] | None:
+        """Return the CPU time of a thread and its time in the run queue, nanoseconds; None if it has ended."""
+        try:
+            if self._thread != (pid, tid):
+                self.close()
+                self._fd = os.open(f"/proc/{pid}/task/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+                self._thread = pid, tid
+            used, queued, _ = os.pread(self._fd, 80, 0).split()
+        except (OSError, ValueError):
+            self.close()
+            return None
+        return int(used), int(queued)
+
+    def close(self) -> None:
+        """Close the file; the next read opens another one."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._thread = -1, (0, 0)
+
+
 class MonitorPage:
     """An open page. All methods raise `MonitorError` if the file is no page any more."""
 
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path
         self._fd = fd
-        #: The open schedstat of the thread that the page names, and its process and thread.
-        self._schedule_fd, self._thread = -1, (0, 0)
+        self._schedule = _ThreadSchedule()
         fixed = self._fields()
         self.pid = int(fixed["pid"])
         self.rank = int(fixed["rank"])
@@ -110,7 +134,7 @@ class MonitorPage:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-        self._follow(0, 0)
+        self._schedule.close()
 
     @property
     def state(self) -> MonitorState:
@@ -180,49 +204,10 @@ class MonitorPage:
 
     def _up_to_now(self, fields: dict[str, Any], held_since_s: float | None, *, running: bool) -> _Times:
         """Return times with those since the last MPI call. `held_since_s`: as for `figures`"""
-        now_ns, stopped_ns = time.monotonic_ns(), self._stopped_ns()
-        waited_until_ns = now_ns if held_since_s is None else min(now_ns, round(held_since_s * 1e9))
-        cpu_ns, comm_ns, updated_ns = fields["t_cpu_ns"], fields["t_comm_ns"], fields["updated_ns"]
-        off_ns, queued_ns = fields["off_ns"], fields["queued_ns"]
+        now_ns, stopped_ns, schedule = time.monotonic_ns(), self._stopped_ns(), None
         if running and not fields["sequence"] & 1:
-            schedule = self._scheduled_ns(fields["pid"], fields["tid"])
-            if schedule is not None:
-                used_ns, waited_ns = schedule
-                updated_ns = max(updated_ns, now_ns)
-                if fields["phase"] == Phase.COMPUTING:
-                    computed_ns = max(used_ns - fields["phase_cpu_ns"], 0)
-                    missed_ns = max(waited_until_ns - fields["phase_wall_ns"] - computed_ns, 0)
-                    cpu_ns += computed_ns
-                    off_ns += missed_ns
-                    queued_ns += min(max(waited_ns - fields["phase_queued_ns"], 0), missed_ns)
-                elif fields["phase"] == Phase.WAITING:
-                    held_ns = stopped_ns - fields["phase_stopped_ns"]
-                    comm_ns += max(waited_until_ns - fields["phase_wall_ns"] - held_ns, 0)
-        if fields["state"] == MonitorState.FINALIZED:
-            stopped_ns = fields["phase_stopped_ns"]
-        else:
-            stopped_ns += now_ns - waited_until_ns
-        return _Times(cpu_ns, comm_ns, off_ns, queued_ns, stopped_ns, updated_ns)
-
-    def _scheduled_ns(self, pid: int, tid: int) -> tuple[int, int] | None:
-        """Return the CPU time of a thread and its time in the run queue, nanoseconds; None if it has ended."""
-        if self._thread != (pid, tid):
-            self._follow(pid, tid)
-        try:
-            used, queued, _ = os.pread(self._schedule_fd, 80, 0).split()
-        except (OSError, ValueError):
-            self._follow(0, 0)
-            return None
-        return int(used), int(queued)
-
-    def _follow(self, pid: int, tid: int) -> None:
-        """Keep the schedstat of another thread open; of none if the number is 0."""
-        if self._schedule_fd >= 0:
-            os.close(self._schedule_fd)
-        self._schedule_fd, self._thread = -1, (pid, tid)
-        if pid:
-            with suppress(OSError):
-                self._schedule_fd = os.open(f"/proc/{pid}/task/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            schedule = self._schedule.read(fields["pid"], fields["tid"])
+        return _up_to(now_ns, fields, stopped_ns, schedule, held_since_s)
 
     def set_wait(self, wait: Wait | None, spin_s: float = 120e-6) -> None:
         """Set how the process waits from now on, also in a current wait; None: as its MPI does.
@@ -334,6 +319,36 @@ def _usage(fields: dict[str, Any]) -> dict[str, Any]:
         "period": fields["period"],
         "neighbours": tuple(sent),
     }
+
+
+def _up_to(
+    now_ns: int,
+    fields: dict[str, Any],
+    stopped_ns: int,
+    schedule: tuple[int, int] | None,
+    held_since_s: float | None,
+) -> _Times:
+    """Return times up to an instant. `schedule`: CPU time and run queue time of the thread, None unless it runs"""
+    waited_until_ns = now_ns if held_since_s is None else min(now_ns, round(held_since_s * 1e9))
+    cpu_ns, comm_ns, updated_ns = fields["t_cpu_ns"], fields["t_comm_ns"], fields["updated_ns"]
+    off_ns, queued_ns = fields["off_ns"], fields["queued_ns"]
+    if schedule is not None:
+        used_ns, waited_ns = schedule
+        updated_ns = max(updated_ns, now_ns)
+        if fields["phase"] == Phase.COMPUTING:
+            computed_ns = max(used_ns - fields["phase_cpu_ns"], 0)
+            missed_ns = max(waited_until_ns - fields["phase_wall_ns"] - computed_ns, 0)
+            cpu_ns += computed_ns
+            off_ns += missed_ns
+            queued_ns += min(max(waited_ns - fields["phase_queued_ns"], 0), missed_ns)
+        elif fields["phase"] == Phase.WAITING:
+            held_ns = stopped_ns - fields["phase_stopped_ns"]
+            comm_ns += max(waited_until_ns - fields["phase_wall_ns"] - held_ns, 0)
+    if fields["state"] == MonitorState.FINALIZED:
+        stopped_ns = fields["phase_stopped_ns"]
+    else:
+        stopped_ns += now_ns - waited_until_ns
+    return _Times(cpu_ns, comm_ns, off_ns, queued_ns, stopped_ns, updated_ns)
 
 
 def _lives(pid: int, tid: int) -> bool:
