@@ -35,7 +35,7 @@ SHARED_MEMORY = "/dev/shm"
 #: Seconds that output of an ended program may still take to drain.
 DRAIN_S = 1.0
 #: Seconds between attempts to hold a new node manager after the end of one.
-HOLD_AGAIN_S = 0.5
+HOLD_AGAIN_S = 0.25
 
 
 class RankSupervisor:
@@ -146,18 +146,18 @@ class RankSupervisor:
         try:
             self._node = registering.register(os.environ, self._status.rank, self._program)
         except OSError as error:
-            why = error.strerror or str(error)
-            line = f"apples: rank {self._status.rank} runs without its node manager: {why}\n"
-            os.write(self._fds.get("stderr", 2), line.encode())
+            why = f"without its node manager: {error.strerror or error}"
+            os.write(self._fds.get("stderr", 2), f"apples: rank {self._status.rank} runs {why}\n".encode())
         else:
             self._poll.register(self._node, select.POLLIN)
 
     def _hold_again(self) -> None:
-        """Hold the next node manager, which has adopted the program, to notice its end as well."""
+        """Hold the next node manager, to notice its end as well; until then none may have left the program stopped."""
         self._hold_at = time.monotonic() + HOLD_AGAIN_S
         try:
             self._node = registering.register(os.environ, self._status.rank, self._program, adopted=True)
         except OSError:
+            self._to_program(signal.SIGCONT)
             return
         self._hold_at = 0.0
         self._poll.register(self._node, select.POLLIN)

@@ -54,4 +54,13 @@ def test_rank_is_resumed_at_the_end_of_each_node_manager(tmp_path, monitored):
                 while state(program) == "T":
                     assert time.monotonic() < deadline
                     time.sleep(0.01)
+            # Stopped by a node manager that was killed before the supervisor could hold it.
+            listener.close()
+            os.killpg(program, signal.SIGSTOP)
+            deadline = time.monotonic() + 5.0
+            while state(program) != "T":
+                time.sleep(0.001)
+            while state(program) == "T":
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
             rank.terminate()
