@@ -22,11 +22,17 @@ class Manager:
     def __init__(self, path, answer):
         self.registered, self.ended, self._answer = [], threading.Semaphore(0), answer
         self.asked = []
-        self._kept = []
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
         self.listener.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self):
+        """Stop listening. A thread that still accepts would take the connections of the next socket of this number."""
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self.listener.close()
 
     def _serve(self):
         while True:
@@ -56,7 +62,7 @@ def manager(tmp_path):
 
     yield make
     for one in made:
-        one.listener.close()
+        one.close()
 
 
 def test_every_process_registers_and_stays_connected_while_it_lives(
