@@ -28,7 +28,8 @@ from nws.series import SCORES
 LOW, HIGH = 0.1, 0.9
 #: Instants at which the distribution is computed: first all over its range, then at these levels of the last result.
 _POINTS, _REFINEMENTS = 64, 2
-_LEVELS = np.array([NormalDist().cdf(z) for z in np.linspace(-3.5, 3.5, _POINTS).tolist()])
+_MOST_SCORE = 3.5
+_LEVELS = np.array([NormalDist().cdf(z) for z in np.linspace(-_MOST_SCORE, _MOST_SCORE, _POINTS).tolist()])
 #: Least standard deviation of a share's logarithm, so that every distribution is invertible.
 _LEAST_SPREAD = 1e-9
 #: Standard deviations beyond which a normal variable's probability is 0 or 1 in double precision.
@@ -87,7 +88,8 @@ class UncertainRanks:
 
         Ranks that wait for each other in every iteration pay the slowest of each moment: the makespan is the mean of
         the largest times of all moments. That mean varies less than a moment does, as the mean share of a run varies
-        less than that of a moment.
+        less than that of a moment. Where moments differ most, each host is the slowest in some of them, and an error of
+        its mean share counts only there.
         """
         if not self.variation.any() or int(self.host.min()) == int(self.host.max()):
             return self._distribution()
@@ -96,11 +98,27 @@ class UncertainRanks:
         apart = np.hypot(logs - middle, np.sqrt(within) * _SCORE[:, None])
         # the slowness, 1 / share, keeps its mean
         shares = np.exp(middle + within / 2 + np.sign(_SCORE)[:, None] * apart)
-        found = replace(self, quantiles=shares)._distribution()
-        of_run = float((((logs[-1] - logs[0]) / (_SCORE[-1] - _SCORE[0])) ** 2).mean())
-        steadier = math.sqrt(of_run / (of_run + float(within.mean())))
+        of_moment = replace(self, quantiles=shares)
+        found = of_moment._distribution()
+        errors = ((logs[-1] - logs[0]) / (_SCORE[-1] - _SCORE[0])) ** 2
+        # as if all of an error were chance, which moments average
+        by_chance = float(errors.mean() / (errors.mean() + within.mean()))
+        # as if all of it were the level of a host's share, which counts while that host is the slowest
+        ends = np.log(np.maximum(found.t[[0, -1]], 1e-12))
+        moment = ((ends[1] - ends[0]) / (2 * _MOST_SCORE)) ** 2
+        slowest = of_moment._slowest(found)[self.host]
+        by_level = float((slowest**2 * errors / np.bincount(self.host)[self.host]).sum())
+        by_level = min(by_level / max(moment, 1e-12), by_chance)
+        # Half of an error is taken as the one and half as the other where shares change during the run.
+        steadier = math.sqrt((by_chance * (1 + by_chance) + by_level * (1 - by_chance)) / 2)
         mean = found.mean()
         return replace(found, t=mean + (found.t - mean) * steadier)
+
+    def _slowest(self, found: Distribution) -> FloatArray:
+        """Return the probability that each host is the slowest, float64[hosts]. found : of the makespan"""
+        middle = (found.probability[1:] + found.probability[:-1]) / 2
+        rise: FloatArray = np.diff(self._log_probability(found.t), axis=0)
+        return middle @ rise
 
     def _distribution(self) -> Distribution:
         """Return the distribution of the makespan if shares do not change during the run."""
@@ -123,6 +141,11 @@ class UncertainRanks:
 
     def _probability(self, t: FloatArray) -> FloatArray:
         """Return P(makespan ≤ t), float64[k] → float64[k]; the ranks of one host are as late as its latest."""
+        found: FloatArray = np.exp(self._log_probability(t).sum(axis=1))
+        return found
+
+    def _log_probability(self, t: FloatArray) -> FloatArray:
+        """Return the logarithm of P(all ranks of a host end by t), float64[k] → float64[k, hosts]."""
         left = np.maximum(t[:, None] - self.fixed, 1e-12)
         needed = np.log(np.maximum(self.work, 1e-12) / left)
         knots = np.log(self.quantiles) + _LEAST_SPREAD * _SCORE[:, None]
@@ -135,7 +158,7 @@ class UncertainRanks:
         z = -score * spread / np.hypot(spread, self.fixed_error / left)
         latest = np.full((int(self.host.max()) + 1, len(t)), _CERTAIN)
         np.minimum.at(latest, self.host, z.T)
-        found: FloatArray = np.exp(np.interp(latest, _Z, _LOG_NORMAL).sum(axis=0))
+        found: FloatArray = np.interp(latest, _Z, _LOG_NORMAL).T
         return found
 
 
