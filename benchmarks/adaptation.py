@@ -53,7 +53,8 @@ from tests.testbed.grid import Testbed
 BIN = Path(sys.executable).parent
 #: By number of hosts: the CPU of each host, and the default of its share.
 HOSTS = {2: ({"e1": 0, "w1": 1}, 0.8), 4: ({"e1": 0, "e2": 1, "w1": 1, "w2": 0}, 0.4)}
-SIZE = "128"
+#: Rows of a run, by application: an iteration of each takes about as long as a time slice or longer.
+SIZES = {"mhd3d": 128, "wave2d": 4000}
 #: Settings that look at the pool more often than the defaults.
 LOOKS = "hosts: {look_every_s: 3, wait_s: 5, looks: 2}\n"
 WAVE = Path(__file__).parents[1] / "examples" / "wave-c"
@@ -132,6 +133,7 @@ class Runs:
         self._application = ["-a", "mhd3d", "-s", f"nx={options.cells}", "-s", f"ny={options.cells}"]
         if options.code == "wave2d":
             self._application = ["--app", str(compiled(scratch))]
+        self._size = SIZES[options.code] if options.size is None else options.size
         self._keep: Path | None = options.keep
         #: Whether the run uses all hosts, without a choice by the planner.
         self._fixed = options.part != "hosts"
@@ -145,7 +147,7 @@ class Runs:
         if progress is not None:
             variables += [f"STENCIL_APP_PROGRESS={progress}", "STENCIL_APP_REPORT_EVERY=0.5"]
         pool = ",".join(f"{host}:1" for host in self.hosts)
-        words = ["env", *variables, str(BIN / "apples-run"), SIZE, *self._application]
+        words = ["env", *variables, str(BIN / "apples-run"), str(self._size), *self._application]
         words += [
             "-s",
             f"iterations={self.iterations}",
@@ -177,8 +179,10 @@ class Runs:
             then: called after a quarter of the iterations.
         """
         progress = self.scratch / f"{uuid.uuid4().hex[:8]}.jsonl"
-        process = self.start(adapt, progress if adapt == "off" else None)
-        tail: FileTail | None = FileTail(str(progress)) if adapt == "off" else None
+        # Without adaptation our own application reports only to a file that is named to it.
+        named = adapt == "off" and "--app" not in self._application
+        process = self.start(adapt, progress if named else None)
+        tail: FileTail | None = FileTail(str(progress)) if named else None
         lines: list[dict[str, Any]] = []
         at = 0
         since: float | None = None
@@ -344,6 +348,7 @@ def main() -> None:
         "--cpu", type=float, help="share of a CPU that each host has (0.8 of two, 0.4 of four)"
     )
     parser.add_argument("--code", choices=("mhd3d", "wave2d"), default="mhd3d")
+    parser.add_argument("--size", type=int, help="rows (128 of mhd3d, 4000 of wave2d)")
     parser.add_argument("--cells", type=int, default=32, help="cells of a row, along x and along y")
     parser.add_argument("--keep", type=Path, help="append what the ranks told to this file, a run a line")
     parser.add_argument("--seed", type=int, default=1)
