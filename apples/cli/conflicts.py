@@ -134,7 +134,11 @@ def sharing_conflicts(options: RunOptions) -> list[str]:
     where = "the mock grid" if pool.platform == "mock" else f"platform {pool.platform}"
     found = [
         f"{flag} is for a run in the queue; add --queue"
-        for flag, given in (("--detach", sharing.detach), ("--project", sharing.project))
+        for flag, given in (
+            ("--detach", sharing.detach),
+            ("--project", sharing.project),
+            ("--oversubscribe", sharing.oversubscribe),
+        )
         if given and not sharing.queue
     ]
     wait = None if sharing.wait is None else f"--wait {sharing.wait}"

@@ -81,7 +81,7 @@ def _ended(log: Trace) -> Iterator[tuple[QueueJob, float, float]]:
 
 
 def _of_queue(path: Path) -> Ends:
-    from apples.livequeue.core import job_of
+    from apples.livequeue.occupancy import job_of
     from apples.livequeue.records import LOST
     from apples.livequeue.store import Store
 

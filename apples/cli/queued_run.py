@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MARGIN, _AROUND_S = 1.25, 30.0
 _EVERY_S = 0.05
 #: Options that the job itself does not get.
-_QUEUE_ONLY = ("queue", "detach", "project", "max_ranks")
+_QUEUE_ONLY = ("queue", "detach", "project", "oversubscribe", "max_ranks")
 
 
 def run_queued(size: int, options: RunOptions, console: Console) -> int:
@@ -49,6 +49,11 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
         "request_s": bound_s + _AROUND_S,
         "model_s": plan.predicted_s + decision.weather_s + decision.planning_s,
     }
+    if options.sharing.oversubscribe:
+        asked["duties"] = [
+            min(rank.compute_s / rank.predicted_s, 1.0) if rank.predicted_s > 0.0 else 1.0
+            for rank in plan.assignments
+        ]
     console.note(
         f"asking for {ranks} processor{'s' * (ranks != 1)} for {format_seconds(asked['request_s'])}; predicted "
         f"{format_seconds(plan.predicted_s)}"

@@ -353,6 +353,9 @@ class SharingOptions:
     project: str | None = _sharing(
         "--project", metavar="NAME", help="With --queue: project that the job is charged to."
     )
+    oversubscribe: bool = _sharing(
+        "--oversubscribe", is_flag=True, help="With --queue: as of `apples submit`, duty cycles as predicted."
+    )
 
     @property
     def coscheduled(self) -> str | None:

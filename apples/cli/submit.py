@@ -2,7 +2,10 @@
 
 import json
 import os
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,8 @@ import click
 from apples.cli.optiongroups import Problems, option, with_options
 from nws.base.terminal import visible
 
+#: First words of a command among which its program is searched.
+_FIRST = 64
 _WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
@@ -40,6 +45,19 @@ class SubmitOptions:
     chdir: str | None = option("-D", "--chdir", metavar="DIR", help="Working directory (default: this one).")
     estimate: str | None = option(
         "--estimate", metavar="TIME", help="Predicted run time; used instead of the history's estimate."
+    )
+    oversubscribe: bool = option(
+        "-s",
+        "--oversubscribe",
+        is_flag=True,
+        help="The job may share its processors with one other job that allows it, if both keep their speed.",
+    )
+    duty: float | None = option(
+        "--duty",
+        metavar="SHARE",
+        type=float,
+        help="With --oversubscribe: the part of its time for which a rank computes, above 0 and at most 1 (default: "
+        "as measured in the program's last run).",
     )
     wait: bool = option("-W", "--wait", is_flag=True, help="Wait for the job, and exit with its exit code.")
     as_json: bool = option("--json", is_flag=True, help="One JSON document on stdout.")
@@ -92,15 +110,55 @@ def submission(command: tuple[str, ...], options: SubmitOptions) -> dict[str, An
         path = directory / (file or "apples-%j.out")
         if directory.is_dir() and "%" not in str(path.parent) and not os.access(path.parent, os.W_OK):
             problems.append(f"{flag} {path}: files cannot be made in {path.parent}")
+    duties = _duties(command, options, problems)
     problems.check()
     return job_document(
         command,
         procs=options.procs,
         request_s=request_s or 0.0,
         model_s=model_s,
+        duties=duties,
         name=options.name,
         project=options.project,
         directory=directory,
         output=options.output,
         error=options.error,
     )
+
+
+def _duties(command: tuple[str, ...], options: SubmitOptions, problems: Problems) -> list[float]:
+    """Return the duty cycle of each rank or one for all, none for a job that does not share its processors."""
+    if not options.oversubscribe:
+        if options.duty is not None:
+            problems.append("--duty is for a job that shares its processors; add --oversubscribe")
+        return []
+    if options.duty is not None:
+        if not 0.0 < options.duty <= 1.0:
+            problems.append(f"--duty {options.duty:g}: expected a number above 0, at most 1")
+        return [options.duty]
+    found = measured_duties(command[:_FIRST], options.procs)
+    if not found:
+        click.echo(
+            visible(
+                f"apples submit: no program of this command was measured on {options.procs} ranks, so the job counts "
+                "as one that always computes; --duty SHARE states its duty cycle"
+            ),
+            err=True,
+        )
+    return found or [1.0]
+
+
+def measured_duties(words: Sequence[str], ranks: int) -> list[float]:
+    """Return the duty cycles of the first program of a command that was measured with as many ranks, or none."""
+    from apples.daemons.classmemory import ClassMemory
+    from nws.base.paths import state_dir
+
+    memory = ClassMemory(state_dir() / "classes.json")
+    for place, word in enumerate(words):
+        if word.startswith("-") or shutil.which(word) is None:
+            continue
+        program = " ".join(takewhile(lambda later: not later.startswith("-"), words[place:]))
+        found = memory.duties(program)
+        if len(found) == ranks:
+            return found
+    return []

@@ -8,13 +8,14 @@ fails, memory is built again from the disk before the next one. This module has 
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from apples.errors import ConfigError
 from apples.livequeue.clock import Clock
 from apples.livequeue.hosts import Machine
+from apples.livequeue.occupancy import Occupancy, job_of
 from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,
@@ -28,7 +29,7 @@ from apples.livequeue.store import Store
 from apples.queueing.ahead import PredictedStart, predict_starts
 from apples.queueing.configuration import QueueFile
 from apples.queueing.estimates import ModelFirst
-from apples.queueing.jobs import Beliefs, QueueJob
+from apples.queueing.jobs import QueueJob
 from apples.queueing.queue import JobQueue
 from apples.queueing.scoring import EstimateScore, Scoreboard
 
@@ -173,7 +174,7 @@ class LiveQueue:
             if self.store.end(job_id, end, only_from=(WAITING,)):
                 left.append(self._end(job_id, now))
         ids = tuple(self._submit(submission, now) for submission in submitted)
-        started = tuple(self._start(job, now) for job in self.queue.start(now))
+        started = tuple(self._starts(now))
         self._predictions.write(self.store, self.queue, self.chosen.queue.backfill)
         self.store.set_numbers(last=now, policy=self._policy())
         return Instant(at_s=now, submitted=ids, started=started, left=tuple(left))
@@ -184,7 +185,7 @@ class LiveQueue:
         if job_id in self.too_wide:
             self.too_wide.discard(job_id)
         else:
-            self.queue.end(job_id)
+            self.occupancy.release(record)
         ended = self.record(job_id)
         if record.start_s is None or ended.outcome == LOST:
             self.board.forget(job_id)
@@ -199,20 +200,30 @@ class LiveQueue:
         self._enqueue(self.record(job_id))
         return job_id
 
-    def _start(self, job: QueueJob, now: float) -> JobRecord:
-        running = [record for record in self.jobs.values() if record.start_s is not None]
-        hosts = self.machine.share((record.hosts for record in running), job.procs)
-        cpus = self.machine.cpus_for(hosts, (record.cpus for record in running), self.jobs[job.id].affinity)
-        self.store.start(job.id, now, hosts, cpus, backfilled=self.queue.overtook(job.id))
-        self.jobs[job.id] = self.record(job.id)
-        return self.jobs[job.id]
+    def _starts(self, now: float) -> Iterator[JobRecord]:
+        """Start jobs by the pass, then guests. Once these have left the queue, the pass may start more jobs."""
+        for job in self.queue.start(now):
+            yield self._start(job.id, now)
+        while admitted := self.occupancy.admitted(now):
+            for guest, holder in admitted:
+                yield self._start(guest, now, holder)
+            for job in self.queue.start(now):
+                yield self._start(job.id, now)
+
+    def _start(self, job_id: int, now: float, beside: int | None = None) -> JobRecord:
+        hosts, cpus = self.occupancy.place(self.jobs[job_id], beside)
+        self.store.start(job_id, now, hosts, cpus, backfilled=self.queue.overtook(job_id), beside=beside)
+        record = self.jobs[job_id] = self.record(job_id)
+        if beside is not None:
+            self.occupancy.admit(record)
+        return record
 
     def predicted_starts(self) -> dict[int, PredictedStart]:
         """Return the predicted starts of waiting jobs by id, as of the last instant."""
         if self._predicted is None:
             started = {i: r.start_s for i, r in self.jobs.items() if r.start_s is not None}
-            estimates = {i: min(r.estimate_s, r.request_s) for i, r in self.jobs.items()}
-            self._predicted = predict_starts(self.queue, self.clock.now(), started, estimates)
+            held_s = self.occupancy.estimates()
+            self._predicted = predict_starts(self.queue, self.clock.now(), started, held_s)
         return self._predicted
 
     def positions(self) -> dict[int, int]:
@@ -261,7 +272,9 @@ class LiveQueue:
             if record.held_s is not None and record.freed_s is not None and record.outcome != LOST:
                 self.board.restore(record.id, record.estimates)
                 self.board.ended(job_of(record), record.held_s, record.freed_s)
-        for record in self.store.present():
+        self.jobs |= {record.id: record for record in self.store.present()}
+        self.occupancy = Occupancy(self.jobs, self.queue, self.chosen, self.machine)
+        for record in self.jobs.values():
             self.board.restore(record.id, record.estimates)
             self._enqueue(record)
         self._stale = False
@@ -272,32 +285,12 @@ class LiveQueue:
         if record.procs > self.processors and record.start_s is None:
             self.too_wide.add(record.id)
             return
-        job, beliefs = job_of(record), self._beliefs(record)
         if record.start_s is None:
-            self.queue.submit(job, beliefs)
+            self.queue.submit(job_of(record), self.occupancy.beliefs(record))
             if record.planned_s is not None:
                 self.queue.promise(record.id, record.planned_s)
                 self._predictions.plans[record.id] = record.planned_s
-            return
-        if record.procs > self.processors:
-            # The machine has shrunk since the start: the job occupies all processors until it ends.
-            job = job_of(record, procs=self.processors)
-        self.queue.resume(job, beliefs, record.start_s, record.expected_s)
-        if record.expected_s is not None:
-            self._predictions.ends[record.id] = record.expected_s
-
-    def _beliefs(self, record: JobRecord) -> Beliefs:
-        return self.chosen.estimates.switches().beliefs(record.request_s, record.estimate_s)
-
-
-def job_of(record: JobRecord, *, procs: int | None = None) -> QueueJob:
-    """Return the record as a job of the queue and the estimators. `procs` replaces the number of processors."""
-    return QueueJob(
-        id=record.id,
-        procs=procs or record.procs,
-        request_s=record.request_s,
-        submit_s=record.submitted_s,
-        user=record.user,
-        project=record.project,
-        model_s=record.model_s,
-    )
+        elif not self.occupancy.is_guest(record):
+            self.occupancy.resume(record, record.expected_s)
+            if record.expected_s is not None:
+                self._predictions.ends[record.id] = record.expected_s

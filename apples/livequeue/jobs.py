@@ -64,7 +64,7 @@ def submit(
         procs: number of processors.
         request_s: wall time after which the job is ended, seconds.
         socket: of the manager, None for the usual one.
-        details: `name`, `project`, `model_s`, `directory`, `output`, `error`, as for `job_document`.
+        details: `name`, `project`, `model_s`, `duties`, `directory`, `output`, `error`, as for `job_document`.
 
     Raises:
         ConfigError: the queue cannot run such a job.
@@ -80,6 +80,7 @@ def job_document(
     procs: int,
     request_s: float,
     model_s: float | None = None,
+    duties: Sequence[float] = (),
     name: str | None = None,
     project: str | None = None,
     directory: str | Path | None = None,
@@ -93,6 +94,8 @@ def job_document(
         procs: number of processors.
         request_s: wall time after which the job is ended, seconds.
         model_s: predicted run time, seconds; None for an estimate from similar jobs.
+        duties: share of its processor that each rank computes for, or one value for all. The job may then share its
+            processors with another job that allows it. By default it does not.
         name: of the job, by default the program's.
         project: that the job is charged to.
         directory: working directory, by default this process's.
@@ -121,6 +124,7 @@ def job_document(
         "procs": procs,
         "request_s": request_s,
         "model_s": model_s,
+        "duties": list(duties),
     }
     problems = list(_not_text(document))
     if problems:

@@ -7,7 +7,17 @@ time of their start: clients exchange plain JSON, and supervisors read what the 
 from collections.abc import Mapping
 from typing import Annotated, Any, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
 
 from apples.errors import HistoryError
 from apples.ipc.requests import problems, short
@@ -15,6 +25,8 @@ from apples.livequeue.records import JobRecord
 
 #: Longest path of Linux with its NUL, longest word of a command line with its NUL, and longest span of time (10 years).
 _PATH, _WORD, _LONGEST_S = 4096, 131072, 10 * 365 * 86400.0
+#: Most duty cycles of a job.
+_MOST_RANKS = 65_536
 #: The largest number of a job in the store.
 LAST_JOB = 2**63 - 1
 
@@ -71,6 +83,14 @@ class JobRequest(_Model):
     procs: Annotated[int, Field(ge=1, le=2**31 - 1)]
     request_s: Span_s
     model_s: Span_s | None = None
+    duties: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(max_length=_MOST_RANKS)] = []
+
+    @field_validator("duties")
+    @classmethod
+    def _one_for_each_rank(cls, duties: list[float], found: ValidationInfo) -> list[float]:
+        if len(duties) not in (0, 1, found.data.get("procs", len(duties))):
+            raise ValueError(f"{len(duties)} numbers; one, or one for each processor is legal")
+        return duties
 
 
 class PageRequest(_Model):
@@ -101,6 +121,7 @@ class Instants(_Model):
 class JobRow(_Model):
     """One job in an answer. Durations in s, times in s since the epoch.
 
+    duties, beside: as in `JobRecord`.
     start_early, start_late: None if the job is not waiting or has no prediction.
     detail, command, directory, output: only for the job's owner, the manager's user and root.
     """
@@ -121,6 +142,8 @@ class JobRow(_Model):
     start_early: float | None = None
     start_late: float | None = None
     backfilled: bool
+    duties: list[float] = []
+    beside: int | None = None
     ended: float | None
     held_s: float | None
     outcome: str | None

@@ -52,6 +52,11 @@ def _running(live: LiveQueue, record: JobRecord) -> str:
     state = "is being started" if record.state == STARTING else f"runs since {_span(now - record.start_s)}"
     ends = f"expected to end in {_span(likely - now)}, " if now < likely < limit else ""
     where = f" ({listed(record.hosts)})" if len(live.machine.slots) > 1 and record.hosts else ""
+    guest = live.occupancy.guest_of(record.id)
+    if live.occupancy.is_guest(record):
+        where += f" beside job {record.beside}"
+    elif guest is not None:
+        where += f" beside job {guest.id}"
     return (
         f"job {record.id} {state} on {_procs(record.procs)}{where}; {ends}it is ended at {_at(live, limit)}"
     )
@@ -62,6 +67,8 @@ def _waiting(live: LiveQueue, record: JobRecord) -> str:
     reason = f"job {record.id} waits for {_procs(record.procs)}, {free} {'is' if free == 1 else 'are'} free"
     if record.procs > free:
         reason += _blockers(live, record.procs - free)
+    if record.duties and live.chosen.queue.oversubscribe:
+        reason += "; no job that shares its processors has room for it"
     head = live.queue.reservation(live.clock.now())
     backfill = live.chosen.queue.backfill
     if backfill == "conservative":

@@ -27,6 +27,8 @@ class Submission:
     request_s: wall time after which the job is ended.
     model_s: run time by a performance model, or None.
     output, error: paths in which %j, %x and %u are replaced when the job starts. Equal paths make one file.
+    duties: share of its processor that each rank computes for, or one value for all ranks. Not empty: the job may share
+        its processors with another job that allows it.
     nice, rlimits, affinity: of the process that submitted; rlimits as (soft, hard) by name, affinity as CPU numbers.
     """
 
@@ -45,6 +47,7 @@ class Submission:
     procs: int
     request_s: float
     model_s: float | None = None
+    duties: tuple[float, ...] = ()
     nice: int = 0
     rlimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
     affinity: tuple[int, ...] = ()
@@ -54,7 +57,7 @@ class Submission:
         """Return the bytes that the store needs for it, without its row's numbers."""
         texts = (self.token, self.name, self.project, self.directory, self.output, self.error, *self.command)
         pairs = (text for pair in self.environment.items() for text in pair)
-        return sum(len(text.encode()) + 4 for text in (*texts, *pairs))
+        return sum(len(text.encode()) + 4 for text in (*texts, *pairs)) + 8 * len(self.duties)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,8 @@ class JobRecord:
     estimates: estimate of each source at submission, s.
     expected_s: expected end of a running job.
     planned_s: reservation of a waiting job (conservative backfilling).
+    duties: as in the submission.
+    beside: job that held the processors when this job started as its guest, or None.
     cancel: user who cancelled the running job.
     supervisor: process id.
     attempts: number of supervisors started for the job. At most one of them ran it.
@@ -99,6 +104,8 @@ class JobRecord:
     expected_s: float | None = None
     planned_s: float | None = None
     backfilled: bool = False
+    duties: tuple[float, ...] = ()
+    beside: int | None = None
     ended_at: float | None = None
     exit_code: int | None = None
     outcome: str | None = None

@@ -82,6 +82,8 @@ def row(live: LiveQueue, record: JobRecord, uid: int) -> JobRow:
         start_early=None if predicted is None else at_least_now(predicted.early_s),
         start_late=None if predicted is None else at_least_now(predicted.late_s),
         backfilled=record.backfilled,
+        duties=list(record.duties),
+        beside=record.beside,
         ended=record.ended_at,
         held_s=record.held_s,
         outcome=record.outcome,

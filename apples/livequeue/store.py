@@ -23,9 +23,9 @@ CREATE TABLE jobs (
     token TEXT NOT NULL UNIQUE, uid INTEGER NOT NULL, gid INTEGER NOT NULL, user TEXT NOT NULL,
     project TEXT NOT NULL, name TEXT NOT NULL, command TEXT NOT NULL, directory TEXT NOT NULL,
     environment TEXT, umask INTEGER NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
-    procs INTEGER NOT NULL, request_s REAL NOT NULL, model_s REAL,
+    procs INTEGER NOT NULL, request_s REAL NOT NULL, model_s REAL, duties TEXT NOT NULL,
     estimate_s REAL NOT NULL, said TEXT NOT NULL, state TEXT NOT NULL, submitted_s REAL NOT NULL,
-    start_s REAL, freed_s REAL, expected_s REAL, planned_s REAL, backfilled INTEGER NOT NULL DEFAULT 0,
+    start_s REAL, freed_s REAL, expected_s REAL, planned_s REAL, backfilled INTEGER NOT NULL DEFAULT 0, beside INTEGER,
     ended_at REAL, exit_code INTEGER, outcome TEXT, detail TEXT, cancel TEXT,
     supervisor INTEGER, attempts INTEGER NOT NULL DEFAULT 0, hosts TEXT NOT NULL DEFAULT '{}',
     nice INTEGER NOT NULL, rlimits TEXT NOT NULL, affinity TEXT NOT NULL,
@@ -43,7 +43,7 @@ class StoreFull(HistoryError):
 
 _FORMAT = SqliteFormat(
     application_id=0x41705175,
-    version=3,
+    version=4,
     schema=_SCHEMA,
     # A state that is reported is on disk, also after a power failure.
     pragmas={"synchronous": "FULL"},
@@ -61,7 +61,7 @@ _FIELDS = tuple(field.name for field in fields(JobRecord))
 _COLUMNS = ", ".join("said" if name == "estimates" else name for name in _FIELDS)
 _SUBMITTED = tuple(field.name for field in fields(Submission))
 #: Fields that are JSON text in the store; those in `_TUPLES` are tuples.
-_TUPLES = ("command", "affinity", "cpus")
+_TUPLES = ("command", "affinity", "cpus", "duties")
 _JSON = (*_TUPLES, "environment", "rlimits", "estimates", "hosts")
 
 
@@ -206,12 +206,22 @@ class Store:
         cpus: Sequence[int] = (),
         *,
         backfilled: bool,
+        beside: int | None = None,
     ) -> None:
-        """Set a waiting job to `starting`. `hosts`: its processors by host. `cpus`: those of this host."""
+        """Set a waiting job to `starting`.
+
+        Args:
+            job_id: the job.
+            at_s: instant of its start.
+            hosts: its processors by host.
+            cpus: those of this host.
+            backfilled: it overtakes a job with a reservation.
+            beside: the job that holds the processors, if this one is its guest.
+        """
         self._db.execute(
-            "UPDATE jobs SET state = ?, start_s = ?, hosts = ?, cpus = ?, backfilled = ?, attempts = 1 "
-            "WHERE id = ? AND state = ?",
-            (STARTING, at_s, json.dumps(dict(hosts)), json.dumps(cpus), backfilled, job_id, WAITING),
+            "UPDATE jobs SET state = ?, start_s = ?, hosts = ?, cpus = ?, backfilled = ?, beside = ?, "
+            "attempts = 1 WHERE id = ? AND state = ?",
+            (STARTING, at_s, json.dumps(dict(hosts)), json.dumps(cpus), backfilled, beside, job_id, WAITING),
         )
 
     def set_predictions(

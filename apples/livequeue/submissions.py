@@ -102,7 +102,8 @@ def submission_of(request: JobRequest, uid: int, pid: int, processors: int) -> S
         raise ConfigError(problems)
     limits = _limits(pid, uid)
     values = request.model_dump()
-    values |= {"command": tuple(request.command), "request_s": rounded_up(request.request_s)}
+    values |= {"command": tuple(request.command), "duties": tuple(request.duties)}
+    values["request_s"] = rounded_up(request.request_s)
     return Submission(**values, uid=uid, user=account[0], gid=account[1], **limits._asdict())
 
 

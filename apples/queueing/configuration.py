@@ -58,12 +58,16 @@ def _adjust(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSection:
-    """Section `queue`; see `apples.queueing.settings.QueueSettings`."""
+    """Section `queue`; see `apples.queueing.settings.QueueSettings`.
+
+    oversubscribe: jobs of a live queue that allow it may share processors. The simulator ignores it.
+    """
 
     priority: Annotated[str, AfterValidator(_priority)] = "fcfs"
     backfill: Literal["none", "easy", "conservative"] = "easy"
     overrun: Literal["request", "increment", "doubling", "half"] = "request"
     increment: Period_s = 300.0
+    oversubscribe: bool = True
 
     def settings(self) -> QueueSettings:
         """Return the settings of the policy."""

@@ -10,7 +10,7 @@ from apples.queueing.conservative import conservative
 from apples.queueing.head import find_head
 from apples.queueing.jit import compiled, part, unit
 from apples.queueing.running import enter, leave, renew, restore, shadow
-from apples.queueing.scores import score
+from apples.queueing.scores import score, score_all
 from apples.queueing.state import (
     CHECKED,
     CONSERVATIVE,
@@ -169,6 +169,13 @@ def ended(state: QueueState, slot: int) -> None:
 def scheduled(state: QueueState, rules: Rules, now: float) -> None:
     """Run one pass, as `make_pass`."""
     make_pass(state, rules, now)
+
+
+@compiled
+def scored(state: QueueState, rules: Rules, now: float) -> None:
+    """Compact the queue, and set `scores` of all its places."""
+    compact(state)
+    score_all(state, rules, now)
 
 
 @compiled

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from apples.errors import ConfigError
 from apples.queueing import kernel
 from apples.queueing.jobs import Beliefs, QueueJob
@@ -161,6 +163,13 @@ class JobQueue:
         started = self._state.lists[STARTS, : self._state.counts[STARTED]]
         return tuple(self._jobs[int(slot)] for slot in started)
 
+    def order(self, now_s: float) -> tuple[QueueJob, ...]:
+        """Return the waiting jobs in order of priority, equal ones in order of submission."""
+        kernel.scored(self._state, self._rules, float(now_s))
+        queued = self._state.counts[QUEUED]
+        order = np.argsort(-self._state.scores[:queued], kind="stable")
+        return tuple(self._jobs[int(slot)] for slot in self._state.lists[QUEUE, :queued][order])
+
     def reservation(self, now_s: float) -> Reservation | None:
         """Return the reservation of the head under EASY, or None for an empty queue."""
         if self._state.counts[WAITING] == 0:
@@ -224,5 +233,6 @@ def warm() -> None:
     queue.submit(jobs[2])
     queue.start(0.0)
     queue.reservation(0.0)
+    queue.order(0.0)
     for job in jobs:
         queue.end(job.id)

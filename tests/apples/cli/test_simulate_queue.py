@@ -48,6 +48,7 @@ def test_one_document(log):
         "backfill": "easy",
         "overrun": "request",
         "increment": 300.0,
+        "oversubscribe": True,
     }
     assert set(found["metrics"]) >= {"wait", "response", "slowdown", "bounded_slowdown", "weighted_wait"}
     assert found["metrics"]["estimates"]["not_adjusted"] == 1.0

@@ -50,6 +50,11 @@ def test_a_run_asks_for_what_its_plan_needs_and_passes_its_output_on(
         call("", *small, "--queue", "--dry-run", "-t", "20", program=run_words, cwd=tmp_path)
     )
     assert planned["queue"]["request_s"] == 50.0
+    assert "duties" not in planned["queue"]
+    shared = ("--queue", "--dry-run", "--oversubscribe")
+    asked = json.loads(call("", *small, *shared, program=run_words, cwd=tmp_path))["queue"]
+    assert len(asked["duties"]) == asked["procs"]
+    assert all(0.0 < duty <= 1.0 for duty in asked["duties"])
     number = int(call("", *small, "--queue", "--detach", "-q", program=run_words, cwd=tmp_path))
     eventually(lambda: not queue()["jobs"])
     assert "heat 64x32x32" in (tmp_path / f"apples-{number}.out").read_text()
@@ -81,7 +86,8 @@ def test_an_interrupted_run_is_cancelled(measured, manager, cli, run_words, smal
 
 def test_options_of_a_queued_run_that_will_not_do(cli, run_words):
     call, _, _ = cli
-    said = call("", 64, "--detach", "--project", "sun", program=run_words, code=2)
+    said = call("", 64, "--detach", "--project", "sun", "--oversubscribe", program=run_words, code=2)
+    assert "--oversubscribe is for a run in the queue" in said
     assert "--detach is for a run in the queue; add --queue" in said
     assert "--project is for a run in the queue" in said
     said = call("", 64, "--queue", "--mock", program=run_words, code=2)
