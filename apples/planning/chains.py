@@ -8,7 +8,7 @@ member are float64[L], values per chain float64[K].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,15 @@ _COUNTED = 4_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chains:
-    """K chains of processors. members : int64[L].  starts : int64[K+1]."""
+    """K chains of processors. members : int64[L].  starts : int64[K+1].  lengths : ranks of every chain, int64[K]."""
 
     members: IntArray
     starts: IntArray
+    lengths: IntArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        # kept, because a plan of 34 hosts asks for it two hundred times
+        object.__setattr__(self, "lengths", np.diff(self.starts))
 
     @classmethod
     def of(cls, chains: Sequence[Sequence[int] | IntArray]) -> Chains:
@@ -71,11 +76,6 @@ class Chains:
         where = np.flatnonzero(np.repeat(chosen, self.lengths))
         starts = np.concatenate(([0], np.cumsum(self.lengths[chosen])))
         return Chains(self.members[where], starts), where
-
-    @property
-    def lengths(self) -> IntArray:
-        """Return the number of ranks of every chain, int64[K]."""
-        return np.diff(self.starts)
 
     def spread(self, per_chain: FloatArray) -> FloatArray:
         """Return a value per chain, repeated for each of its members."""

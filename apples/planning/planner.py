@@ -245,9 +245,12 @@ def _improved(
     if problem.processors <= MANY:
         return [improve(problem, s, options, turn=turn) for s in starts]
     some = starts[: STARTS if problem.processors <= VAST else 1]
-    if len(some) > 1:
-        some = [improve(problem, s, options, turn=turn, rounds=TRIAL) for s in some]
-    return [improve(problem, min(some, key=lambda s: s.makespan_s), options, turn=turn)]
+    if len(some) == 1:
+        return [improve(problem, some[0], options, turn=turn)]
+    tried = [improve(problem, s, options, turn=turn, rounds=TRIAL) for s in some]
+    best = min(tried, key=lambda s: s.makespan_s)
+    # A start without a better neighbour has none in a second search either.
+    return [best if any(best is s for s in some) else improve(problem, best, options, turn=turn)]
 
 
 def _rescued(
