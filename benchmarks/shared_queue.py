@@ -1,6 +1,6 @@
 """Two jobs that share a processor of the live queue, against the same two jobs one after the other.
 
-    python benchmarks/shared_queue.py [--duty 0.45] [--seconds 10] [--repetitions 3]
+    python benchmarks/shared_queue.py [--duty 0.4] [--seconds 10] [--repetitions 3]
 
 Each job computes for a part of every 20 ms, by its own CPU clock, and sleeps for the rest, so it does the same work
 beside another job. Both cases alternate. Prints the time from the first start to the last end by the queue's instants.
@@ -39,7 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--duty", type=float, default=0.45)
+    parser.add_argument("--duty", type=float, default=0.4)
     parser.add_argument("--seconds", type=float, default=10.0, help="of one job alone")
     parser.add_argument("--repetitions", type=int, default=3)
     options = parser.parse_args()

@@ -1,9 +1,12 @@
 """Admission: whether programs fit beside each other on the same processors.
 
 A rank needs its duty cycle of a processor: its computation as a share of computation and waiting. Rank r runs on
-processor r modulo their number, as node managers place ranks. Where the needs on a processor add up to one at most, the
-programs keep their speed. Beyond, ranks there take longer by that sum, and because ranks wait for each other, so do
-their programs. Shared caches and memory bandwidth are not part of it.
+processor r modulo their number, as node managers place ranks. Where the needs on a processor add up to more than one,
+ranks there take longer by that sum, and because ranks wait for each other, so do their programs. Below, a rank that is
+ready to compute finds the other program computing with the probability of its need, and waits for as long as it
+computes itself (two customers of one server: Reiser and Lavenberg, J. ACM 27, 1980). The busiest rank of a program
+makes it longer by that. Others wait for the busiest one anyway and are late only beyond that. Shared caches and memory
+bandwidth are not part of it.
 """
 
 from collections.abc import Sequence
@@ -33,10 +36,7 @@ def fit(first: Sequence[float], second: Sequence[float], processors: int) -> Sid
         processors: Number of processors that both use.
     """
     one, other = _needs(first, processors), _needs(second, processors)
-    both = [a + b for a, b in zip(one, other, strict=True)]
-    return SideBySide(
-        first=_longest(both, one) / _longest(one, one), second=_longest(both, other) / _longest(other, other)
-    )
+    return SideBySide(first=_longer(one, other), second=_longer(other, one))
 
 
 def duty_cycle(t_cpu_s: float, t_comm_s: float) -> float | None:
@@ -50,6 +50,13 @@ def _needs(duties: Sequence[float], processors: int) -> list[float]:
     return [sum(duties[number::processors]) for number in range(processors)]
 
 
-def _longest(needs: Sequence[float], own: Sequence[float]) -> float:
-    """Return the largest need on a processor that a program uses, 1 at least. own : needs of the program alone"""
-    return max([1.0, *(need for need, used in zip(needs, own, strict=True) if used > 0.0)])
+def _longer(own: Sequence[float], other: Sequence[float]) -> float:
+    """Return how many times longer a program takes beside another. own, other : needs on each processor"""
+    busiest = max(own)
+    waits = max(1.0 - busiest, 0.0)
+    times = [
+        max(need + more, need + more * min(need, 1.0) + waits)
+        for need, more in zip(own, other, strict=True)
+        if need > 0.0
+    ]
+    return max([1.0, *times]) / max(1.0, busiest)

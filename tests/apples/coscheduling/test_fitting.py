@@ -49,6 +49,12 @@ def test_fit_needs_processors_that_suffice():
     assert (round(crowded.first, 9), round(crowded.second, 9)) == (1.1, 2.2)
 
 
+def test_ranks_that_are_ready_at_the_same_moment_wait_for_each_other():
+    assert round(fit([0.5], [0.4], 1).first, 9) == 1.2
+    # The rank that computes less waits for the busiest one of its program anyway.
+    assert fit([1.0, 0.4], [0.0, 0.5], 2).first == 1.0
+
+
 def test_duty_cycle_of_a_process_that_did_nothing_is_unknown():
     assert duty_cycle(0.0, 0.0) is None
     assert duty_cycle(1.0, 3.0) == 0.25

@@ -71,21 +71,21 @@ def test_guests_fit_and_end_by_the_holder_or_are_reserved(waiting, holders, only
 
 def test_the_least_slowed_pair_is_chosen_then_the_lowest_id():
     holders = [
-        SharingJob(id=i, procs=1, duties=(duty,), end_s=9.0) for i, duty in ((3, 0.7), (2, 0.5), (1, 0.6))
+        SharingJob(id=i, procs=1, duties=(duty,), end_s=9.0) for i, duty in ((3, 0.5), (2, 0.3), (1, 0.4))
     ]
-    waiting = [SharingJob(id=i, procs=1, duties=(0.45,), end_s=9.0) for i in (11, 12, 13)]
+    waiting = [SharingJob(id=i, procs=1, duties=(0.35,), end_s=9.0) for i in (11, 12, 13)]
     assert guests(waiting, holders, only_first=True) == [(11, 2), (12, 1), (13, 3)]
 
 
 def sharing(asked, **more):
     """A submission of a job that shares its processors."""
-    return asked(**{"duties": (0.45,), **more})
+    return asked(**{"duties": (0.4,), **more})
 
 
 def test_a_guest_runs_beside_on_the_same_processors(bench, asked):
     machine = Machine(slots={"here": 2, "there": 2}, here="here", cpus=(4, 6))
     one = bench(processors=machine)
-    assert one.at(0, sharing(asked, procs=4, duties=(0.45, 0.4, 0.3, 0.2))) == [1]
+    assert one.at(0, sharing(asked, procs=4, duties=(0.4, 0.35, 0.3, 0.2))) == [1]
     assert one.at(1, sharing(asked, procs=3, request_s=20.0), asked(procs=1), sharing(asked, procs=1)) == [2]
     guest = one.store.job(2)
     assert (guest.beside, guest.hosts, guest.cpus) == (1, {"here": 2, "there": 1}, (4, 6))
@@ -101,7 +101,7 @@ def test_a_guest_runs_beside_on_the_same_processors(bench, asked):
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [((0.45,), ()), ((), (0.45,)), ((0.7,), (0.6,)), ((1.0,), (1.0,))],
+    [((0.4,), ()), ((), (0.4,)), ((0.7,), (0.6,)), ((1.0,), (1.0,))],
 )
 def test_jobs_that_do_not_fit_wait(bench, asked, first, second):
     one = bench(processors=1)
@@ -325,7 +325,7 @@ def test_a_guest_is_adopted_and_ended_at_its_limit(manager, cli, tmp_path):
     one = manager("--procs", 1)
     sleep = ("--", "sleep", "600")
     call("submit", "-s", "--duty", "0.4", *sleep, cwd=tmp_path)
-    call("submit", "-s", "--duty", "0.4", "-t", "3", *sleep, cwd=tmp_path)
+    call("submit", "-s", "--duty", "0.4", "-t", "12", *sleep, cwd=tmp_path)
     eventually(lambda: [job["state"] for job in queue()["jobs"]] == ["running", "running"])
     one.kill()
     one.start()
