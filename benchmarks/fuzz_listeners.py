@@ -183,7 +183,13 @@ class Queue(Lines):
         (self.directory / "queue.yaml").write_text("limits: {waiting: 20}\n")
         self._spawn(*_APPLES, "manager", *options, ready=self._answers)
         holding = self.generator.made(self._schemas["submit"])
-        holding |= {"token": "holding", "command": ["sleep", "100000"], "procs": 1, "request_s": 1e5}
+        holding |= {
+            "token": "holding",
+            "command": ["sleep", "100000"],
+            "procs": 1,
+            "request_s": 1e5,
+            "duties": [],
+        }
         holding |= {"directory": place, "output": "/dev/null", "error": "/dev/null", "environment": {}}
         answer = _ask(self.path, {"submit": holding})
         if "job" not in answer:
