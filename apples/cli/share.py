@@ -96,14 +96,13 @@ def _fit(programs: tuple[str, ...]) -> int:
     from apples.coscheduling.fitting import fit
     from apples.daemons.classmemory import ClassMemory
     from apples.errors import ConfigError
-    from nws.base.paths import state_dir
     from nws.client.local import usable_cpus
 
     if len(programs) != 2:
         raise ConfigError(
             f"--fit: {len(programs)} programs given; expected 2, each one word ('./solver input')"
         )
-    memory = ClassMemory(state_dir() / "classes.json")
+    memory = ClassMemory.of_user()
     duties = [memory.duties(program) for program in programs]
     problems = [
         f"{program}: no run of it was measured; run it once under a policy with a monitor, as --policy spin-block"

@@ -151,9 +151,8 @@ def _duties(command: tuple[str, ...], options: SubmitOptions, problems: Problems
 def measured_duties(words: Sequence[str], ranks: int) -> list[float]:
     """Return the duty cycles of the first program of a command that was measured with as many ranks, or none."""
     from apples.daemons.classmemory import ClassMemory
-    from nws.base.paths import state_dir
 
-    memory = ClassMemory(state_dir() / "classes.json")
+    memory = ClassMemory.of_user()
     for place, word in enumerate(words):
         if word.startswith("-") or shutil.which(word) is None:
             continue

@@ -18,6 +18,7 @@ from apples.coscheduling.classes import ProcessClass
 from apples.daemons.processes import ProcessRegistration
 from nws.base.files import write_whole
 from nws.base.lock import open_private
+from nws.base.paths import state_dir
 from nws.base.sealed import seal, unseal
 
 Value = TypeVar("Value")
@@ -50,6 +51,11 @@ class ClassMemory:
         ):
             found = _Remembered.model_validate(unseal(file.read()))
         self._classes, self._duties = found.classes, found.duties
+
+    @classmethod
+    def of_user(cls) -> ClassMemory:
+        """Return the memory in the user's state directory."""
+        return cls(state_dir() / "classes.json")
 
     def recall(self, registration: ProcessRegistration) -> ProcessClass | None:
         """Return the last class of the program, None if it is unknown."""

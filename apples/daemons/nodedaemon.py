@@ -30,7 +30,6 @@ from apples.ipc.server import Client
 from apples.ipc.timer import now
 from apples.ipc.wire import PULSE_S, Json
 from nws.base.detach import notify
-from nws.base.paths import state_dir
 
 #: Slices, and seconds more, without a new deadline before the watchdog resumes everything.
 _HUNG_SLICES, _LATE_S = 2.0, 0.05
@@ -95,7 +94,7 @@ class NodeDaemon:
             self._watchdog,
             self._capabilities,
             self._journal,
-            ClassMemory(state_dir() / "classes.json"),
+            ClassMemory.of_user(),
             limits,
             removed=self._removed,
         )
