@@ -173,13 +173,14 @@ def sources(config: ServiceConfig) -> list[Driven]:
 def warm_up() -> None:
     """Compile or load the forecasters' kernels, up to some seconds, before the first request."""
     from nws.forecasting.backtest import expected
-    from nws.forecasting.batteries import BatteryBank
+    from nws.forecasting.batteries import Ahead, BatteryBank
 
     bank = BatteryBank()
     bank.add(2)
     bank.update_many([0] * 30, [0.5, 0.25] * 15, range(30))
     bank.lend([1], [0, 0])
     bank.columns([0])
+    bank.outlooks([0], Ahead(over_s=(60.0,), now=30.0))
     expected([0.5, 0.25])
 
 
