@@ -8,9 +8,10 @@ overhead of the calibration runs on idle machines. *learning* starts with the pa
 and range from each loaded run.
 
 `--rows` varies one of the period of the load, the number of hosts and the length of the run. Hosts have one CPU; other
-processes arrive at random (Poisson) and stay for an exponential time, half a period each in the mean. No run before
-has been seen under load. Each plan runs in many *futures*: the same state of all hosts at the decision, and another
-draw of the load's law, of traffic and of noise. Their central 80 % is the range of an oracle that knows law and state.
+processes arrive at random (Poisson) and stay for an exponential time, half a period each in the mean. Each plan runs
+in many *futures*: the same state of all hosts at the decision, and another draw of the load's law, of traffic and of
+noise. Their central 80 % is the range of an oracle that knows law and state. Before a *first* run, none has been seen
+under load. A *learnt* one follows 20 or more in other worlds of the row, from one future of each.
 *mean error* is that of the prediction against the mean of the futures, in the mean of the worlds.
 *gain* is the mean time of plans by forecasts of the next measurement over that of ours in the same futures, less one.
 """
@@ -29,10 +30,11 @@ from apples.learning.corrections import correct
 from apples.learning.overhead import fit_overhead
 from apples.learning.ranges import MOST, calibrate_range
 from apples.learning.runs import TrainingRuns
-from apples.model.grid import FloatArray, Grid, Host
-from apples.model.plan import Plan, Record
+from apples.model.grid import FloatArray, Grid, Host, Snapshot
+from apples.model.plan import Outcome, Plan, Record
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import PAPER_OVERHEAD, Costs, Workload
+from apples.planning.options import Horizon
 from apples.planning.planner import make_plan
 from apples.platforms.mock import MockPlatform
 from apples.simulation.mock_launcher import run_on_grid
@@ -59,15 +61,19 @@ def told(settings: WolskiSettings, load: str, runs: int, costs: Costs) -> list[R
     return [one_run(settings, case, load, costs) for case in cases]
 
 
+def learnt(records: list[Record], costs: Costs) -> Costs:
+    """Return the costs that the records correct."""
+    known = correct(TrainingRuns(records=records, benchmarks=costs))
+    return replace(known, overhead=fit_overhead(records, known, prior=costs.overhead))
+
+
 def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Record]:
     """Return loaded runs, each of which learns from those before it."""
     rng = np.random.default_rng(first_seed)
     records: list[Record] = []
     for k in range(LEARNING_RUNS):
         size = int(rng.choice(settings.sizes))
-        known = correct(TrainingRuns(records=records, benchmarks=costs))
-        known = replace(known, overhead=fit_overhead(records, known, prior=costs.overhead))
-        record = one_run(settings, (size, first_seed + k), "loaded", known)
+        record = one_run(settings, (size, first_seed + k), "loaded", learnt(records, costs))
         records.append(replace(record, plan=calibrate_range(record.plan, records[-MOST:])))
     return records
 
@@ -90,11 +96,11 @@ class Futures:
         """Return the futures of a plan."""
         return cls(plan=plan, observed_s=np.array(observed_s))
 
-    @property
-    def oracle_width(self) -> float:
-        """Return the length of the central 80 % of the futures over their mean."""
-        low, high = np.quantile(self.observed_s, (0.1, 0.9))
-        return float((high - low) / self.observed_s.mean())
+
+def oracle_width(runs: list[Futures]) -> float:
+    """Return the median length of the central 80 % of the futures over their mean."""
+    ends = [np.quantile(r.observed_s, (0.1, 0.9)) / r.observed_s.mean() for r in runs]
+    return float(np.median([high - low for low, high in ends]))
 
 
 def judged(runs: list[Futures]) -> str:
@@ -128,6 +134,8 @@ ROWS = (
 )
 #: Rows of the application on each host of the pool, and runs on idle hosts that the overhead is fitted to.
 ROWS_A_HOST, FITTED = 500, 8
+#: Runs that a run of the second kind has learnt from, at least.
+LEARNT = 20
 FIRST_ROW_SEED = 97_000
 
 
@@ -166,6 +174,25 @@ def request_of(plan: Plan, work: Workload) -> LaunchRequest:
     return LaunchRequest(plan=plan, workload=work, command=(work.application,), run_dir=Path())
 
 
+def record_of(of: MockPlatform, plan: Plan, work: Workload, snapshot: Snapshot, outcome: Outcome) -> Record:
+    """Return the record of a run."""
+    return Record(
+        id=f"{round(of.now()):06d}",
+        started_at=of.now(),
+        world=of.name,
+        key="row",
+        plan=plan,
+        outcome=outcome,
+        snapshot=snapshot_document(snapshot.over(plan.horizon_s)),
+        workload=asdict(work),
+    )
+
+
+def outcomes(of: MockPlatform, plan: Plan, work: Workload, seeds: range) -> list[Outcome]:
+    """Return the outcomes of a plan in futures with these seeds."""
+    return [run_on_grid(of.truth.continued(seed), request_of(plan, work), _silent) for seed in seeds]
+
+
 def on_idle_hosts(row: Row) -> Costs:
     """Return the costs of a benchmark and of `FITTED` runs on idle hosts."""
     idle = world(replace(row, period_s=0.0), seed=FIRST_ROW_SEED - 1)
@@ -174,48 +201,40 @@ def on_idle_hosts(row: Row) -> Costs:
     costs = Costs(seconds_per_row={"default": {1: benchmark.seconds_per_row}})
     snapshot = idle.snapshot(_silent)
     plan = make_plan(snapshot, work, costs, PLANNERS["apples"])
-    seen = snapshot_document(snapshot.over(plan.horizon_s))
-    records = [
-        Record(
-            id=f"{k:06d}",
-            started_at=idle.now(),
-            world=idle.name,
-            key="row",
-            plan=plan,
-            outcome=run_on_grid(idle.truth.continued(k), request_of(plan, work), _silent),
-            snapshot=seen,
-            workload=asdict(work),
-        )
-        for k in range(FITTED)
-    ]
+    ended = outcomes(idle, plan, work, range(FITTED))
+    records = [record_of(idle, plan, work, snapshot, outcome) for outcome in ended]
     return replace(costs, overhead=fit_overhead(records, costs))
 
 
-def futures(row: Row, worlds: int, count: int) -> Iterator[tuple[Futures, Futures]]:
-    """Yield the futures of our plan, and of a plan by forecasts of the next measurement, in each world."""
-    costs = on_idle_hosts(row)
+def futures(
+    row: Row, worlds: int, count: int, *, horizon: Horizon = "run", learns: bool = False
+) -> Iterator[Futures]:
+    """Yield the futures of the plan in each world.
+
+    horizon : of the forecasts.  learns : from the first future of the plan in each world before
+    """
+    costs, records = on_idle_hosts(row), list[Record]()
+    options = replace(PLANNERS["apples"], horizon=horizon)
     for k in range(worlds):
         here = world(row, seed=FIRST_ROW_SEED + k)
         work, snapshot = workload(row, here), here.snapshot(_silent)
-        pair = []
-        for options in (PLANNERS["apples"], replace(PLANNERS["apples"], horizon="next")):
-            plan = make_plan(snapshot, work, costs, options)
-            seeds = range(k * count, (k + 1) * count)
-            ends = [
-                run_on_grid(here.truth.continued(seed), request_of(plan, work), _silent).observed_s
-                for seed in seeds
-            ]
-            pair.append(Futures.of(plan, ends))
-        yield pair[0], pair[1]
+        known = learnt(records, costs) if learns else costs
+        plan = make_plan(snapshot, work, known, options)
+        if learns:
+            plan = calibrate_range(plan, records[-MOST:])
+        ended = outcomes(here, plan, work, range(k * count, (k + 1) * count))
+        records.append(record_of(here, plan, work, snapshot, ended[0]))
+        yield Futures.of(plan, [outcome.observed_s for outcome in ended])
 
 
 def report_row(row: Row, worlds: int, count: int) -> None:
-    """Print the line of a row."""
-    pairs = list(futures(row, worlds, count))
-    ours = [our for our, _ in pairs]
-    oracle = np.median([our.oracle_width for our in ours])
-    gain = sum(other.observed_s.sum() for _, other in pairs) / sum(our.observed_s.sum() for our in ours) - 1
-    print(f"{row}  {judged(ours)}  oracle {oracle:.2f}  gain {gain:+6.1%}", flush=True)
+    """Print the lines of a row: first runs, and runs that have learnt from `LEARNT` or more."""
+    ours = list(futures(row, worlds, count))
+    others = futures(row, worlds, count, horizon="next")
+    gain = sum(other.observed_s.sum() for other in others) / sum(our.observed_s.sum() for our in ours) - 1
+    print(f"{row}  first   {judged(ours)}  oracle {oracle_width(ours):.2f}  gain {gain:+6.1%}", flush=True)
+    late = list(futures(row, LEARNT + 4 * worlds, count, learns=True))[LEARNT:]
+    print(f"{row}  learnt  {judged(late)}  oracle {oracle_width(late):.2f}", flush=True)
 
 
 def _silent(line: str) -> None:
