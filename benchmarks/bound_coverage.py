@@ -11,7 +11,8 @@ and range from each loaded run.
 processes arrive at random (Poisson) and stay for an exponential time, half a period each in the mean. Each plan runs
 in many *futures*: the same state of all hosts at the decision, and another draw of the load's law, of traffic and of
 noise. Their central 80 % is the range of an oracle that knows law and state. Before a *first* run, none has been seen
-under load. A *learnt* one follows 20 or more in other worlds of the row, from one future of each.
+under load. A *learnt* one follows 20 or more in other worlds of the row, one future of each; there are as many of these
+runs as first runs.
 *mean error* is that of the prediction against the mean of the futures, in the mean of the worlds.
 *gain* is the mean time of plans by forecasts of the next measurement over that of ours in the same futures, less one.
 """
@@ -134,8 +135,8 @@ ROWS = (
 )
 #: Rows of the application on each host of the pool, and runs on idle hosts that the overhead is fitted to.
 ROWS_A_HOST, FITTED = 500, 8
-#: Runs that a run of the second kind has learnt from, at least.
-LEARNT = 20
+#: Runs that a learnt one follows, at least, and its futures. What is learnt changes slowly, so many worlds count.
+LEARNT, FEW = 20, 4
 FIRST_ROW_SEED = 97_000
 
 
@@ -233,8 +234,8 @@ def report_row(row: Row, worlds: int, count: int) -> None:
     others = futures(row, worlds, count, horizon="next")
     gain = sum(other.observed_s.sum() for other in others) / sum(our.observed_s.sum() for our in ours) - 1
     print(f"{row}  first   {judged(ours)}  oracle {oracle_width(ours):.2f}  gain {gain:+6.1%}", flush=True)
-    late = list(futures(row, LEARNT + 4 * worlds, count, learns=True))[LEARNT:]
-    print(f"{row}  learnt  {judged(late)}  oracle {oracle_width(late):.2f}", flush=True)
+    late = list(futures(row, LEARNT + worlds * count, FEW, learns=True))[LEARNT:]
+    print(f"{row}  learnt  {judged(late)}", flush=True)
 
 
 def _silent(line: str) -> None:
