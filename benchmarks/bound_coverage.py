@@ -28,6 +28,7 @@ import numpy as np
 
 from apples.launching.launcher import LaunchRequest
 from apples.learning.corrections import correct
+from apples.learning.learnedcosts import learned_costs
 from apples.learning.overhead import fit_overhead
 from apples.learning.ranges import MOST, calibrate_range
 from apples.learning.runs import TrainingRuns
@@ -62,19 +63,15 @@ def told(settings: WolskiSettings, load: str, runs: int, costs: Costs) -> list[R
     return [one_run(settings, case, load, costs) for case in cases]
 
 
-def learnt(records: list[Record], costs: Costs) -> Costs:
-    """Return the costs that the records correct."""
-    known = correct(TrainingRuns(records=records, benchmarks=costs))
-    return replace(known, overhead=fit_overhead(records, known, prior=costs.overhead))
-
-
 def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Record]:
     """Return loaded runs, each of which learns from those before it."""
     rng = np.random.default_rng(first_seed)
     records: list[Record] = []
     for k in range(LEARNING_RUNS):
         size = int(rng.choice(settings.sizes))
-        record = one_run(settings, (size, first_seed + k), "loaded", learnt(records, costs))
+        known = correct(TrainingRuns(records=records, benchmarks=costs))
+        known = replace(known, overhead=fit_overhead(records, known, prior=costs.overhead))
+        record = one_run(settings, (size, first_seed + k), "loaded", known)
         records.append(replace(record, plan=calibrate_range(record.plan, records[-MOST:])))
     return records
 
@@ -175,10 +172,12 @@ def request_of(plan: Plan, work: Workload) -> LaunchRequest:
     return LaunchRequest(plan=plan, workload=work, command=(work.application,), run_dir=Path())
 
 
-def record_of(of: MockPlatform, plan: Plan, work: Workload, snapshot: Snapshot, outcome: Outcome) -> Record:
-    """Return the record of a run."""
+def record_of(
+    of: MockPlatform, number: int, plan: Plan, work: Workload, snapshot: Snapshot, outcome: Outcome
+) -> Record:
+    """Return the record of a run. number : unlike that of any other run it is judged with"""
     return Record(
-        id=f"{round(of.now()):06d}",
+        id=f"{number:06d}",
         started_at=of.now(),
         world=of.name,
         key="row",
@@ -203,7 +202,7 @@ def on_idle_hosts(row: Row) -> Costs:
     snapshot = idle.snapshot(_silent)
     plan = make_plan(snapshot, work, costs, PLANNERS["apples"])
     ended = outcomes(idle, plan, work, range(FITTED))
-    records = [record_of(idle, plan, work, snapshot, outcome) for outcome in ended]
+    records = [record_of(idle, k, plan, work, snapshot, outcome) for k, outcome in enumerate(ended)]
     return replace(costs, overhead=fit_overhead(records, costs))
 
 
@@ -219,12 +218,14 @@ def futures(
     for k in range(worlds):
         here = world(row, seed=FIRST_ROW_SEED + k)
         work, snapshot = workload(row, here), here.snapshot(_silent)
-        known = learnt(records, costs) if learns else costs
+        known = costs
+        if learns:
+            known = learned_costs(TrainingRuns(records=records, benchmarks=costs), [], work.iterations)
         plan = make_plan(snapshot, work, known, options)
         if learns:
             plan = calibrate_range(plan, records[-MOST:])
         ended = outcomes(here, plan, work, range(k * count, (k + 1) * count))
-        records.append(record_of(here, plan, work, snapshot, ended[0]))
+        records.append(record_of(here, k, plan, work, snapshot, ended[0]))
         yield Futures.of(plan, [outcome.observed_s for outcome in ended])
 
 
