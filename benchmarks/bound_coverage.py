@@ -27,11 +27,10 @@ from pathlib import Path
 import numpy as np
 
 from apples.launching.launcher import LaunchRequest
-from apples.learning.corrections import correct
 from apples.learning.learnedcosts import learned_costs
 from apples.learning.overhead import fit_overhead
-from apples.learning.ranges import MOST, calibrate_range
-from apples.learning.runs import TrainingRuns
+from apples.learning.ranges import alike, calibrate_range, is_loaded
+from apples.learning.runs import TrainingRuns, slowness
 from apples.model.grid import FloatArray, Grid, Host, Snapshot
 from apples.model.plan import Outcome, Plan, Record
 from apples.model.snapshotdocument import snapshot_document
@@ -66,14 +65,20 @@ def told(settings: WolskiSettings, load: str, runs: int, costs: Costs) -> list[R
 def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Record]:
     """Return loaded runs, each of which learns from those before it."""
     rng = np.random.default_rng(first_seed)
+    iterations = Session(settings, seed=first_seed, load="loaded").world.workload(1).iterations
     records: list[Record] = []
     for k in range(LEARNING_RUNS):
         size = int(rng.choice(settings.sizes))
-        known = correct(TrainingRuns(records=records, benchmarks=costs))
-        known = replace(known, overhead=fit_overhead(records, known, prior=costs.overhead))
+        known = learned_costs(TrainingRuns(records=records, benchmarks=costs), [], iterations)
         record = one_run(settings, (size, first_seed + k), "loaded", known)
-        records.append(replace(record, plan=calibrate_range(record.plan, records[-MOST:])))
+        records.append(replace(record, plan=calibrated_range(record, records)))
     return records
+
+
+def calibrated_range(record: Record, before: list[Record]) -> Plan:
+    """Return the plan of a run with its range by those before it on hosts as loaded, as the agent gives it."""
+    loaded = is_loaded(slowness(record))
+    return calibrate_range(record.plan, alike(before, record.world, loaded=loaded))
 
 
 def report(name: str, records: list[Record]) -> None:
@@ -222,10 +227,11 @@ def futures(
         if learns:
             known = learned_costs(TrainingRuns(records=records, benchmarks=costs), [], work.iterations)
         plan = make_plan(snapshot, work, known, options)
-        if learns:
-            plan = calibrate_range(plan, records[-MOST:])
         ended = outcomes(here, plan, work, range(k * count, (k + 1) * count))
-        records.append(record_of(here, k, plan, work, snapshot, ended[0]))
+        record = record_of(here, k, plan, work, snapshot, ended[0])
+        if learns:
+            plan = calibrated_range(record, records)
+        records.append(replace(record, plan=plan))
         yield Futures.of(plan, [outcome.observed_s for outcome in ended])
 
 

@@ -633,6 +633,12 @@ def test_message_costs_take_waits_for_exchanges_beyond_the_links():
     assert correct(lessons(runs)).communication == 1.0
 
 
+def test_waits_that_changing_loads_explain_are_not_the_cost_of_messages():
+    runs = [late(share, 0.2 / share + 3.0) for share in (1.0, 0.5, 0.25)]
+    runs = [replace(run, plan=replace(run.plan, lateness_s=3.0)) for run in runs]
+    assert message_costs(runs) == (pytest.approx(0.02), 0.0)
+
+
 def test_start_costs_grow_with_the_rows_of_a_rank_as_memory_does():
     def run(ranks, row_bytes):
         ran = a_run(480, ranks, 9.0, setup_s=1.0 + 0.002 * 480 / ranks)
