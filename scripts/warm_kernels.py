@@ -1,12 +1,13 @@
 """Compile all kernels into numba's caches, so that no test and no first run waits for the compiler.
 
-    python scripts/warm_kernels.py
+    python scripts/warm_kernels.py [GROUP …]
 
-Prints one line per group of kernels. The groups are compiled two at a time; a second run only loads them.
+Without groups all are compiled, two at a time. Prints one line for each; a second run only loads them.
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -68,10 +69,15 @@ def warm(name: str) -> tuple[str, int, float, str]:
 
 
 def main() -> int:
-    """Compile all groups; return 1 if one fails."""
+    """Compile the groups; return 1 if one fails."""
+    parser = argparse.ArgumentParser(description="Compile kernels into numba's caches.")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; default all")
+    groups = parser.parse_args().groups or list(GROUPS)
+    if unknown := [name for name in groups if name not in GROUPS]:
+        parser.error(f"unknown group: {', '.join(unknown)}; legal are {', '.join(GROUPS)}")
     failed = 0
     with ThreadPoolExecutor(2) as pool:
-        for name, code, seconds, error in pool.map(warm, GROUPS):
+        for name, code, seconds, error in pool.map(warm, groups):
             print(f"kernels of the {name}: {seconds:.0f} s", flush=True)
             if code:
                 failed = 1
