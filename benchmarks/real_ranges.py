@@ -1,6 +1,7 @@
 """Real runs under changing load: how often the predicted ranges hold, against another planner in turns.
 
-    sudo python benchmarks/real_ranges.py local|ssh|slurm [--turns 60] [--other BIN] [--out FILE] [--states DIR]
+    sudo python benchmarks/real_ranges.py local|ssh|slurm [--code wave2d] [--turns 60] [--other BIN] [--out FILE]
+        [--states DIR]
     python benchmarks/real_ranges.py report FILE...
 
 Load generators start and stop on every host, each by a clock of its own with periods of 15 to 60 s. In each turn both
@@ -12,8 +13,9 @@ parts: with the same --states and --out and another --seed it goes on.
 local: on this machine, 1 to 2 ranks.  ssh: from the desk of tests/testbed/wan4.yaml to its four hosts
 slurm: from the login node of a cluster of four nodes; the load runs beside Slurm's jobs
 
-Runs last about 5 to 20 s. ssh and slurm need root, as tests/testbed does. `report` prints for both planners the share
-of runs within the range (80 % expected), apart for the first ten, and errors of the prediction relative to the
+The code is mhd3d, or with `--code wave2d` the C program of examples/wave-c, whose ranks need next to no CPU time to
+start. Runs last about 5 to 20 s. ssh and slurm need root, as tests/testbed does. `report` prints for both planners the
+share of runs within the range (80 % expected), apart for the first ten, and errors of the prediction relative to the
 observed time; then the ratio of the median absolute errors, with the middle 80 % of its bootstrap over turns.
 """
 
@@ -31,12 +33,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.adaptation import compiled
 from benchmarks.burners import burner, switching
 from tests.testbed.description import load, parse
 from tests.testbed.grid import Testbed
@@ -48,9 +51,34 @@ GRID = ROOT / "tests/testbed/wan4.yaml"
 NODES = ("n1", "n2", "n3", "n4")
 #: CPU share of each node of the cluster, and the CPU it is pinned to.
 CLUSTER = tuple(zip(NODES, (0.5, 0.32, 0.5, 0.32), (0, 1, 1, 0), strict=True))
-#: Cells across a plane, and iterations at the middle size: runs of 5 to 20 s on hosts with and without load.
-SHAPE = {"local": ((64, 64), 50), "ssh": ((32, 32), 90), "slurm": ((32, 32), 90)}
-SIZES = (96, 128, 160)
+LAUNCHERS = ("local", "ssh", "slurm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """One code: its sizes, and settings by launcher for runs of 5 to 20 s on hosts with and without load."""
+
+    app: str
+    sizes: tuple[int, ...]
+    settings: dict[str, tuple[str, ...]]
+
+
+CODES = {
+    "mhd3d": Code(
+        app="mhd3d",
+        sizes=(96, 128, 160),
+        settings={
+            "local": ("nx=64", "ny=64", "iterations=50"),
+            "ssh": ("nx=32", "ny=32", "iterations=90"),
+            "slurm": ("nx=32", "ny=32", "iterations=90"),
+        },
+    ),
+    "wave2d": Code(
+        app="wave2d-moving.yaml",
+        sizes=(3000, 4000, 5000),
+        settings={"local": ("iterations=250",), "ssh": ("iterations=300",), "slurm": ("iterations=300",)},
+    ),
+}
 #: Seconds between a start and a stop of a load generator.
 PERIODS_S = (15.0, 60.0)
 #: Runs that are reported apart: before them, ranges are not calibrated by earlier runs.
@@ -121,14 +149,12 @@ class Planner:
     state: Path
 
 
-def one_run(place: Place, planner: Planner, size: int) -> dict[str, Any]:
+def one_run(place: Place, planner: Planner, code: Code, size: int) -> dict[str, Any]:
     """Return the document of a run; end the program if it fails."""
-    (nx, ny), iterations = SHAPE[place.launcher]
-    settings = (f"nx={nx}", f"ny={ny}", f"iterations={iterations}")
-    words = [str(planner.bin / "apples-run"), f"{size}", "--app", "mhd3d", "--json", *planner.options]
+    words = [str(planner.bin / "apples-run"), f"{size}", "--app", code.app, "--json", *planner.options]
     # Without a limit, an allocation ends soon after the predicted time.
     words += ["--time-limit", "10m"]
-    words += [word for setting in settings for word in ("-s", setting)]
+    words += [word for setting in code.settings[place.launcher] for word in ("-s", setting)]
     if place.hosts:
         words += ["--launcher", place.launcher, "-H", ",".join(f"{host}:1" for host in place.hosts)]
     command = place.command(["env", f"APPLES_STATE={planner.state}", *words])
@@ -143,14 +169,17 @@ def one_run(place: Place, planner: Planner, size: int) -> dict[str, Any]:
 
 def make_turns(place: Place, planners: Sequence[Planner], options: argparse.Namespace, out: Path) -> None:
     """Run both planners in turns under changing load; append one line of JSON for each run to `out`."""
+    code = CODES[options.code]
+    if options.code == "wave2d":
+        code = replace(code, app=str(compiled(out.parent)))
     rng = random.Random(options.seed)
     clock = random.Random(options.seed + 1)
     with switching(place.start, place.loads, PERIODS_S, clock):
         for turn in range(options.turns):
-            size = rng.choice(SIZES)
+            size = rng.choice(code.sizes)
             for planner in rng.sample(list(planners), len(planners)):
                 began = time.time()
-                run = one_run(place, planner, size)
+                run = one_run(place, planner, code, size)
                 line = {"launcher": place.launcher, "planner": planner.name, "seed": options.seed}
                 line |= {"turn": turn, "size": size, "began": began, "run": run}
                 with out.open("a", encoding="utf-8") as file:
@@ -227,8 +256,9 @@ def _bootstrap(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Ranges of real runs under changing load.")
-    parser.add_argument("part", choices=[*SHAPE, "report"])
+    parser.add_argument("part", choices=[*LAUNCHERS, "report"])
     parser.add_argument("files", nargs="*", type=Path, help="with report: lines of earlier series")
+    parser.add_argument("--code", choices=CODES, default="mhd3d")
     parser.add_argument("--turns", type=int, default=60)
     parser.add_argument("--other", type=Path, help="directory with the commands of another installation")
     parser.add_argument("--out", type=Path, help="lines of JSON, one a run; appended")
