@@ -5,7 +5,8 @@ the share needed to finish by t. Between the quantiles of a share, and beyond th
 normal score. Different hosts are taken as independent. The makespan is the largest T_i, so its distribution is the
 product of these, and its expectation is later than the latest expected rank. Shares also change during a run, whose
 ranks wait for the slowest of each moment (`UncertainRanks.distribution`). The overhead's error is common to all
-ranks and is joined as a root of squares. Goes beyond the paper, which predicts a single number.
+ranks and is joined as a root of squares, below the expectation of logarithms: no run takes no time. Goes beyond the
+paper, which predicts a single number.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _LEVELS = np.array([NormalDist().cdf(z) for z in np.linspace(-_MOST_SCORE, _MOST
 _LEAST_SPREAD = 1e-9
 #: Standard deviations beyond which a normal variable's probability is 0 or 1 in double precision.
 _CERTAIN = 9.0
+#: Seconds that count as none.
+_SOONEST = 1e-12
 _SCORE = np.array(SCORES)
 _Z = np.linspace(-_CERTAIN, _CERTAIN, 1801)
 #: Logarithm of the normal distribution at `_Z`; erfc keeps the digits of its lower tail.
@@ -104,7 +107,7 @@ class UncertainRanks:
         # as if all of an error were chance, which moments average
         by_chance = float(errors.mean() / (errors.mean() + within.mean()))
         # as if all of it were the level of a host's share, which counts while that host is the slowest
-        ends = np.log(np.maximum(found.t[[0, -1]], 1e-12))
+        ends = np.log(np.maximum(found.t[[0, -1]], _SOONEST))
         moment = ((ends[1] - ends[0]) / (2 * _MOST_SCORE)) ** 2
         slowest = of_moment._slowest(found)[self.host]
         by_level = float((slowest**2 * errors / np.bincount(self.host)[self.host]).sum())
@@ -146,7 +149,7 @@ class UncertainRanks:
 
     def _log_probability(self, t: FloatArray) -> FloatArray:
         """Return the logarithm of P(all ranks of a host end by t), float64[k] → float64[k, hosts]."""
-        left = np.maximum(t[:, None] - self.fixed, 1e-12)
+        left = np.maximum(t[:, None] - self.fixed, _SOONEST)
         needed = np.log(np.maximum(self.work, 1e-12) / left)
         knots = np.log(self.quantiles) + _LEAST_SPREAD * _SCORE[:, None]
         at = np.clip((knots[:, None, :] <= needed).sum(axis=0) - 1, 0, len(knots) - 2)
@@ -196,6 +199,8 @@ def low_expected_high(
         # The expected maximum is never less than the largest expectation.
         expected = max(found.mean(), expected)
     spread = NormalDist().inv_cdf(HIGH) * overhead_error_s
-    low = expected - math.hypot(max(expected - found.quantile(LOW), 0.0), spread)
     high = expected + math.hypot(max(found.quantile(HIGH) - expected, 0.0), spread)
-    return max(low, 0.0), expected, high
+    # A time is never 0, so the error divides below by what it multiplies by above.
+    sooner = math.log(expected / max(min(found.quantile(LOW), expected), _SOONEST)) if expected > 0 else 0.0
+    low = expected * math.exp(-math.hypot(sooner, math.log1p(spread / max(expected, _SOONEST))))
+    return low, expected, high

@@ -136,10 +136,11 @@ def test_sure_forecasts_leave_nothing_open():
     assert sure.quantile(0.99) == 121
 
 
-def test_an_overhead_of_unknown_size_widens_both_sides_alike():
-    low, expected, high = low_expected_high(ranks([60], [0.5], [0]), overhead_error_s=10.0)
-    assert high - expected == pytest.approx(12.8155, rel=1e-4)
-    assert expected - low == pytest.approx(12.8155, rel=1e-4)
+@pytest.mark.parametrize("error_s", [10.0, 1000.0])
+def test_an_error_of_the_overhead_widens_both_sides_by_one_factor(error_s):
+    low, expected, high = low_expected_high(ranks([60], [0.5], [0]), overhead_error_s=error_s)
+    assert high - expected == pytest.approx(1.28155 * error_s, rel=1e-4)
+    assert expected / low == pytest.approx(high / expected)
 
 
 def test_plans_carry_their_bounds(pool):
