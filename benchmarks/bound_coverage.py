@@ -4,15 +4,15 @@
     python benchmarks/bound_coverage.py --rows [--worlds 16] [--futures 16]
 
 Each run has a world of its own seed; pools of 26 hosts, sizes 1000 to 6000, our planner. *idle* and *loaded* use the
-overhead of the calibration runs on idle machines. *learning* starts with the paper's overhead, and learns overhead
-and range from each loaded run.
+overhead of the calibration runs on idle machines. *learning* starts with the paper's overhead, and learns costs and
+range from each loaded run.
 
 `--rows` varies one of the period of the load, the number of hosts and the length of the run. Hosts have one CPU; other
 processes arrive at random (Poisson) and stay for an exponential time, half a period each in the mean. Each plan runs
 in many *futures*: the same state of all hosts at the decision, and another draw of the load's law, of traffic and of
 noise. Their central 80 % is the range of an oracle that knows law and state. Before a *first* run, none has been seen
-under load. A *learnt* one follows 20 or more in other worlds of the row, one future of each; there are as many of these
-runs as first runs.
+under load. A *learnt* one follows 20 or more in other worlds of the row, one future of each. There are as many plans of
+these as first plans have futures, with four futures each.
 *mean error* is that of the prediction against the mean of the futures, in the mean of the worlds.
 *gain* is the mean time of plans by forecasts of the next measurement over that of ours in the same futures, less one.
 """
@@ -29,7 +29,7 @@ import numpy as np
 from apples.launching.launcher import LaunchRequest
 from apples.learning.learnedcosts import learned_costs
 from apples.learning.overhead import fit_overhead
-from apples.learning.ranges import alike, calibrate_range, is_loaded
+from apples.learning.ranges import MOST, alike, calibrate_range, is_loaded
 from apples.learning.runs import TrainingRuns, slowness
 from apples.model.grid import FloatArray, Grid, Host, Snapshot
 from apples.model.plan import Outcome, Plan, Record
@@ -70,7 +70,7 @@ def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Re
     for k in range(LEARNING_RUNS):
         size = int(rng.choice(settings.sizes))
         known = learned_costs(TrainingRuns(records=records, benchmarks=costs), [], iterations)
-        record = one_run(settings, (size, first_seed + k), "loaded", known)
+        record = replace(one_run(settings, (size, first_seed + k), "loaded", known), id=f"{k:06d}")
         records.append(replace(record, plan=calibrated_range(record, records)))
     return records
 
@@ -78,7 +78,7 @@ def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Re
 def calibrated_range(record: Record, before: list[Record]) -> Plan:
     """Return the plan of a run with its range by those before it on hosts as loaded, as the agent gives it."""
     loaded = is_loaded(slowness(record))
-    return calibrate_range(record.plan, alike(before, record.world, loaded=loaded))
+    return calibrate_range(record.plan, alike(before[-2 * MOST :], record.world, loaded=loaded))
 
 
 def report(name: str, records: list[Record]) -> None:

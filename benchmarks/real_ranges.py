@@ -56,9 +56,12 @@ LAUNCHERS = ("local", "ssh", "slurm")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """One code: its sizes, and settings by launcher for runs of 5 to 20 s on hosts with and without load."""
+    """One code: its sizes, and settings by launcher for runs of 5 to 20 s on hosts with and without load.
 
-    app: str
+    app : None for the C program, which is compiled first
+    """
+
+    app: str | None
     sizes: tuple[int, ...]
     settings: dict[str, tuple[str, ...]]
 
@@ -74,7 +77,7 @@ CODES = {
         },
     ),
     "wave2d": Code(
-        app="wave2d-moving.yaml",
+        app=None,
         sizes=(3000, 4000, 5000),
         settings={"local": ("iterations=250",), "ssh": ("iterations=300",), "slurm": ("iterations=300",)},
     ),
@@ -151,7 +154,7 @@ class Planner:
 
 def one_run(place: Place, planner: Planner, code: Code, size: int) -> dict[str, Any]:
     """Return the document of a run; end the program if it fails."""
-    words = [str(planner.bin / "apples-run"), f"{size}", "--app", code.app, "--json", *planner.options]
+    words = [str(planner.bin / "apples-run"), f"{size}", "--app", f"{code.app}", "--json", *planner.options]
     # Without a limit, an allocation ends soon after the predicted time.
     words += ["--time-limit", "10m"]
     words += [word for setting in code.settings[place.launcher] for word in ("-s", setting)]
@@ -167,11 +170,10 @@ def one_run(place: Place, planner: Planner, code: Code, size: int) -> dict[str, 
     return document
 
 
-def make_turns(place: Place, planners: Sequence[Planner], options: argparse.Namespace, out: Path) -> None:
+def make_turns(
+    place: Place, planners: Sequence[Planner], code: Code, options: argparse.Namespace, out: Path
+) -> None:
     """Run both planners in turns under changing load; append one line of JSON for each run to `out`."""
-    code = CODES[options.code]
-    if options.code == "wave2d":
-        code = replace(code, app=str(compiled(out.parent)))
     rng = random.Random(options.seed)
     clock = random.Random(options.seed + 1)
     with switching(place.start, place.loads, PERIODS_S, clock):
@@ -180,8 +182,8 @@ def make_turns(place: Place, planners: Sequence[Planner], options: argparse.Name
             for planner in rng.sample(list(planners), len(planners)):
                 began = time.time()
                 run = one_run(place, planner, code, size)
-                line = {"launcher": place.launcher, "planner": planner.name, "seed": options.seed}
-                line |= {"turn": turn, "size": size, "began": began, "run": run}
+                line = {"launcher": place.launcher, "code": options.code, "planner": planner.name}
+                line |= {"seed": options.seed, "turn": turn, "size": size, "began": began, "run": run}
                 with out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
                 print(
@@ -192,10 +194,11 @@ def make_turns(place: Place, planners: Sequence[Planner], options: argparse.Name
 
 
 def report(lines: list[dict[str, Any]]) -> None:
-    """Print the figures of each launcher found in the lines."""
-    for launcher in dict.fromkeys(line["launcher"] for line in lines):
-        own = [line for line in lines if line["launcher"] == launcher]
-        print(f"\n{launcher}, observed {_quartiles([line['run']['observed_s'] for line in own])} s")
+    """Print the figures of each launcher and code found in the lines."""
+    kinds = [(line["launcher"], line.get("code", "mhd3d")) for line in lines]
+    for kind in dict.fromkeys(kinds):
+        own = [line for line, its in zip(lines, kinds, strict=True) if its == kind]
+        print(f"\n{', '.join(kind)}, observed {_quartiles([line['run']['observed_s'] for line in own])} s")
         for planner in ("this", "other"):
             runs = [line["run"] for line in own if line["planner"] == planner]
             if runs:
@@ -272,17 +275,20 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     work = Path(tempfile.mkdtemp(prefix="real-ranges-"))
     out, states = (options.out or work / "runs.jsonl").absolute(), (options.states or work).absolute()
+    code = CODES[options.code]
+    if code.app is None:
+        code = replace(code, app=str(compiled(work)))
     other = (BIN, ("--horizon", "next")) if options.other is None else (options.other.absolute(), ())
     choices = {"this": (BIN, ()), "other": other}
     planners = [
-        Planner(name=name, bin=bin, options=words, state=states / options.part / name)
+        Planner(name=name, bin=bin, options=words, state=states / options.part / options.code / name)
         for name, (bin, words) in choices.items()
     ]
     os.chdir(ROOT)
     print(f"lines in {out}")
     try:
         with local() if options.part == "local" else testbed(options.part) as place:
-            make_turns(place, planners, options, out)
+            make_turns(place, planners, code, options, out)
     finally:
         if out.exists():
             report([json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()])

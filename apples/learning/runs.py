@@ -126,9 +126,9 @@ def message_costs(records: Sequence[Record]) -> tuple[float, float]:
     """Return the costs of each message to a rank, fitted to runs: CPU seconds, and latencies of the slowest link.
 
     The rank that waited least, in the reduction at the end of an iteration and beyond what links explain, is the one
-    the others waited for. Its own waiting, without that for others' CPUs in short iterations and that expected of loads
-    that change, is the cost of its messages and of the reduction's way to the others and back. (0, 0) if no run shows
-    it. Runs are oldest first.
+    the others waited for. Its own waiting is the cost of its messages and of the reduction's way to the others and
+    back. Two parts that the plan has priced are left out: waits for others' CPUs in short iterations, and waits because
+    shares change (`Plan.waiting_s`; 0 in plans without horizon). (0, 0) if no run shows it. Runs are oldest first.
     """
     told = []
     for record, weight in recent([r for r in records if _messages(r) > 0]):
@@ -149,7 +149,7 @@ def message_costs(records: Sequence[Record]) -> tuple[float, float]:
         ]
         if len(waited) > 1:
             least_s, share = min(waited)
-            waits = max(least_s - record.plan.lateness_s, 0.0) / _messages(record)
+            waits = max(least_s - record.plan.waiting_s, 0.0) / _messages(record)
             told.append((1 / share, _slowest_link_s(record), waits, weight))
     if not told:
         return 0.0, 0.0

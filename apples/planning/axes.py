@@ -131,13 +131,13 @@ def _seconds(problem: Problem, boxes: Boxes, options: PlanningOptions) -> float:
 def _expected_s(problem: Problem, boxes: Boxes, options: PlanningOptions) -> float:
     """Return the seconds that a plan of the boxes predicts."""
     ranks = _uncertain(problem, boxes)
-    return bounds.low_expected_high(ranks, problem.overhead_error_s, options.horizon)[1]
+    return bounds.predict(ranks, problem.overhead_error_s, options.horizon)["predicted_s"]
 
 
 def _plan(problem: Problem, axes: Axes, boxes: Boxes, options: PlanningOptions, slabs: Plan | None) -> Plan:
     """Return the plan of the boxes."""
     uncertain = _uncertain(problem, boxes)
-    low, expected, high = bounds.low_expected_high(uncertain, problem.overhead_error_s, options.horizon)
+    prediction = bounds.predict(uncertain, problem.overhead_error_s, options.horizon)
     used = {problem.hosts[h].name for h in problem.host_of[boxes.chain]}
     left = [LeftOut(host=name, reason=reason) for name, reason in problem.excluded]
     left += [
@@ -153,10 +153,7 @@ def _plan(problem: Problem, axes: Axes, boxes: Boxes, options: PlanningOptions, 
         size=problem.size,
         model=options.model,
         assignments=_assignments(problem, axes, boxes, uncertain, options),
-        predicted_s=expected,
-        lateness_s=expected - uncertain.makespan(),
-        low_s=low,
-        high_s=high,
+        **prediction,
         order=f"{axes.cut} cut",
         taken=_taken(problem, axes, boxes),
         left_out=tuple(left),

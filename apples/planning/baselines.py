@@ -146,7 +146,7 @@ def _priced_plan(
     finish = float(seconds_per_rank(problem, unpriced, options).max())
     schedule = CandidateSchedule(chain, rows, finish, "grid order")
     uncertain = bounds.uncertain_ranks(problem, schedule, options)
-    low, expected, high = bounds.low_expected_high(uncertain, problem.overhead_error_s, options.horizon)
+    prediction = bounds.predict(uncertain, problem.overhead_error_s, options.horizon)
     used = set(problem.host_of[chain].tolist())
     left = tuple(LeftOut(host=h.name, reason=reason) for i, h in enumerate(problem.hosts) if i not in used)
     return Plan(
@@ -155,10 +155,7 @@ def _priced_plan(
         size=problem.size,
         model=options.model,
         assignments=reasons.assignments(problem, schedule, uncertain, options),
-        predicted_s=expected,
-        lateness_s=expected - uncertain.makespan(),
-        low_s=low,
-        high_s=high,
+        **prediction,
         order="grid order",
         taken=reasons.taken(problem, schedule),
         left_out=(*(LeftOut(host=h, reason=r) for h, r in problem.excluded), *left),

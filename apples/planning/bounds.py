@@ -2,11 +2,12 @@
 
 A rank's finish falls when its host's CPU share rises, so P(T_i ≤ t) is the probability that the share is at least
 the share needed to finish by t. Between the quantiles of a share, and beyond them, its logarithm is linear in the
-normal score. Different hosts are taken as independent. The makespan is the largest T_i, so its distribution is the
-product of these, and its expectation is later than the latest expected rank. Shares also change during a run, whose
-ranks wait for the slowest of each moment (`UncertainRanks.distribution`). The overhead's error is common to all
-ranks and is joined as a root of squares, below the expectation of logarithms: no run takes no time. Goes beyond the
-paper, which predicts a single number.
+normal score. Exchanges over links that are not known well add an error of their own (`UncertainRanks._times`).
+Different hosts are taken as independent. The makespan is the largest T_i, so its distribution is the product of these,
+and its expectation is later than the latest expected rank. Shares also change during a run, whose ranks wait for the
+slowest of each moment (`UncertainRanks.distribution`). The overhead's error is common to all ranks and is joined as a
+root of squares; below the expectation it divides by what it multiplies by above, so the low bound is more than 0. Goes
+beyond the paper, which predicts a single number.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
+from typing import TypedDict
 
 import numpy as np
 
@@ -35,10 +37,14 @@ _LEVELS = np.array([NormalDist().cdf(z) for z in np.linspace(-_MOST_SCORE, _MOST
 _LEAST_SPREAD = 1e-9
 #: Standard deviations beyond which a normal variable's probability is 0 or 1 in double precision.
 _CERTAIN = 9.0
-#: Seconds that count as none.
+#: Least time, seconds, so that logarithms exist.
 _SOONEST = 1e-12
 _SCORE = np.array(SCORES)
 _Z = np.linspace(-_CERTAIN, _CERTAIN, 1801)
+#: Standard scores at which the time of a rank is computed; between them it is taken as linear.
+_SCORES = np.linspace(-_CERTAIN, _CERTAIN, 129)
+#: Probability of each of these scores.
+_DENSITY = np.exp(-(_SCORES**2) / 2) / np.exp(-(_SCORES**2) / 2).sum()
 #: Logarithm of the normal distribution at `_Z`; erfc keeps the digits of its lower tail.
 _LOG_NORMAL = np.log(np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in _Z.tolist()]))
 
@@ -95,14 +101,14 @@ class UncertainRanks:
         its mean share counts only there.
         """
         if not self.variation.any() or int(self.host.min()) == int(self.host.max()):
-            return self._distribution()
+            return self.steady()
         logs, within = np.log(self.quantiles), np.log1p(self.variation**2)
         middle = logs[len(logs) // 2]
         apart = np.hypot(logs - middle, np.sqrt(within) * _SCORE[:, None])
         # the slowness, 1 / share, keeps its mean
         shares = np.exp(middle + within / 2 + np.sign(_SCORE)[:, None] * apart)
         of_moment = replace(self, quantiles=shares)
-        found = of_moment._distribution()
+        found = of_moment.steady()
         errors = ((logs[-1] - logs[0]) / (_SCORE[-1] - _SCORE[0])) ** 2
         # as if all of an error were chance, which moments average
         by_chance = float(errors.mean() / (errors.mean() + within.mean()))
@@ -120,11 +126,11 @@ class UncertainRanks:
     def _slowest(self, found: Distribution) -> FloatArray:
         """Return the probability that each host is the slowest, float64[hosts]. found : of the makespan"""
         middle = (found.probability[1:] + found.probability[:-1]) / 2
-        rise: FloatArray = np.diff(self._log_probability(found.t), axis=0)
+        rise: FloatArray = np.diff(self._log_probability(found.t, self._times()), axis=0)
         return middle @ rise
 
-    def _distribution(self) -> Distribution:
-        """Return the distribution of the makespan if shares do not change during the run."""
+    def steady(self) -> Distribution:
+        """Return the distribution of the makespan if shares stay at their means during the run."""
         if not (np.ptp(self.quantiles, axis=0).any() or self.fixed_error.any()):
             return Distribution(np.array([self.makespan()]), np.ones(1))
         reach = 6 * float(self.fixed_error.max())
@@ -132,33 +138,65 @@ class UncertainRanks:
         latest = float((self.fixed + self.work / np.minimum(self.quantiles[0], LEAST_SHARE)).max()) + reach
         first = max(float(self.fixed.min()) - reach, 0.0)
         t = first + np.geomspace(max(soonest - first, 1e-6 * latest), latest - first, _POINTS)
-        probability = self._probability(t)
+        times = self._times()
+        probability = self._probability(t, times)
         for _ in range(_REFINEMENTS):
             t = np.interp(_LEVELS, probability, t)
-            probability = self._probability(t)
+            probability = self._probability(t, times)
         return Distribution(t, probability)
+
+    def _times(self) -> FloatArray:
+        """Return the time of each rank at each of `_SCORES`, rising, float64[scores, n] seconds.
+
+        Share and fixed seconds move together, in proportion to what each contributes to the error of the time. The
+        fixed seconds are lognormal around their mean, because no exchange takes less than nothing.
+        """
+        logs = np.log(self.quantiles) + _LEAST_SPREAD * _SCORE[:, None]
+        slopes = np.diff(logs, axis=0) / np.diff(_SCORE)[:, None]
+        rank, least = np.arange(len(self.work)), np.minimum(self.quantiles[0], LEAST_SHARE)
+
+        def computing(scores: FloatArray) -> FloatArray:
+            at = np.clip(np.searchsorted(_SCORE, scores) - 1, 0, len(slopes) - 1)
+            share = np.exp(logs[at, rank] + (scores - _SCORE[at]) * slopes[at, rank])
+            seconds: FloatArray = self.work / np.maximum(share, least)
+            return seconds
+
+        scores = np.repeat(_SCORES[:, None], len(rank), axis=1)
+        times: FloatArray = self.fixed + computing(-scores)
+        if not self.fixed_error.any():
+            return times
+        expected = _DENSITY @ times
+        by_share = self.work / self.share * (logs[-1] - logs[0]) / (_SCORE[-1] - _SCORE[0])
+        part = self.fixed_error / np.maximum(np.hypot(by_share, self.fixed_error), _SOONEST)
+        largest = np.maximum(np.maximum(self.fixed, self.fixed_error), _SOONEST)
+        within = np.log1p((self.fixed_error / largest) ** 2)
+        off = np.exp(np.sqrt(within) * part * scores - within / 2) - 1
+        times = np.maximum(self.fixed + largest * off, 0.0) + computing(-scores * np.sqrt(1 - part**2))
+        # errors that partly cancel leave the mean as it is
+        times *= expected / np.maximum(_DENSITY @ times, _SOONEST)
+        return times
 
     def quantile(self, q: float) -> float:
         """Return the seconds within which the slowest rank ends with probability `q`, 0 < q < 1."""
         return self.distribution().quantile(q)
 
-    def _probability(self, t: FloatArray) -> FloatArray:
+    def _probability(self, t: FloatArray, times: FloatArray) -> FloatArray:
         """Return P(makespan ≤ t), float64[k] → float64[k]; the ranks of one host are as late as its latest."""
-        found: FloatArray = np.exp(self._log_probability(t).sum(axis=1))
+        found: FloatArray = np.exp(self._log_probability(t, times).sum(axis=1))
         return found
 
-    def _log_probability(self, t: FloatArray) -> FloatArray:
+    def _log_probability(self, t: FloatArray, times: FloatArray) -> FloatArray:
         """Return the logarithm of P(all ranks of a host end by t), float64[k] → float64[k, hosts]."""
-        left = np.maximum(t[:, None] - self.fixed, _SOONEST)
-        needed = np.log(np.maximum(self.work, 1e-12) / left)
-        knots = np.log(self.quantiles) + _LEAST_SPREAD * _SCORE[:, None]
-        at = np.clip((knots[:, None, :] <= needed).sum(axis=0) - 1, 0, len(knots) - 2)
         rank = np.arange(len(self.work))
-        # standard deviation of the logarithm of the share, around the share that is needed
-        spread = (knots[at + 1, rank] - knots[at, rank]) / (_SCORE[at + 1] - _SCORE[at])
-        score = _SCORE[at] + (needed - knots[at, rank]) / spread
-        # an error of the fixed part acts like one of the share: d ln needed = d fixed / left
-        z = -score * spread / np.hypot(spread, self.fixed_error / left)
+        low = np.zeros((len(t), len(rank)), dtype=np.int64)
+        high = np.full_like(low, len(times) - 1)
+        while int((high - low).max()) > 1:
+            middle = (low + high) // 2
+            ended = times[middle, rank] <= t[:, None]
+            low, high = np.where(ended, middle, low), np.where(ended, high, middle)
+        early, late = times[low, rank], times[high, rank]
+        part = (t[:, None] - early) / np.maximum(late - early, _SOONEST)
+        z = np.clip(_SCORES[low] + part * (_SCORES[1] - _SCORES[0]), -_CERTAIN, _CERTAIN)
         latest = np.full((int(self.host.max()) + 1, len(t)), _CERTAIN)
         np.minimum.at(latest, self.host, z.T)
         found: FloatArray = np.interp(latest, _Z, _LOG_NORMAL).T
@@ -187,20 +225,31 @@ def uncertain_ranks(
     )
 
 
-def low_expected_high(
-    ranks: UncertainRanks, overhead_error_s: float, horizon: Horizon = "run"
-) -> tuple[float, float, float]:
-    """Return (low, expected, high) seconds of a schedule; low ≤ expected ≤ high.
+class Prediction(TypedDict):
+    """Times of a plan in seconds, as `apples.model.plan.Plan` describes them; low_s ≤ predicted_s ≤ high_s."""
+
+    predicted_s: float
+    low_s: float
+    high_s: float
+    lateness_s: float
+    waiting_s: float
+
+
+def predict(ranks: UncertainRanks, overhead_error_s: float, horizon: Horizon = "run") -> Prediction:
+    """Return the times of a schedule.
 
     horizon : with "next", the expected time is that if every forecast is exact
     """
-    found, expected = ranks.distribution(), ranks.makespan()
+    found, sure = ranks.distribution(), ranks.makespan()
+    expected, waiting = sure, 0.0
     if horizon == "run":
         # The expected maximum is never less than the largest expectation.
-        expected = max(found.mean(), expected)
+        expected = max(found.mean(), sure)
+        waiting = max(expected - max(ranks.steady().mean(), sure), 0.0)
     spread = NormalDist().inv_cdf(HIGH) * overhead_error_s
     high = expected + math.hypot(max(found.quantile(HIGH) - expected, 0.0), spread)
-    # A time is never 0, so the error divides below by what it multiplies by above.
     sooner = math.log(expected / max(min(found.quantile(LOW), expected), _SOONEST)) if expected > 0 else 0.0
     low = expected * math.exp(-math.hypot(sooner, math.log1p(spread / max(expected, _SOONEST))))
-    return low, expected, high
+    return Prediction(
+        predicted_s=expected, low_s=low, high_s=high, lateness_s=expected - sure, waiting_s=waiting
+    )

@@ -120,17 +120,14 @@ def _slab_plan(problem: Problem, choice: Choice, options: PlanningOptions) -> Pl
     """Return the plan of a schedule."""
     schedule = choice.schedule
     ranks = bounds.uncertain_ranks(problem, schedule, options)
-    low, expected, high = bounds.low_expected_high(ranks, problem.overhead_error_s, options.horizon)
+    prediction = bounds.predict(ranks, problem.overhead_error_s, options.horizon)
     return Plan(
         scheduler="apples",
         application=problem.workload.application,
         size=problem.size,
         model=options.model,
         assignments=reasons.assignments(problem, schedule, ranks, options),
-        predicted_s=expected,
-        lateness_s=expected - ranks.makespan(),
-        low_s=low,
-        high_s=high,
+        **prediction,
         order=schedule.order,
         relaxed=schedule.relaxed,
         taken=reasons.taken(problem, schedule),

@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apples.planning.bounds import UncertainRanks, low_expected_high
+from apples.planning.bounds import UncertainRanks, predict
 from apples.planning.planner import make_plan
 from nws.series import SCORES
+
+
+def low_expected_high(uncertain, error_s, horizon="run"):
+    found = predict(uncertain, error_s, horizon)
+    return found["low_s"], found["predicted_s"], found["high_s"]
 
 
 def ranks(work, share, share_error, fixed=None, fixed_error=None, host=None, variation=None):
@@ -33,7 +38,9 @@ def sampled(uncertain, draws=40_000):
     hosts, n = uncertain.host.max() + 1, len(uncertain.work)
     error = np.log(uncertain.quantiles[-1] / uncertain.share) / SCORES[-1]
     share = uncertain.share * np.exp(error * rng.standard_normal((draws, hosts))[:, uncertain.host])
-    fixed = uncertain.fixed + uncertain.fixed_error * rng.standard_normal((draws, n))
+    within = np.log1p((uncertain.fixed_error / np.maximum(uncertain.fixed, 1e-9)) ** 2)
+    off = np.sqrt(within) * rng.standard_normal((draws, n)) - within / 2
+    fixed = uncertain.fixed * np.exp(off)
     return (fixed + uncertain.work / share).max(axis=1)
 
 
@@ -48,8 +55,18 @@ def sampled(uncertain, draws=40_000):
         ranks([60] * 4, [0.7] * 4, [0.05] * 4, host=[0, 0, 0, 1]),
         ranks([60], [0.6], [0.0], fixed=[10], fixed_error=[3]),
         ranks([60, 60, 40], [0.3, 0.5, 0.2], [0.6, 0.3, 1.0]),
+        ranks([5, 5], [0.5, 0.5], [0.1, 0.1], fixed=[3, 4], fixed_error=[3, 4]),
     ],
-    ids=["one", "three", "one sure", "links too", "slots of one host", "links only", "heavy load"],
+    ids=[
+        "one",
+        "three",
+        "one sure",
+        "links too",
+        "slots of one host",
+        "links only",
+        "heavy load",
+        "links unknown",
+    ],
 )
 def test_quantiles_agree_with_sampling(uncertain, q):
     assert uncertain.quantile(q) == pytest.approx(np.quantile(sampled(uncertain), q), rel=0.01)
@@ -83,6 +100,10 @@ def test_changes_during_the_run_cost_the_slowest_rank_of_each_moment(error):
     makespans = 60 * (slowness * moments).max(axis=2).mean(axis=1)
     low, expected, high = low_expected_high(uneven, 0.0)
     assert expected == pytest.approx(makespans.mean(), rel=0.03)
+    slowest = (60 * (slowness * moments).mean(axis=1)).max(axis=1)
+    waits_s = (makespans - slowest).mean()
+    assert predict(uneven, 0.0)["waiting_s"] == pytest.approx(waits_s, rel=0.1)
+    assert predict(steady, 0.0)["waiting_s"] == predict(uneven, 0.0, "next")["waiting_s"] == 0.0
     assert expected > low_expected_high(steady, 0.0)[1]
     # Moments of one run have its hosts' mean shares in common and nothing else.
     assert np.quantile(makespans, 0.9) - np.quantile(makespans, 0.1) < high - low
@@ -138,7 +159,7 @@ def test_sure_forecasts_leave_nothing_open():
 
 @pytest.mark.parametrize("error_s", [10.0, 1000.0])
 def test_an_error_of_the_overhead_widens_both_sides_by_one_factor(error_s):
-    low, expected, high = low_expected_high(ranks([60], [0.5], [0]), overhead_error_s=error_s)
+    low, expected, high = low_expected_high(ranks([60], [0.5], [0]), error_s)
     assert high - expected == pytest.approx(1.28155 * error_s, rel=1e-4)
     assert expected / low == pytest.approx(high / expected)
 
