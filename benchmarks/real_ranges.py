@@ -79,7 +79,7 @@ CODES = {
     "wave2d": Code(
         app=None,
         sizes=(3000, 4000, 5000),
-        settings={"local": ("iterations=250",), "ssh": ("iterations=300",), "slurm": ("iterations=300",)},
+        settings={"local": ("iterations=250",), "ssh": ("iterations=200",), "slurm": ("iterations=200",)},
     ),
 }
 #: Seconds between a start and a stop of a load generator.
