@@ -2,10 +2,13 @@
 
 The position of a run is the logarithm of observed over predicted time in units of that of the range's end on its side:
 -1 and 1 are the ends that the forecasts gave. Conformal quantiles of the positions at 10 and 90 % give the ends of the
-next range, which then holds 8 of 10 times if runs are alike. The expectation becomes that of the middle eight tenths
-of the runs: ranks that wait for each other at every step take longer than the model of the whole run shows. Runs count
-by platform and load, the last `MOST` only, so that old ones fade. Source: Vovk, Gammerman and Shafer, Algorithmic
-Learning in a Random World, 2005.
+next range, which then holds 8 of 10 times if runs are alike. A load may change in ways that no forecast tells; then the
+lengths of the forecasts' ranges say little. So units are also tried with a part common to all runs, and those count
+that would have given the runs the ranges with the best interval score. The expectation becomes that of the middle eight
+tenths of the runs: ranks that wait for each other at every step take longer than the model of the whole run shows. Runs
+count by platform and load, the last `MOST` only, so that old ones fade. Sources: Vovk, Gammerman and Shafer,
+Algorithmic Learning in a Random World, 2005; Gneiting and Raftery, Strictly Proper Scoring Rules, Prediction, and
+Estimation, 2007 (the interval score).
 """
 
 import math
@@ -23,6 +26,8 @@ MOST, FEWEST = 50, 9
 _LEAST = 0.01
 #: Farthest position, so that one run cannot make a range useless.
 _FARTHEST = 5.0
+#: Errors that forecasts' ranges say nothing about, tried as multiples of the median error: none, some, nearly all.
+_COMMON = (0.0, 1.0, 10.0)
 #: Slowness beyond which a host counts as loaded.
 LOADED = 1.25
 
@@ -70,20 +75,56 @@ def calibrate_range(plan: Plan, records: Sequence[Record]) -> Plan:
     """Return the plan with expectation and range by runs like it; unchanged with fewer than `FEWEST`."""
     if len(records) < FEWEST or not 0 < plan.low_s <= plan.predicted_s < math.inf:
         return plan
-    positions = sorted(_position(r) for r in records)
-    rank = min(math.ceil((len(positions) + 1) * HIGH), len(positions))
-    longer = sorted(math.log(observed_s(r) / _forecast_s(r.plan)) for r in records)
+    longer = sorted(map(_distance, records))
+    usual = sorted(map(abs, longer))[len(longer) // 2]
+    found = min((_calibrated(records, part * usual) for part in _COMMON), key=lambda one: one.score)
+    rank = _rank(len(records))
     expected = plan.predicted_s * math.exp(fmean(longer[len(longer) - rank : rank]))
-    high = max(_time(plan, positions[rank - 1]), expected)
-    low = min(_time(plan, positions[len(positions) - rank]), expected)
+    below, above = found.sides(plan)
     return replace(
         plan,
         predicted_s=expected,
-        low_s=low,
-        high_s=high,
+        low_s=min(plan.predicted_s * math.exp(below), expected),
+        high_s=max(plan.predicted_s * math.exp(above), expected),
         by_forecasts=(plan.low_s, plan.high_s),
         forecast_s=plan.predicted_s,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Calibration:
+    """Positions of the ends of a range. common : part of the error that forecasts say nothing about, a logarithm
+
+    score : mean interval score of the runs' logarithms with these ends
+    """
+
+    low: float
+    high: float
+    common: float
+    score: float = math.inf
+
+    def sides(self, plan: Plan) -> tuple[float, float]:
+        """Return the logarithms of low and high bound over the expectation that the forecasts gave."""
+        low, high = (end * _length(plan, end < 0, self.common) for end in (self.low, self.high))
+        return low, high
+
+
+def _calibrated(records: Sequence[Record], common: float) -> _Calibration:
+    """Return the conformal ends by these runs."""
+    positions = sorted(_position(r, common) for r in records)
+    rank = _rank(len(positions))
+    ends = _Calibration(low=positions[len(positions) - rank], high=positions[rank - 1], common=common)
+
+    def score(record: Record) -> float:
+        (low, high), distance = ends.sides(record.plan), _distance(record)
+        return high - low + max(low - distance, distance - high, 0.0) / (1 - HIGH)
+
+    return replace(ends, score=fmean(map(score, records)))
+
+
+def _rank(count: int) -> int:
+    """Return the conformal rank of the high end among so many sorted positions, from 1."""
+    return min(math.ceil((count + 1) * HIGH), count)
 
 
 def _judged(record: Record) -> bool:
@@ -102,12 +143,16 @@ def _forecast_s(plan: Plan) -> float:
     return plan.predicted_s if plan.forecast_s is None else plan.forecast_s
 
 
-def _position(record: Record) -> float:
-    below, above = _sides(record.plan)
-    distance = math.log(observed_s(record) / _forecast_s(record.plan))
-    return max(min(distance / (below if distance < 0 else above), _FARTHEST), -_FARTHEST)
+def _distance(record: Record) -> float:
+    """Return the logarithm of the observed time over the expectation that the forecasts gave."""
+    return math.log(observed_s(record) / _forecast_s(record.plan))
 
 
-def _time(plan: Plan, position: float) -> float:
-    below, above = _sides(plan)
-    return plan.predicted_s * math.exp(position * (below if position < 0 else above))
+def _length(plan: Plan, below: bool, common: float) -> float:
+    """Return the unit of positions on a side of the expectation, a logarithm."""
+    return math.hypot(_sides(plan)[0 if below else 1], common)
+
+
+def _position(record: Record, common: float) -> float:
+    distance = _distance(record)
+    return max(min(distance / _length(record.plan, distance < 0, common), _FARTHEST), -_FARTHEST)

@@ -63,6 +63,29 @@ def test_calibrated_ranges_hold_eight_of_ten_times():
     assert plan.by_forecasts == (9.0, 11.0)
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_lengths_of_forecast_ranges_count_as_far_as_they_tell_errors(told):
+    """Errors of 0.05 and 0.4, which the forecasts' ranges have as well, or have in runs by chance."""
+    rng = np.random.default_rng(11)
+    runs, held, widths = [], [], {0.05: [], 0.4: []}
+    for _ in range(400):
+        error, own = rng.choice([0.05, 0.4], 2)
+        own = error if told else own
+        side = 1.2816 * own
+        plan = calibrate_range(a_plan(10.0, 10.0 * np.exp(-side), 10.0 * np.exp(side)), runs[-50:])
+        observed = 10.0 * np.exp(error * rng.standard_normal())
+        held.append(plan.low_s <= observed <= plan.high_s)
+        widths[own].append(np.log(plan.high_s / plan.low_s))
+        runs.append(a_record(observed, plan))
+    assert 0.75 < np.mean(held[50:]) < 0.88
+    narrow, wide = (np.median(widths[own][25:]) for own in (0.05, 0.4))
+    if told:
+        assert narrow < 0.25 < 0.8 < wide
+    else:
+        # The middle 80 % of all errors together.
+        assert 0.5 < narrow <= wide < 1.2
+
+
 def test_calibrated_expectation_is_that_of_the_runs():
     """Runs take a fifth longer than forecast, and a few far longer."""
     rng = np.random.default_rng(7)
