@@ -11,8 +11,8 @@ range from each loaded run.
 processes arrive at random (Poisson) and stay for an exponential time, half a period each in the mean. Each plan runs
 in many *futures*: the same state of all hosts at the decision, and another draw of the load's law, of traffic and of
 noise. Their central 80 % is the range of an oracle that knows law and state. Before a *first* run, none has been seen
-under load. A *learnt* one follows 20 or more in other worlds of the row, one future of each. There are as many plans of
-these as first plans have futures, with four futures each.
+under load. A *learnt* one follows 20 or more in other worlds of the row, one future of each. Of these there are 256
+with the defaults, with four futures each.
 *mean error* is that of the prediction against the mean of the futures, in the mean of the worlds.
 *gain* is the mean time of plans by forecasts of the next measurement over that of ours in the same futures, less one.
 """

@@ -2,19 +2,19 @@
 
 The position of a run is the logarithm of observed over predicted time in units of that of the range's end on its side:
 -1 and 1 are the ends that the forecasts gave. Conformal quantiles of the positions at 10 and 90 % give the ends of the
-next range, which then holds 8 of 10 times if runs are alike. A load may change in ways that no forecast tells; then the
-lengths of the forecasts' ranges say little. So units are also tried with a part common to all runs, and those count
-that would have given the runs the ranges with the best interval score. The expectation becomes that of the middle eight
-tenths of the runs: ranks that wait for each other at every step take longer than the model of the whole run shows. Runs
-count by platform and load, the last `MOST` only, so that old ones fade. Sources: Vovk, Gammerman and Shafer,
-Algorithmic Learning in a Random World, 2005; Gneiting and Raftery, Strictly Proper Scoring Rules, Prediction, and
-Estimation, 2007 (the interval score).
+next range, which then holds 8 of 10 times if runs are alike. A load may change in ways that no forecast shows; then the
+lengths of the forecasts' ranges say little about errors. So units with a part common to all runs are tried as well. The
+units taken are those whose ranges have the best interval score over the runs. The expectation becomes that of the
+middle eight tenths of the runs: ranks that wait for each other at every step take longer than the model of the whole
+run shows. Runs count by platform and load, the last `MOST` only, so that old ones fade. Sources: Vovk, Gammerman and
+Shafer, Algorithmic Learning in a Random World, 2005; Gneiting and Raftery, Strictly Proper Scoring Rules, Prediction,
+and Estimation, 2007 (the interval score).
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, median_high
 
 from apples.learning.runs import finished, observed_s, slowness
 from apples.model.plan import Plan, Record
@@ -26,7 +26,7 @@ MOST, FEWEST = 50, 9
 _LEAST = 0.01
 #: Farthest position, so that one run cannot make a range useless.
 _FARTHEST = 5.0
-#: Errors that forecasts' ranges say nothing about, tried as multiples of the median error: none, some, nearly all.
+#: Parts common to all units that are tried, in median errors: with the last, all units are about equal.
 _COMMON = (0.0, 1.0, 10.0)
 #: Slowness beyond which a host counts as loaded.
 LOADED = 1.25
@@ -76,8 +76,9 @@ def calibrate_range(plan: Plan, records: Sequence[Record]) -> Plan:
     if len(records) < FEWEST or not 0 < plan.low_s <= plan.predicted_s < math.inf:
         return plan
     longer = sorted(map(_distance, records))
-    usual = sorted(map(abs, longer))[len(longer) // 2]
-    found = min((_calibrated(records, part * usual) for part in _COMMON), key=lambda one: one.score)
+    usual = median_high(map(abs, longer))
+    tried = [_ends(records, part * usual) for part in _COMMON]
+    found = min(tried, key=lambda ends: ends.score(records))
     rank = _rank(len(records))
     expected = plan.predicted_s * math.exp(fmean(longer[len(longer) - rank : rank]))
     below, above = found.sides(plan)
@@ -92,34 +93,33 @@ def calibrate_range(plan: Plan, records: Sequence[Record]) -> Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Calibration:
-    """Positions of the ends of a range. common : part of the error that forecasts say nothing about, a logarithm
-
-    score : mean interval score of the runs' logarithms with these ends
-    """
+class _Ends:
+    """Positions of the ends of a range. common : part of their unit that is the same for all runs, a logarithm"""
 
     low: float
     high: float
     common: float
-    score: float = math.inf
 
     def sides(self, plan: Plan) -> tuple[float, float]:
         """Return the logarithms of low and high bound over the expectation that the forecasts gave."""
-        low, high = (end * _length(plan, end < 0, self.common) for end in (self.low, self.high))
+        low, high = (end * _unit(plan, end, self.common) for end in (self.low, self.high))
         return low, high
 
+    def score(self, records: Sequence[Record]) -> float:
+        """Return the mean interval score of the ranges that the runs would have had, of logarithms; less is better."""
 
-def _calibrated(records: Sequence[Record], common: float) -> _Calibration:
+        def of(record: Record) -> float:
+            (low, high), distance = self.sides(record.plan), _distance(record)
+            return high - low + max(low - distance, distance - high, 0.0) / (1 - HIGH)
+
+        return fmean(map(of, records))
+
+
+def _ends(records: Sequence[Record], common: float) -> _Ends:
     """Return the conformal ends by these runs."""
     positions = sorted(_position(r, common) for r in records)
     rank = _rank(len(positions))
-    ends = _Calibration(low=positions[len(positions) - rank], high=positions[rank - 1], common=common)
-
-    def score(record: Record) -> float:
-        (low, high), distance = ends.sides(record.plan), _distance(record)
-        return high - low + max(low - distance, distance - high, 0.0) / (1 - HIGH)
-
-    return replace(ends, score=fmean(map(score, records)))
+    return _Ends(low=positions[len(positions) - rank], high=positions[rank - 1], common=common)
 
 
 def _rank(count: int) -> int:
@@ -148,11 +148,12 @@ def _distance(record: Record) -> float:
     return math.log(observed_s(record) / _forecast_s(record.plan))
 
 
-def _length(plan: Plan, below: bool, common: float) -> float:
-    """Return the unit of positions on a side of the expectation, a logarithm."""
-    return math.hypot(_sides(plan)[0 if below else 1], common)
+def _unit(plan: Plan, distance: float, common: float) -> float:
+    """Return the unit of positions on the side of the expectation on which a distance lies, a logarithm."""
+    below, above = _sides(plan)
+    return math.hypot(below if distance < 0 else above, common)
 
 
 def _position(record: Record, common: float) -> float:
     distance = _distance(record)
-    return max(min(distance / _length(record.plan, distance < 0, common), _FARTHEST), -_FARTHEST)
+    return max(min(distance / _unit(record.plan, distance, common), _FARTHEST), -_FARTHEST)

@@ -56,7 +56,7 @@ class Plan:
     horizon_s : CPU shares are forecasts of means over so long; 0: of the next measurement
     by_forecasts : low and high bound before runs calibrated them; None if they did not.  forecast_s : the expectation
     lateness_s : part of `predicted_s` beyond the largest T_i if all forecasts come true: some rank is later
-    waiting_s : part of `lateness_s` in which no rank is the slowest throughout, because shares change during the run
+    waiting_s : part of `lateness_s` that ranks wait for each other in turn, because shares change during the run
     order : its desirability order.  relaxed : constraints that had to be widened, in order
     taken : host → reason to take it.  left_out : the other hosts, with reasons
     candidates : number of schedules compared.  communication : factor on all exchanges (`apples.model.template.Costs`)

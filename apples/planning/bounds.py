@@ -42,9 +42,9 @@ _SOONEST = 1e-12
 _SCORE = np.array(SCORES)
 _Z = np.linspace(-_CERTAIN, _CERTAIN, 1801)
 #: Standard scores at which the time of a rank is computed; between them it is taken as linear.
-_SCORES = np.linspace(-_CERTAIN, _CERTAIN, 129)
+_GRID = np.linspace(-_CERTAIN, _CERTAIN, 129)
 #: Probability of each of these scores.
-_DENSITY = np.exp(-(_SCORES**2) / 2) / np.exp(-(_SCORES**2) / 2).sum()
+_DENSITY = np.exp(-(_GRID**2) / 2) / np.exp(-(_GRID**2) / 2).sum()
 #: Logarithm of the normal distribution at `_Z`; erfc keeps the digits of its lower tail.
 _LOG_NORMAL = np.log(np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in _Z.tolist()]))
 
@@ -92,6 +92,11 @@ class UncertainRanks:
         """Return the makespan in seconds if every forecast is exact."""
         return float((self.fixed + self.compute()).max())
 
+    @property
+    def changes(self) -> bool:
+        """Return whether another rank may be the slowest at another moment: shares change, on several hosts."""
+        return bool(self.variation.any()) and int(self.host.min()) < int(self.host.max())
+
     def distribution(self) -> Distribution:
         """Return the distribution of the makespan.
 
@@ -100,7 +105,7 @@ class UncertainRanks:
         less than that of a moment. Where moments differ most, each host is the slowest in some of them, and an error of
         its mean share counts only there.
         """
-        if not self.variation.any() or int(self.host.min()) == int(self.host.max()):
+        if not self.changes:
             return self.steady()
         logs, within = np.log(self.quantiles), np.log1p(self.variation**2)
         middle = logs[len(logs) // 2]
@@ -146,7 +151,7 @@ class UncertainRanks:
         return Distribution(t, probability)
 
     def _times(self) -> FloatArray:
-        """Return the time of each rank at each of `_SCORES`, rising, float64[scores, n] seconds.
+        """Return the time of each rank at each of `_GRID`, rising, float64[scores, n] seconds.
 
         Share and fixed seconds move together, in proportion to what each contributes to the error of the time. The
         fixed seconds are lognormal around their mean, because no exchange takes less than nothing.
@@ -161,7 +166,7 @@ class UncertainRanks:
             seconds: FloatArray = self.work / np.maximum(share, least)
             return seconds
 
-        scores = np.repeat(_SCORES[:, None], len(rank), axis=1)
+        scores = np.repeat(_GRID[:, None], len(rank), axis=1)
         times: FloatArray = self.fixed + computing(-scores)
         if not self.fixed_error.any():
             return times
@@ -187,18 +192,9 @@ class UncertainRanks:
 
     def _log_probability(self, t: FloatArray, times: FloatArray) -> FloatArray:
         """Return the logarithm of P(all ranks of a host end by t), float64[k] → float64[k, hosts]."""
-        rank = np.arange(len(self.work))
-        low = np.zeros((len(t), len(rank)), dtype=np.int64)
-        high = np.full_like(low, len(times) - 1)
-        while int((high - low).max()) > 1:
-            middle = (low + high) // 2
-            ended = times[middle, rank] <= t[:, None]
-            low, high = np.where(ended, middle, low), np.where(ended, high, middle)
-        early, late = times[low, rank], times[high, rank]
-        part = (t[:, None] - early) / np.maximum(late - early, _SOONEST)
-        z = np.clip(_SCORES[low] + part * (_SCORES[1] - _SCORES[0]), -_CERTAIN, _CERTAIN)
         latest = np.full((int(self.host.max()) + 1, len(t)), _CERTAIN)
-        np.minimum.at(latest, self.host, z.T)
+        for host, of_rank in zip(self.host.tolist(), times.T, strict=True):
+            np.minimum(latest[host], np.interp(t, of_rank, _GRID), out=latest[host])
         found: FloatArray = np.interp(latest, _Z, _LOG_NORMAL).T
         return found
 
@@ -245,7 +241,8 @@ def predict(ranks: UncertainRanks, overhead_error_s: float, horizon: Horizon = "
     if horizon == "run":
         # The expected maximum is never less than the largest expectation.
         expected = max(found.mean(), sure)
-        waiting = max(expected - max(ranks.steady().mean(), sure), 0.0)
+        if ranks.changes:
+            waiting = max(expected - max(ranks.steady().mean(), sure), 0.0)
     spread = NormalDist().inv_cdf(HIGH) * overhead_error_s
     high = expected + math.hypot(max(found.quantile(HIGH) - expected, 0.0), spread)
     sooner = math.log(expected / max(min(found.quantile(LOW), expected), _SOONEST)) if expected > 0 else 0.0

@@ -633,7 +633,7 @@ def test_message_costs_take_waits_for_exchanges_beyond_the_links():
     assert correct(lessons(runs)).communication == 1.0
 
 
-def test_waits_that_changing_loads_explain_are_not_the_cost_of_messages():
+def test_waits_for_changing_loads_are_no_cost_of_messages():
     runs = [late(share, 0.2 / share + 3.0) for share in (1.0, 0.5, 0.25)]
     runs = [replace(run, plan=replace(run.plan, lateness_s=4.0, waiting_s=3.0)) for run in runs]
     assert message_costs(runs) == (pytest.approx(0.02), 0.0)

@@ -63,14 +63,14 @@ def test_calibrated_ranges_hold_eight_of_ten_times():
     assert plan.by_forecasts == (9.0, 11.0)
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_lengths_of_forecast_ranges_count_as_far_as_they_tell_errors(told):
-    """Errors of 0.05 and 0.4, which the forecasts' ranges have as well, or have in runs by chance."""
+@pytest.mark.parametrize("informative", [True, False])
+def test_forecast_lengths_count_if_they_are_informative(informative):
+    """Runs have errors of 0.05 or 0.4. Their forecasts give the same error, or one of the two by chance."""
     rng = np.random.default_rng(11)
     runs, held, widths = [], [], {0.05: [], 0.4: []}
     for _ in range(400):
         error, own = rng.choice([0.05, 0.4], 2)
-        own = error if told else own
+        own = error if informative else own
         side = 1.2816 * own
         plan = calibrate_range(a_plan(10.0, 10.0 * np.exp(-side), 10.0 * np.exp(side)), runs[-50:])
         observed = 10.0 * np.exp(error * rng.standard_normal())
@@ -79,7 +79,7 @@ def test_lengths_of_forecast_ranges_count_as_far_as_they_tell_errors(told):
         runs.append(a_record(observed, plan))
     assert 0.75 < np.mean(held[50:]) < 0.88
     narrow, wide = (np.median(widths[own][25:]) for own in (0.05, 0.4))
-    if told:
+    if informative:
         assert narrow < 0.25 < 0.8 < wide
     else:
         # The middle 80 % of all errors together.

@@ -158,7 +158,7 @@ def test_sure_forecasts_leave_nothing_open():
 
 
 @pytest.mark.parametrize("error_s", [10.0, 1000.0])
-def test_an_error_of_the_overhead_widens_both_sides_by_one_factor(error_s):
+def test_overhead_error_widens_both_sides_by_one_factor(error_s):
     low, expected, high = low_expected_high(ranks([60], [0.5], [0]), error_s)
     assert high - expected == pytest.approx(1.28155 * error_s, rel=1e-4)
     assert expected / low == pytest.approx(high / expected)
