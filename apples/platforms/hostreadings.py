@@ -1,35 +1,47 @@
-"""Readings of hosts' sensors from the checks before plans, stored so that forecasts know how much a host's load varies.
+"""Readings from the checks before plans, stored so that forecasts know how much loads and links vary.
 
-A check reads the sensors of a host a few times within a second. One check alone shows little; the readings of all
-checks of the last day are a series as of any sensor, with the same forecasts and outlooks by horizon. Source: Wolski et
-al. 2000, §2.4.
+One check reads a host and its links once. That alone shows little; the readings of all checks of the last day are a
+series as of any sensor, with the same forecasts and outlooks by horizon. Each check is one value of a series: values a
+fraction of a second apart would say only how little changes within a check. Source: Wolski et al. 2000, §2.4.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from apples.remote.facts import Survey
+from apples.platforms.platform import single_forecast
+from apples.remote.facts import HostFacts
 from nws.base.errors import StoreError
 from nws.client import LocalWeather
-from nws.series import CPU, Forecast, Measurement, Resource, Series
+from nws.series import Forecast, Measurement, Resource, Series
 
-#: Seconds between two readings of one check, as `nws.client.hostprobe.survey` makes them.
-_APART_S = 0.3
+#: What varies and is forecast; the memory of a host is taken as the check found it.
+_KEPT = frozenset(Resource) - {Resource.MEMORY_FREE}
+
+#: Fewest readings that show how much a series varies. With less, the latest counts, and its error is unknown.
+_FEWEST = 3
 
 
 class HostReadings:
-    """The readings of checked hosts in one file. The first check creates it."""
+    """The readings of checks in one file. The first check creates it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def add(self, surveys: Mapping[str, Survey], now: float, notify: Callable[[str], None]) -> None:
-        """Store the readings of a check that ended at `now`, seconds since the epoch; report a store that cannot."""
+    def add(
+        self,
+        check: Mapping[Series, Forecast],
+        called: Mapping[str, str],
+        now: float,
+        notify: Callable[[str], None],
+    ) -> None:
+        """Store the values of a check that ended at `now`, seconds since the epoch; report a store that cannot.
+
+        called : host → name under which its readings are stored
+        """
         found = [
-            Measurement(Series(resource, host), now - _APART_S * (len(survey.looks) - 1 - k), value)
-            for host, survey in surveys.items()
-            for k, look in enumerate(survey.looks)
-            for resource, value in zip((Resource.CPU_NEW, Resource.CPU_CAPACITY), look, strict=True)
+            Measurement(_stored(series, called), now, one.value)
+            for series, one in check.items()
+            if series.resource in _KEPT
         ]
         if not found:
             return
@@ -39,8 +51,10 @@ class HostReadings:
         except StoreError as error:
             notify(f"the readings of this check are not kept: {error}")
 
-    def forecasts(self, called: Mapping[str, str], notify: Callable[[str], None]) -> dict[Series, Forecast]:
-        """Return forecasts of the CPU shares of hosts read in the last day; none, and a notice, without a usable store.
+    def forecasts(
+        self, wanted: Iterable[Series], called: Mapping[str, str], notify: Callable[[str], None]
+    ) -> dict[Series, Forecast]:
+        """Return forecasts of the series read often enough in the last day; none, and a notice, without a usable store.
 
         called : host → name under which its readings are stored
         """
@@ -52,5 +66,28 @@ class HostReadings:
         except StoreError as error:
             notify(f"planning without the readings of earlier checks: {error}")
             return {}
-        wanted = {Series(r, host): Series(r, stored) for host, stored in called.items() for r in CPU}
-        return {series: known[stored] for series, stored in wanted.items() if stored in known}
+        stored = {series: _stored(series, called) for series in wanted}
+        found = {series: known[one] for series, one in stored.items() if one in known}
+        return {series: one for series, one in found.items() if one.samples >= _FEWEST}
+
+
+def survey_forecasts(facts: Mapping[str, HostFacts], now: float) -> dict[Series, Forecast]:
+    """Return the forecasts from one check of hosts, by name: single values of unknown error."""
+    found: dict[Series, Forecast] = {}
+    for name, one in facts.items():
+        if one.survey is None:
+            continue
+        values = {
+            Resource.CPU_NEW: one.survey.availability,
+            Resource.CPU_CAPACITY: one.survey.capacity,
+            Resource.MEMORY_FREE: one.survey.memory_bytes,
+        }
+        found |= {
+            Series(kind, name): single_forecast(value, now, "one look") for kind, value in values.items()
+        }
+    return found
+
+
+def _stored(series: Series, called: Mapping[str, str]) -> Series:
+    host, peer = series.host, series.peer
+    return Series(series.resource, called.get(host, host), None if peer is None else called.get(peer, peer))

@@ -24,7 +24,7 @@ from apples.launching.slurm import Cluster, ReadyNodes
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import Outcome
 from apples.model.snapshots import with_time_shares
-from apples.platforms.hostreadings import HostReadings
+from apples.platforms.hostreadings import HostReadings, survey_forecasts
 from apples.platforms.platform import (
     Platform,
     PlatformSetup,
@@ -218,8 +218,8 @@ class SlurmPlatform(Platform):
             now = self.now()
             own = _forecasts(offers, now)
             if self._readings is not None:
-                alone = {o.node.name: o.node.name for o in offers if o.share >= 1.0}
-                own |= self._readings.forecasts(alone, notify)
+                alone = {offer.node.name for offer in offers if offer.share >= 1.0}
+                own |= self._readings.forecasts([one for one in own if one.host in alone], {}, notify)
             if self._links is not None and not self.pool.links:
                 links = self._links.among([host.name for host in self.pool.hosts])
                 own |= link_forecasts(links, now, self.name)
@@ -254,8 +254,8 @@ class SlurmPlatform(Platform):
         with self._requirements.needs() as needs:
             seen = look(what, needs, notify)
         if self._readings is not None:
-            surveys = {node: facts.survey for node, facts in seen.facts.items() if facts.survey}
-            self._readings.add(surveys, self.now(), notify)
+            now = self.now()
+            self._readings.add(survey_forecasts(seen.facts, now), {}, now, notify)
         return seen
 
 

@@ -21,7 +21,7 @@ from apples.model.allocations import allocated_hosts
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import Outcome
 from apples.model.snapshots import with_time_shares
-from apples.platforms.hostreadings import HostReadings
+from apples.platforms.hostreadings import HostReadings, survey_forecasts
 from apples.platforms.platform import (
     Platform,
     PlatformSetup,
@@ -30,7 +30,6 @@ from apples.platforms.platform import (
     link_forecasts,
     measured_write_s,
     run_warm_command,
-    single_forecast,
     this_machine,
 )
 from apples.platforms.requirements import Requirements
@@ -41,7 +40,7 @@ from apples.remote.preflight import Candidate, Checked
 from apples.remote.speed import CheckedConnection, LinkSpeed
 from nws.base.paths import local_host
 from nws.base.ssh import find_ssh, ssh_command
-from nws.series import Forecast, Resource, Series
+from nws.series import Forecast, Series
 
 if TYPE_CHECKING:
     from apples.platforms.sharedhosts import SharedHosts
@@ -197,7 +196,11 @@ class SshPlatform(Platform):
         ):
             fit = [one for one in found if one[0].fit]
             self._links = self._measured_links(fit, notify)
-            return tuple(checked for checked, _ in found)
+            if not self._links:
+                return tuple(checked for checked, _ in found)
+            # probing the links took seconds, in which a host may have become busy
+            fresh = {one.candidate.name: one for one in preflight.surveyed_again(fit)}
+            return tuple(fresh.get(checked.candidate.name, checked) for checked, _ in found)
 
     def reaches(self, host: Host) -> bool:
         """Return whether the host passed the last check."""
@@ -221,13 +224,10 @@ class SshPlatform(Platform):
     def _forecast(self, notify: Notify) -> Snapshot:
         def measure(known: Mapping[Series, Forecast] | None) -> tuple[Mapping[Series, Forecast], str]:
             now = self.now()
-            own = link_forecasts(self._links, now, "one look")
-            for name, facts in self._facts.items():
-                own |= _forecasts(name, facts, now)
+            own = link_forecasts(self._links, now, "one look") | survey_forecasts(self._facts, now)
             called = {host.name: _stored_as(host) for host in self.pool.hosts}
-            surveys = {called[name]: facts.survey for name, facts in self._facts.items() if facts.survey}
-            self._readings.add(surveys, now, notify)
-            return own | self._readings.forecasts(called, notify), CHECKED
+            self._readings.add(own, called, now, notify)
+            return own | self._readings.forecasts(own, called, notify), CHECKED
 
         return forecast_snapshot(
             self.pool, self._service, measure, silent=SILENT, now=self.now, notify=notify
@@ -276,18 +276,3 @@ def _address_here(facts: Iterable[HostFacts]) -> str | None:
 def _stored_as(host: Host) -> str:
     """Return the name under which readings of a host are stored: hosts of two grids may have the same name."""
     return (address_of(host) or local_host()).rpartition("@")[2]
-
-
-def _forecasts(name: str, facts: HostFacts, now: float) -> dict[Series, Forecast]:
-    """Return the forecasts from one check of a host: single values of unknown error."""
-    survey = facts.survey
-    if survey is None:
-        return {}
-    values = {
-        Resource.CPU_NEW: survey.availability,
-        Resource.CPU_CAPACITY: survey.capacity,
-        Resource.MEMORY_FREE: survey.memory_bytes,
-    }
-    return {
-        Series(resource, name): single_forecast(value, now, "one look") for resource, value in values.items()
-    }

@@ -20,9 +20,6 @@ MOST_SKEW_S = 5.0
 #: A rank with its libraries takes about this much before it holds a single row.
 LEAST_MEMORY_BYTES = 64e6
 
-#: Readings of a host's CPUs in one answer.
-_MOST_LOOKS = 10
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
@@ -53,7 +50,6 @@ class Survey:
     cpus: int
     memory_bytes: float
     load: float
-    looks: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,20 +122,19 @@ def parse(document: Mapping[str, Any], received_s: float) -> HostFacts:
         cpu_model=str(document["cpu_model"]),
         shared_memory_bytes=document["shared_memory_bytes"],
         skew_s=float(document["clock_s"]) - received_s,
-        survey=None if survey is None else _survey(survey),
+        survey=None if survey is None else parse_survey(survey),
         survey_error=document["survey_error"],
         called_back=None if called is None else tuple(called),
     )
 
 
-def _survey(document: Mapping[str, Any]) -> Survey:
-    """Return the sensors' part of an answer. Its readings are stored, so they must be few and plausible."""
-    looks = tuple((float(share), float(capacity)) for share, capacity in document.get("looks", ()))
-    if len(looks) > _MOST_LOOKS:
-        raise ValueError(f"{len(looks)} readings of the CPUs; at most {_MOST_LOOKS} are read")
-    if not all(math.isfinite(value) and value >= 0 for look in looks for value in look):
-        raise ValueError("a reading of the CPUs that is no share of a CPU")
-    return Survey(**{**document, "looks": looks})
+def parse_survey(document: Mapping[str, Any]) -> Survey:
+    """Return the sensors' part of an answer; raises `TypeError` or `ValueError`. Its values are stored."""
+    found = Survey(**document)
+    for share in (found.availability, found.capacity):
+        if not (math.isfinite(share) and share >= 0):
+            raise ValueError(f"a reading of the CPUs that is no share of a CPU: {share}")
+    return found
 
 
 def problems(facts: HostFacts, needs: Needs, known_as: tuple[str, ...]) -> tuple[str, ...]:

@@ -130,23 +130,26 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
         "cpu_model": cpu_model(),
         "disks": {path: disk(path, token) for path, token in request["disks"].items()},
         "shared_memory_bytes": None,
-        "survey": None,
-        "survey_error": None,
     }
     with contextlib.suppress(OSError):
         state = os.statvfs("/dev/shm")
         found["shared_memory_bytes"] = state.f_bavail * state.f_frsize
     if request.get("callback"):
         found["called_back"] = called_back(request["callback"], found["network"]["reached_from"])
+    found.update(survey())
+    found["clock_s"] = time.time()
+    return found
+
+
+def survey() -> dict[str, Any]:
+    """Return the readings of the sensors as `survey`, or the reason why there are none as `survey_error`."""
     try:
         from nws.client import hostprobe
 
-        found["survey"] = hostprobe.survey()
+        return {"survey": hostprobe.survey(), "survey_error": None}
     except Exception as error:
         # An older release, a broken installation or an unknown system: report it and continue.
-        found["survey_error"] = f"{type(error).__name__}: {error}"
-    found["clock_s"] = time.time()
-    return found
+        return {"survey": None, "survey_error": f"{type(error).__name__}: {error}"}
 
 
 def kernel(command: list[str]) -> dict[str, Any]:
@@ -180,6 +183,8 @@ def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
 
             if order["do"] == "kernel":
                 yield kernel(order["command"])
+            elif order["do"] == "survey":
+                yield survey()
             elif order["do"] == "serve":
                 server = server or hostprobe.serve(order["address"])
                 yield {"port": server.address[1]}

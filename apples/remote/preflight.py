@@ -42,6 +42,9 @@ MODULES = (
 #: Seconds a host may take for its check, connection included.
 LIMIT_S = 20.0
 
+#: Seconds for new readings over an open connection.
+SURVEY_S = 5.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
@@ -106,6 +109,21 @@ def asked(
         yield list(zip(_without_duplicates(checked), connections, strict=True))
     finally:
         together(HostConnection.close, connections)
+
+
+def surveyed_again(hosts: Sequence[tuple[Checked, HostConnection]]) -> list[Checked]:
+    """Return checked hosts with new readings of their sensors; without an answer a host keeps those of its check."""
+
+    def one(host: tuple[Checked, HostConnection]) -> Checked:
+        checked, connection = host
+        assert checked.facts is not None
+        try:
+            survey = facts.parse_survey(connection.ask({"do": "survey"}, SURVEY_S)["survey"])
+        except (HostCheckError, KeyError, TypeError, ValueError):
+            return checked
+        return replace(checked, facts=replace(checked.facts, survey=survey))
+
+    return together(one, hosts, stop=lambda host: host[1].stop())
 
 
 def _check(candidate: Candidate, connection: HostConnection, needs: Needs, limit_s: float) -> Checked:

@@ -29,10 +29,9 @@ MESSAGES = 400
 LOOKS = 3
 
 
-def survey() -> dict[str, float | int | list[tuple[float, float]] | None]:
+def survey() -> dict[str, float | int | None]:
     """Return CPU and memory of this host now; raises `ProbeError` if the system does not report them.
 
-    looks : availability and capacity of each reading, oldest first
     availability : share of one CPU of a new process.  capacity : CPUs of one new process per usable CPU together
     quota : CPUs by our control groups, None without a limit.  cpus : CPUs that can be kept busy
     memory_bytes : bytes a new process can touch.  load : processes that ran or waited, over the last minute
@@ -46,7 +45,6 @@ def survey() -> dict[str, float | int | list[tuple[float, float]] | None]:
         looks.append((values[Resource.CPU_NEW], values[Resource.CPU_CAPACITY]))
     quotas = [limit.cpus for limit in limits.cpu_limits()]
     return {
-        "looks": looks,
         "availability": median(availability for availability, _ in looks),
         "capacity": median(capacity for _, capacity in looks),
         "quota": min(quotas, default=None),

@@ -1,7 +1,7 @@
 """Many hosts as a platform: what their check says becomes a grid, a snapshot and a launcher; no ssh is called here."""
 
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -15,6 +15,7 @@ from apples.remote.hostcheck import versions
 from apples.remote.preflight import Checked
 from apples.remote.speed import LinkSpeed
 from apples.remote.warmhosts import WarmHosts
+from nws.base.hostconnection import HostCheckError
 
 VERSIONS = {"python": "3.11.7", "apples-grid": "0.1.0", "numba": "0.60", "numpy": "2.0"}
 
@@ -37,12 +38,26 @@ def facts(number, cpus=2):
     )
 
 
+class Connection:
+    """A connection to a host that was checked. later : the availability that new readings show, None for no answer"""
+
+    def __init__(self, checked, later):
+        self.checked, self.later = checked, later
+
+    def ask(self, order, within_s):
+        assert order == {"do": "survey"}
+        if self.later is None:
+            raise HostCheckError("did not answer")
+        return {"survey": {**asdict(self.checked.facts.survey), "availability": self.later}}
+
+
 @pytest.fixture
-def told(monkeypatch):
+def told(monkeypatch, tmp_path_factory):
     """What hosts tell when they are asked: name → facts, or what is wrong; and the links that are measured."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("here"))
     answers = {"alpha": facts(2), "beta": facts(3, cpus=4), "gamma": "refuses our key; load it"}
     measured = [LinkSpeed(source="alpha", target="beta", latency_s=0.02, bandwidth_Bps=1e6)]
-    needs = []
+    needs, later = [], {}
 
     @contextmanager
     def asked(candidates, wanted, *, limit_s):
@@ -55,12 +70,12 @@ def told(monkeypatch):
                 if isinstance(answer, str)
                 else Checked(candidate=one, facts=answer)
             )
-            found.append((checked, None))
+            found.append((checked, Connection(checked, later.get(one.name))))
         yield found
 
     monkeypatch.setattr(ssh_platform.preflight, "asked", asked)
     monkeypatch.setattr(ssh_platform.speed, "links", lambda hosts, losses: measured if len(hosts) > 1 else [])
-    answers["needs"] = needs
+    answers |= {"needs": needs, "later": later}
     return answers
 
 
@@ -91,24 +106,32 @@ def test_the_fit_are_the_grid_and_the_others_are_absent(told):
 
 
 def test_ssh_keeps_the_readings_of_earlier_checks(told, tmp_path):
-    looks = ((0.4, 0.8), (0.6, 1.2), (0.5, 0.9))
-    told["alpha"] = replace(facts(2), survey=replace(facts(2).survey, looks=looks))
-    samples, spreads = [], []
-    for _ in range(2):
+    assumed, samples = [], []
+    for share in (0.4, 0.6, 0.5, 0.3):
+        told["alpha"] = replace(facts(2), survey=replace(facts(2).survey, availability=share))
         snapshot = SshPlatform(pool(*THREE), state=tmp_path).snapshot(lambda line: None)
-        alpha, beta = (conditions.availability for conditions in snapshot.conditions)
+        alpha = snapshot.conditions[0].availability
+        assumed.append((alpha.assumed, snapshot.latency_error_s[0, 1] == snapshot.latency_s[0, 1]))
         samples.append(alpha.samples)
-        over = alpha.over(60.0)
-        assert 0 < over.quantiles[0] < over.quantiles[-1] <= 1
-        spreads.append(alpha.error)
-        # without readings of their own, the median of the check counts
-        assert (beta.value, beta.outlooks) == (0.5, ())
-    assert samples == [3, 6]
-    assert all(spread > 0 for spread in spreads)
+    # few readings do not show how much they vary
+    assert samples == [1, 1, 3, 4]
+    assert assumed == [(True, True), (True, True), (False, False), (False, False)]
+    over = alpha.over(60.0)
+    assert 0 < over.quantiles[0] < 0.4 < over.quantiles[-1] <= 1
+    assert 0.05 < alpha.error < 0.3
+
+
+def test_ssh_reads_hosts_again_after_their_links(told):
+    told["later"] |= {"alpha": 0.25}
+    platform = SshPlatform(pool(*THREE))
+    conditions = platform.snapshot(lambda line: None).conditions
+    # beta does not answer again: its first readings count
+    assert [one.availability.value for one in conditions] == [0.25, 0.5]
+    with_links = pool(*THREE, links=(LinkRule(latency_s=1.0, bandwidth_Bps=1e6),))
+    assert SshPlatform(with_links).snapshot(lambda line: None).conditions[0].availability.value == 0.5
 
 
 def test_ssh_plans_without_a_usable_store_of_readings(told, tmp_path):
-    told["alpha"] = replace(facts(2), survey=replace(facts(2).survey, looks=((0.4, 0.8),)))
     (tmp_path / "readings.db").write_text("no database" * 1000)
     notes = []
     snapshot = SshPlatform(pool(*THREE), state=tmp_path).snapshot(notes.append)

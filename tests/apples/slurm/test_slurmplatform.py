@@ -206,14 +206,17 @@ def test_inside_an_allocation_its_nodes_are_looked_at_first(says, tmp_path, monk
 
 
 def test_slurm_forecasts_nodes_by_the_readings_of_checks(says, tmp_path, monkeypatch):
-    looks = ((0.4, 0.8), (0.6, 1.2), (0.5, 0.9))
-    checked = {n: replace(facts(n), survey=replace(facts(n).survey, looks=looks)) for n in ("n1", "n3")}
-    monkeypatch.setattr(
-        slurm_platform, "look", lambda what, needs, notify: NodeCheckResult(facts=checked, unfit={})
-    )
-    one = platform(tmp_path)
-    assert one.snapshot(silent).conditions[0].availability.value == 1.0
-    one._ready({}, "9", ["n1"], silent)
+    shares = iter((0.4, 0.6, 0.5))
+
+    def look(what, needs, notify):
+        survey = replace(facts("n1").survey, availability=next(shares))
+        return NodeCheckResult(facts={n: replace(facts(n), survey=survey) for n in ("n1", "n3")}, unfit={})
+
+    monkeypatch.setattr(slurm_platform, "look", look)
+    for number in range(3):
+        one = platform(tmp_path)
+        assert one.snapshot(silent).conditions[0].availability.value == 1.0
+        one._ready({}, str(number), ["n1"], silent)
     # the next run knows n1, and n2 was in no allocation yet
     n1, n2 = (c.availability for c in platform(tmp_path).snapshot(silent).conditions)
     assert (n1.samples, n2.samples, n2.value) == (3, 1, 1.0)
