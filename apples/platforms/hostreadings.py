@@ -5,7 +5,8 @@ series as of any sensor, with the same forecasts and outlooks by horizon. Each c
 fraction of a second apart would say only how little changes within a check. Source: Wolski et al. 2000, §2.4.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from itertools import permutations
 from pathlib import Path
 
 from apples.platforms.platform import single_forecast
@@ -14,8 +15,12 @@ from nws.base.errors import StoreError
 from nws.client import LocalWeather
 from nws.series import Forecast, Measurement, Resource, Series
 
+#: Seconds for which links count as known; probing all pairs of a pool takes longer than the rest of a check.
+LINKS_KEPT_S = 300.0
+
 #: What varies and is forecast; the memory of a host is taken as the check found it.
 _KEPT = frozenset(Resource) - {Resource.MEMORY_FREE}
+_LINK = tuple(one for one in Resource if one.is_pair)
 
 #: Fewest readings that show how much a series varies. With less, the latest counts, and its error is unknown.
 _FEWEST = 3
@@ -51,10 +56,10 @@ class HostReadings:
         except StoreError as error:
             notify(f"the readings of this check are not kept: {error}")
 
-    def forecasts(
-        self, wanted: Iterable[Series], called: Mapping[str, str], notify: Callable[[str], None]
-    ) -> dict[Series, Forecast]:
-        """Return forecasts of the series read often enough in the last day; none, and a notice, without a usable store.
+    def forecasts(self, called: Mapping[str, str], notify: Callable[[str], None]) -> dict[Series, Forecast]:
+        """Return forecasts of these hosts and of the links among them, as far as they were read often enough.
+
+        Readings of the last day count. Without a usable store there are none, and a notice.
 
         called : host → name under which its readings are stored
         """
@@ -66,9 +71,16 @@ class HostReadings:
         except StoreError as error:
             notify(f"planning without the readings of earlier checks: {error}")
             return {}
-        stored = {series: _stored(series, called) for series in wanted}
-        found = {series: known[one] for series, one in stored.items() if one in known}
+        wanted = [Series(resource, host) for host in called for resource in _KEPT if not resource.is_pair]
+        wanted += [Series(resource, *pair) for pair in permutations(called, 2) for resource in _LINK]
+        found = {one: known[stored] for one in wanted if (stored := _stored(one, called)) in known}
         return {series: one for series, one in found.items() if one.samples >= _FEWEST}
+
+    def know_links(self, called: Mapping[str, str], now: float) -> bool:
+        """Return whether all links among these hosts were read often enough, and lately."""
+        known = self.forecasts(called, lambda line: None)
+        links = [known.get(Series(Resource.BANDWIDTH, *pair)) for pair in permutations(called, 2)]
+        return all(link is not None and now - link.measured_at < LINKS_KEPT_S for link in links)
 
 
 def survey_forecasts(facts: Mapping[str, HostFacts], now: float) -> dict[Series, Forecast]:

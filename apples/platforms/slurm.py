@@ -218,8 +218,8 @@ class SlurmPlatform(Platform):
             now = self.now()
             own = _forecasts(offers, now)
             if self._readings is not None:
-                alone = {offer.node.name for offer in offers if offer.share >= 1.0}
-                own |= self._readings.forecasts([one for one in own if one.host in alone], {}, notify)
+                alone = {offer.node.name: offer.node.name for offer in offers if offer.share >= 1.0}
+                own |= self._readings.forecasts(alone, notify)
             if self._links is not None and not self.pool.links:
                 links = self._links.among([host.name for host in self.pool.hosts])
                 own |= link_forecasts(links, now, self.name)

@@ -1,8 +1,9 @@
 """Hosts reached over ssh as a platform: a check of all hosts before every plan, and ranks over ssh.
 
 Each snapshot checks all hosts of the pool, so a plan uses only hosts that can take part now. The others are absent,
-each with its reason. The check also reads each host's sensors and, in a small pool, measures the links. Readings are
-kept: CPU shares are forecast from those of all checks. These values are used where no weather service has better ones.
+each with its reason. The check also reads each host's sensors and, in a small pool, measures the links every few
+minutes. Readings are kept, and forecasts are made from those of all checks. They are used where no weather service has
+better ones.
 """
 
 from __future__ import annotations
@@ -215,8 +216,12 @@ class SshPlatform(Platform):
         return f"{facts.cpu_model or host.cpu_type} {', '.join(f'{n} {facts.versions[n]}' for n in names)}"
 
     def _measured_links(self, fit: Sequence[CheckedConnection], notify: Notify) -> list[LinkSpeed]:
-        """Return measured links of a small pool, unless a service or the grid file has values for them."""
+        """Return measured links of a small pool, unless the service, the grid or late checks have values."""
         if self._service is not None or self._allowed.links or not 2 <= len(fit) <= MOST_LINKED:
+            return []
+        names = {one.candidate.name for one, _ in fit}
+        called = {host.name: _stored_as(host) for host in self._allowed.hosts if host.name in names}
+        if self._readings.know_links(called, self.now()):
             return []
         notify(f"measuring the links among {len(fit)} hosts")
         return speed.links(fit, losses=True)
@@ -227,7 +232,7 @@ class SshPlatform(Platform):
             own = link_forecasts(self._links, now, "one look") | survey_forecasts(self._facts, now)
             called = {host.name: _stored_as(host) for host in self.pool.hosts}
             self._readings.add(own, called, now, notify)
-            return own | self._readings.forecasts(own, called, notify), CHECKED
+            return own | self._readings.forecasts(called, notify), CHECKED
 
         return forecast_snapshot(
             self.pool, self._service, measure, silent=SILENT, now=self.now, notify=notify

@@ -1,5 +1,6 @@
 """Many hosts as a platform: what their check says becomes a grid, a snapshot and a launcher; no ssh is called here."""
 
+import time
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 
@@ -8,6 +9,7 @@ import pytest
 from apples.errors import HistoryError, LaunchError, NoFeasiblePlan
 from apples.model.grid import Grid, Host, LinkRule
 from apples.platforms import ssh as ssh_platform
+from apples.platforms.hostreadings import LINKS_KEPT_S
 from apples.platforms.platform import PlatformSetup, Preparation
 from apples.platforms.ssh import SshPlatform
 from apples.remote.facts import HostFacts, Survey
@@ -119,6 +121,26 @@ def test_ssh_keeps_the_readings_of_earlier_checks(told, tmp_path):
     over = alpha.over(60.0)
     assert 0 < over.quantiles[0] < 0.4 < over.quantiles[-1] <= 1
     assert 0.05 < alpha.error < 0.3
+
+
+def test_ssh_measures_links_every_few_minutes(told, tmp_path, monkeypatch):
+    monkeypatch.setattr(ssh_platform.speed, "links", lambda hosts, losses: both_ways)
+    both_ways = [
+        LinkSpeed(source=a, target=b, latency_s=0.02, bandwidth_Bps=1e6, lost=0.01)
+        for a, b in (("alpha", "beta"), ("beta", "alpha"))
+    ]
+    measured, lost = [], []
+    # the first checks show how much links vary
+    for later in (0.0, 1.0, 2.0, 3.0, LINKS_KEPT_S + 3.0):
+        now = time.time() + later
+        monkeypatch.setattr(SshPlatform, "now", lambda self: now)  # noqa: B023  called in this turn
+        notes = []
+        snapshot = SshPlatform(pool(*THREE), state=tmp_path).snapshot(notes.append)
+        measured.append("measuring the links among 2 hosts" in notes)
+        lost.append(snapshot.loss[0, 1])
+        assert snapshot.latency_s[1, 0] == pytest.approx(0.02)
+    assert measured == [True, True, True, False, True]
+    assert lost == pytest.approx([0.01] * 5)
 
 
 def test_ssh_reads_hosts_again_after_their_links(told):
