@@ -80,13 +80,13 @@ def assumption_notes(
         share = assumed[Resource.CPU_NEW]
         why = "as no error is known" if share == 1.0 else "from the known errors of others"
         notes.append(
-            f"{fold(hosts)}: after one reading the error of the CPU share is unknown; {share:.0%} of the share is "
+            f"{fold(hosts)}: after few readings the error of the CPU share is unknown; {share:.0%} of the share is "
             f"assumed, {why}, so the range is wide"
         )
     if links:
         latency, bandwidth = (assumed[resource] for resource in priced)
         notes.append(
-            f"{len(links)} link{'s' * (len(links) > 1)}: after one measurement errors are unknown; {latency:.0%} of "
+            f"{len(links)} link{'s' * (len(links) > 1)}: after few measurements errors are unknown; {latency:.0%} of "
             f"the latency and {bandwidth:.0%} of the bandwidth are assumed, so the range is wide"
         )
     return tuple(notes)

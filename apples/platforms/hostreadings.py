@@ -1,8 +1,9 @@
 """Readings from the checks before plans, stored so that forecasts know how much loads and links vary.
 
-One check reads a host and its links once. That alone shows little; the readings of all checks of the last day are a
-series as of any sensor, with the same forecasts and outlooks by horizon. Each check is one value of a series: values a
-fraction of a second apart would say only how little changes within a check. Source: Wolski et al. 2000, §2.4.
+One check reads a host and its links once. A single reading does not show how much it varies; the readings of all checks
+of the last day are a series as of any sensor, with the same forecasts and outlooks by horizon. Each check is one value
+of a series: values a fraction of a second apart would show only the variation within one check. Source: Wolski et al.
+2000, §2.4.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,21 +14,23 @@ from apples.platforms.platform import single_forecast
 from apples.remote.facts import HostFacts
 from nws.base.errors import StoreError
 from nws.client import LocalWeather
-from nws.series import Forecast, Measurement, Resource, Series
+from nws.series import CPU, Forecast, Measurement, Resource, Series
 
 #: Seconds for which links count as known; probing all pairs of a pool takes longer than the rest of a check.
 LINKS_KEPT_S = 300.0
 
-#: What varies and is forecast; the memory of a host is taken as the check found it.
-_KEPT = frozenset(Resource) - {Resource.MEMORY_FREE}
-_LINK = tuple(one for one in Resource if one.is_pair)
+#: Resources of links. Of these and of CPUs readings are stored; the memory of a host is used as measured.
+_LINK = tuple(resource for resource in Resource if resource.is_pair)
 
-#: Fewest readings that show how much a series varies. With less, the latest counts, and its error is unknown.
+#: Fewest readings that show how much a series varies. With fewer, the last is used, and its error is unknown.
 _FEWEST = 3
 
 
 class HostReadings:
-    """The readings of checks in one file. The first check creates it."""
+    """The readings of checks in one file, which the first check creates.
+
+    Hosts of two grids may have the same name, so each method takes `stored_as`: host → name in the file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -35,33 +38,36 @@ class HostReadings:
     def add(
         self,
         check: Mapping[Series, Forecast],
-        called: Mapping[str, str],
+        stored_as: Mapping[str, str],
         now: float,
         notify: Callable[[str], None],
-    ) -> None:
-        """Store the values of a check that ended at `now`, seconds since the epoch; report a store that cannot.
+    ) -> bool:
+        """Store the values of a check that ended at `now`, seconds since the epoch; return whether that was possible.
 
-        called : host → name under which its readings are stored
+        If the file cannot be written, `notify` gets the reason.
         """
-        found = [
-            Measurement(_stored(series, called), now, one.value)
-            for series, one in check.items()
-            if series.resource in _KEPT
-        ]
-        if not found:
-            return
+        found = {
+            _stored(series, stored_as): forecast.value
+            for series, forecast in check.items()
+            if series.resource in CPU or series.resource in _LINK
+        }
         try:
             with LocalWeather(self._path, sensors=[]) as weather:
-                weather.record(found)
+                weather.record([Measurement(series, now, value) for series, value in found.items()])
         except StoreError as error:
             notify(f"the readings of this check are not kept: {error}")
+            return False
+        return True
 
-    def forecasts(self, called: Mapping[str, str], notify: Callable[[str], None]) -> dict[Series, Forecast]:
-        """Return forecasts of these hosts and of the links among them, as far as they were read often enough.
+    def forecasts(
+        self, stored_as: Mapping[str, str], notify: Callable[[str], None], *, links: bool = False
+    ) -> dict[Series, Forecast]:
+        """Return forecasts of the CPUs of these hosts that were read often enough in the last day.
 
-        Readings of the last day count. Without a usable store there are none, and a notice.
+        If the file cannot be read, `notify` gets the reason, and there are none.
 
-        called : host → name under which its readings are stored
+        Args:
+            links: include the links among the hosts
         """
         if not self._path.exists():
             return {}
@@ -71,28 +77,29 @@ class HostReadings:
         except StoreError as error:
             notify(f"planning without the readings of earlier checks: {error}")
             return {}
-        wanted = [Series(resource, host) for host in called for resource in _KEPT if not resource.is_pair]
-        wanted += [Series(resource, *pair) for pair in permutations(called, 2) for resource in _LINK]
-        found = {one: known[stored] for one in wanted if (stored := _stored(one, called)) in known}
-        return {series: one for series, one in found.items() if one.samples >= _FEWEST}
+        wanted = [Series(resource, host) for host in stored_as for resource in CPU]
+        if links:
+            wanted += [Series(resource, *pair) for pair in permutations(stored_as, 2) for resource in _LINK]
+        found = {series: known.get(_stored(series, stored_as)) for series in wanted}
+        return {series: one for series, one in found.items() if one is not None and one.samples >= _FEWEST}
 
-    def know_links(self, called: Mapping[str, str], now: float) -> bool:
-        """Return whether all links among these hosts were read often enough, and lately."""
-        known = self.forecasts(called, lambda line: None)
-        links = [known.get(Series(Resource.BANDWIDTH, *pair)) for pair in permutations(called, 2)]
-        return all(link is not None and now - link.measured_at < LINKS_KEPT_S for link in links)
+    def know_links(self, stored_as: Mapping[str, str], now: float) -> bool:
+        """Return whether each link among these hosts was read often enough, the last time within `LINKS_KEPT_S`."""
+        known = self.forecasts(stored_as, lambda line: None, links=True)
+        links = [known.get(Series(Resource.BANDWIDTH, *pair)) for pair in permutations(stored_as, 2)]
+        return all(link is not None and 0 <= now - link.measured_at < LINKS_KEPT_S for link in links)
 
 
 def survey_forecasts(facts: Mapping[str, HostFacts], now: float) -> dict[Series, Forecast]:
     """Return the forecasts from one check of hosts, by name: single values of unknown error."""
     found: dict[Series, Forecast] = {}
-    for name, one in facts.items():
-        if one.survey is None:
+    for name, host in facts.items():
+        if host.survey is None:
             continue
         values = {
-            Resource.CPU_NEW: one.survey.availability,
-            Resource.CPU_CAPACITY: one.survey.capacity,
-            Resource.MEMORY_FREE: one.survey.memory_bytes,
+            Resource.CPU_NEW: host.survey.availability,
+            Resource.CPU_CAPACITY: host.survey.capacity,
+            Resource.MEMORY_FREE: host.survey.memory_bytes,
         }
         found |= {
             Series(kind, name): single_forecast(value, now, "one look") for kind, value in values.items()
@@ -100,6 +107,6 @@ def survey_forecasts(facts: Mapping[str, HostFacts], now: float) -> dict[Series,
     return found
 
 
-def _stored(series: Series, called: Mapping[str, str]) -> Series:
-    host, peer = series.host, series.peer
-    return Series(series.resource, called.get(host, host), None if peer is None else called.get(peer, peer))
+def _stored(series: Series, stored_as: Mapping[str, str]) -> Series:
+    peer = None if series.peer is None else stored_as[series.peer]
+    return Series(series.resource, stored_as[series.host], peer)

@@ -45,7 +45,7 @@ from apples.slurm.nodecheck import NodeCheck, NodeCheckResult, look, prefixes
 from apples.slurm.pool import Offer, PartitionPool, cpu_type, offered
 from apples.slurm.records import Node, Partition
 from nws.base.hostlist import fold
-from nws.series import Forecast, Resource, Series
+from nws.series import CPU, Forecast, Resource, Series
 
 if TYPE_CHECKING:
     from apples.platforms.sharedhosts import SharedHosts
@@ -219,6 +219,9 @@ class SlurmPlatform(Platform):
             own = _forecasts(offers, now)
             if self._readings is not None:
                 alone = {offer.node.name: offer.node.name for offer in offers if offer.share >= 1.0}
+                inside = self._facts if self._given.job is not None else {}
+                read = survey_forecasts({node: f for node, f in inside.items() if node in alone}, now)
+                own |= {series: one for series, one in read.items() if series.resource in CPU}
                 own |= self._readings.forecasts(alone, notify)
             if self._links is not None and not self.pool.links:
                 links = self._links.among([host.name for host in self.pool.hosts])
@@ -255,7 +258,7 @@ class SlurmPlatform(Platform):
             seen = look(what, needs, notify)
         if self._readings is not None:
             now = self.now()
-            self._readings.add(survey_forecasts(seen.facts, now), {}, now, notify)
+            self._readings.add(survey_forecasts(seen.facts, now), {n: n for n in seen.facts}, now, notify)
         return seen
 
 
@@ -323,17 +326,16 @@ def _host(offer: Offer, facts: HostFacts | None, given: Given) -> Host:
 
 def _forecasts(offers: Sequence[Offer], now: float) -> dict[Series, Forecast]:
     """Return the forecasts of CPUs and memory that Slurm offers."""
-    found = {}
-    for offer in offers:
-        values = {
-            Resource.CPU_NEW: offer.share,
-            Resource.CPU_CAPACITY: offer.share * offer.slots,
-            Resource.MEMORY_FREE: offer.memory_bytes,
-        }
-        for resource, value in values.items():
-            if math.isfinite(value):
-                found[Series(resource, offer.node.name)] = single_forecast(value, now, SlurmPlatform.name)
-    return found
+    return {
+        Series(resource, offer.node.name): single_forecast(value, now, SlurmPlatform.name)
+        for offer in offers
+        for resource, value in (
+            (Resource.CPU_NEW, offer.share),
+            (Resource.CPU_CAPACITY, offer.share * offer.slots),
+            (Resource.MEMORY_FREE, offer.memory_bytes),
+        )
+        if math.isfinite(value)
+    }
 
 
 def _chosen(partitions: Mapping[str, Partition], name: str | None) -> Partition:

@@ -215,13 +215,15 @@ class SshPlatform(Platform):
         names = [name for name in ("python", "apples-grid", "numba", "numpy") if name in facts.versions]
         return f"{facts.cpu_model or host.cpu_type} {', '.join(f'{n} {facts.versions[n]}' for n in names)}"
 
+    def _uses_links(self, hosts: int) -> bool:
+        """Return whether links among so many hosts are measured: neither the service nor the grid file has them."""
+        return self._service is None and not self._allowed.links and 2 <= hosts <= MOST_LINKED
+
     def _measured_links(self, fit: Sequence[CheckedConnection], notify: Notify) -> list[LinkSpeed]:
-        """Return measured links of a small pool, unless the service, the grid or late checks have values."""
-        if self._service is not None or self._allowed.links or not 2 <= len(fit) <= MOST_LINKED:
-            return []
+        """Return newly measured links of a small pool, none if recent checks have measured them."""
         names = {one.candidate.name for one, _ in fit}
-        called = {host.name: _stored_as(host) for host in self._allowed.hosts if host.name in names}
-        if self._readings.know_links(called, self.now()):
+        stored_as = _stored_as(host for host in self._allowed.hosts if host.name in names)
+        if not self._uses_links(len(fit)) or self._readings.know_links(stored_as, self.now()):
             return []
         notify(f"measuring the links among {len(fit)} hosts")
         return speed.links(fit, losses=True)
@@ -230,9 +232,10 @@ class SshPlatform(Platform):
         def measure(known: Mapping[Series, Forecast] | None) -> tuple[Mapping[Series, Forecast], str]:
             now = self.now()
             own = link_forecasts(self._links, now, "one look") | survey_forecasts(self._facts, now)
-            called = {host.name: _stored_as(host) for host in self.pool.hosts}
-            self._readings.add(own, called, now, notify)
-            return own | self._readings.forecasts(called, notify), CHECKED
+            if self._readings.add(own, _stored_as(self._allowed.hosts), now, notify):
+                links = self._uses_links(len(self._facts))
+                own |= self._readings.forecasts(_stored_as(self.pool.hosts), notify, links=links)
+            return own, CHECKED
 
         return forecast_snapshot(
             self.pool, self._service, measure, silent=SILENT, now=self.now, notify=notify
@@ -278,6 +281,6 @@ def _address_here(facts: Iterable[HostFacts]) -> str | None:
     return next((one.our_address for one in known if one.our_address is not None), None)
 
 
-def _stored_as(host: Host) -> str:
-    """Return the name under which readings of a host are stored: hosts of two grids may have the same name."""
-    return (address_of(host) or local_host()).rpartition("@")[2]
+def _stored_as(hosts: Iterable[Host]) -> dict[str, str]:
+    """Return for each host the name under which its readings are stored, by its address."""
+    return {host.name: (address_of(host) or local_host()).rpartition("@")[2] for host in hosts}

@@ -7,10 +7,12 @@ address, and if its clock, memory and disk suffice. All problems are reported at
 from __future__ import annotations
 
 import ipaddress
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from apples.remote.answers import FactsAnswer, SurveyAnswer
 
 PACKAGE = "apples-grid"
 
@@ -103,38 +105,34 @@ def request(needs: Needs, callback: Mapping[str, Any] | None = None) -> dict[str
     }
 
 
-def parse(document: Mapping[str, Any], received_s: float) -> HostFacts:
-    """Return the facts in an answer; raises `KeyError`, `TypeError` or `ValueError`.
+def parse(answer: FactsAnswer, received_s: float) -> HostFacts:
+    """Return the facts in an answer.
 
     Args:
         received_s: the time of our clock when the answer arrived
     """
-    network, survey, called = document["network"], document["survey"], document["called_back"]
+    network, called = answer.network, answer.called_back
     return HostFacts(
-        name=str(network["name"]),
-        resolved=tuple(network["resolved"]),
-        reached_at=network["reached_at"],
-        reached_from=network["reached_from"],
-        interfaces={name: tuple(own) for name, own in network["interfaces"].items()},
-        versions=dict(document["versions"]),
-        missing=tuple(document["missing"]),
-        disks=dict(document["disks"]),
-        cpu_model=str(document["cpu_model"]),
-        shared_memory_bytes=document["shared_memory_bytes"],
-        skew_s=float(document["clock_s"]) - received_s,
-        survey=None if survey is None else parse_survey(survey),
-        survey_error=document["survey_error"],
+        name=network.name,
+        resolved=tuple(network.resolved),
+        reached_at=network.reached_at,
+        reached_from=network.reached_from,
+        interfaces={name: tuple(own) for name, own in network.interfaces.items()},
+        versions=answer.versions,
+        missing=tuple(answer.missing),
+        disks={path: disk.model_dump() for path, disk in answer.disks.items()},
+        cpu_model=answer.cpu_model,
+        shared_memory_bytes=answer.shared_memory_bytes,
+        skew_s=answer.clock_s - received_s,
+        survey=survey_of(answer.survey),
+        survey_error=answer.survey_error,
         called_back=None if called is None else tuple(called),
     )
 
 
-def parse_survey(document: Mapping[str, Any]) -> Survey:
-    """Return the sensors' part of an answer; raises `TypeError` or `ValueError`. Its values are stored."""
-    found = Survey(**document)
-    for share in (found.availability, found.capacity):
-        if not (math.isfinite(share) and share >= 0):
-            raise ValueError(f"a reading of the CPUs that is no share of a CPU: {share}")
-    return found
+def survey_of(answer: SurveyAnswer | None) -> Survey | None:
+    """Return the sensors' part of an answer."""
+    return None if answer is None else Survey(**answer.model_dump())
 
 
 def problems(facts: HostFacts, needs: Needs, known_as: tuple[str, ...]) -> tuple[str, ...]:
@@ -232,7 +230,11 @@ def _equipped(facts: HostFacts, needs: Needs) -> list[str]:
             "synchronise it (chrony, ntp)"
         )
     for path, wanted in needs.disk_bytes.items():
-        found += _disk(facts.disks[path], path, wanted, shared=path in needs.tokens)
+        disk = facts.disks.get(path)
+        if disk is None:
+            found.append(f"says nothing about the directory of {path}")
+        else:
+            found += _disk(disk, path, wanted, shared=path in needs.tokens)
     free = facts.shared_memory_bytes
     if free is None or free < needs.shared_memory_bytes:
         has = "no" if free is None else f"{free / 2**20:.1f} MiB in"
@@ -240,14 +242,19 @@ def _equipped(facts: HostFacts, needs: Needs) -> list[str]:
             f"has {has} /dev/shm and a rank needs {needs.shared_memory_bytes / 2**20:.1f} MiB; "
             "mount a larger tmpfs there"
         )
+    return [*found, *survey_problems(facts)]
+
+
+def survey_problems(facts: HostFacts) -> list[str]:
+    """Return the reasons why a host cannot take part that its sensors show."""
     if facts.survey is None:
-        found.append(f"cannot tell its CPU and memory ({facts.survey_error}); correct the installation there")
-    elif facts.survey.memory_bytes < LEAST_MEMORY_BYTES:
-        found.append(
+        return [f"cannot tell its CPU and memory ({facts.survey_error}); correct the installation there"]
+    if facts.survey.memory_bytes < LEAST_MEMORY_BYTES:
+        return [
             f"has {facts.survey.memory_bytes / 1e6:.0f} MB of memory left and a rank takes "
             f"{LEAST_MEMORY_BYTES / 1e6:.0f} MB before its first row; free some"
-        )
-    return found
+        ]
+    return []
 
 
 def _disk(disk: Mapping[str, Any], path: str, wanted: float, *, shared: bool) -> list[str]:

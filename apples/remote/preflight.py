@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from apples.remote import facts
+from apples.remote.answers import FactsAnswer, SurveyedAnswer, read
 from apples.remote.callback import CallbackListener
 from apples.remote.facts import HostFacts, Needs
 from nws.base.hostconnection import HostCheckError, HostConnection, together
@@ -112,16 +113,19 @@ def asked(
 
 
 def surveyed_again(hosts: Sequence[tuple[Checked, HostConnection]]) -> list[Checked]:
-    """Return checked hosts with new readings of their sensors; without an answer a host keeps those of its check."""
+    """Return hosts that were fit with new readings of their sensors; those that fail now have the reason."""
 
     def one(host: tuple[Checked, HostConnection]) -> Checked:
         checked, connection = host
         assert checked.facts is not None
         try:
-            survey = facts.parse_survey(connection.ask({"do": "survey"}, SURVEY_S)["survey"])
-        except (HostCheckError, KeyError, TypeError, ValueError):
-            return checked
-        return replace(checked, facts=replace(checked.facts, survey=survey))
+            answer = read(SurveyedAnswer, connection.ask({"do": "survey"}, SURVEY_S))
+        except HostCheckError as trouble:
+            return replace(checked, problems=(str(trouble),))
+        report = replace(
+            checked.facts, survey=facts.survey_of(answer.survey), survey_error=answer.survey_error
+        )
+        return replace(checked, facts=report, problems=tuple(facts.survey_problems(report)))
 
     return together(one, hosts, stop=lambda host: host[1].stop())
 
@@ -129,13 +133,9 @@ def surveyed_again(hosts: Sequence[tuple[Checked, HostConnection]]) -> list[Chec
 def _check(candidate: Candidate, connection: HostConnection, needs: Needs, limit_s: float) -> Checked:
     started = time.monotonic()
     try:
-        answer = connection.receive(limit_s)
-        report = facts.parse(answer, time.time())
+        report = facts.parse(read(FactsAnswer, connection.receive(limit_s)), time.time())
     except HostCheckError as trouble:
         return Checked(candidate=candidate, problems=(str(trouble),), took_s=time.monotonic() - started)
-    except (KeyError, TypeError, ValueError) as error:
-        why = f"gave an answer that cannot be understood ({type(error).__name__}: {error})"
-        return Checked(candidate=candidate, problems=(why,), took_s=time.monotonic() - started)
     wrong = facts.problems(report, needs, addresses_of(candidate))
     return Checked(candidate=candidate, facts=report, problems=wrong, took_s=time.monotonic() - started)
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from apples.remote.answers import KernelAnswer, LinkAnswer, LossAnswer, PortAnswer, read
 from apples.remote.preflight import Checked
 from nws.base.hostconnection import HostCheckError, HostConnection, together
 
@@ -51,12 +52,10 @@ def kernels(hosts: Sequence[CheckedConnection]) -> dict[str, Kernel]:
 
     def one(host: CheckedConnection) -> Kernel:
         try:
-            answer = host[1].ask({"do": "kernel", "command": command}, KERNEL_S)
+            answer = read(KernelAnswer, host[1].ask({"do": "kernel", "command": command}, KERNEL_S))
         except HostCheckError as trouble:
             return Kernel(seconds_per_cell=None, error=str(trouble))
-        if "error" in answer:
-            return Kernel(seconds_per_cell=None, error=str(answer["error"]))
-        return Kernel(seconds_per_cell=float(answer["seconds_per_cell"]))
+        return Kernel(seconds_per_cell=answer.seconds_per_cell)
 
     return dict(
         zip((checked.candidate.name for checked, _ in hosts), together(one, hosts, stop=_stop), strict=True)
@@ -129,8 +128,8 @@ def _stop(host: CheckedConnection) -> None:
 
 def _serve(host: CheckedConnection, address: str) -> int | None:
     try:
-        return int(host[1].ask({"do": "serve", "address": address}, ANSWER_S)["port"])
-    except (HostCheckError, KeyError):
+        return read(PortAnswer, host[1].ask({"do": "serve", "address": address}, ANSWER_S)).port
+    except HostCheckError:
         return None
 
 
@@ -153,18 +152,18 @@ def _probe(
         "within_s": LINK_S,
     }
     try:
-        answer = source[1].ask(order, LINK_S + ANSWER_S)
-        if losses and "error" not in answer:
+        link = read(LinkAnswer, source[1].ask(order, LINK_S + ANSWER_S))
+        lost = None
+        if losses:
             # Messages that are lost take long: the kernel waits before it sends them again.
-            answer |= source[1].ask({**order, "do": "loss", "within_s": LOSS_S}, LOSS_S + ANSWER_S)
+            answer = source[1].ask({**order, "do": "loss", "within_s": LOSS_S}, LOSS_S + ANSWER_S)
+            lost = read(LossAnswer, answer).lost
     except HostCheckError as trouble:
         return LinkSpeed(source=names[0], target=names[1], error=str(trouble))
-    if "error" in answer:
-        return LinkSpeed(source=names[0], target=names[1], error=str(answer["error"]))
     return LinkSpeed(
         source=names[0],
         target=names[1],
-        latency_s=float(answer["latency_s"]),
-        bandwidth_Bps=float(answer["bandwidth_Bps"]),
-        lost=answer.get("lost"),
+        latency_s=link.latency_s,
+        bandwidth_Bps=link.bandwidth_Bps,
+        lost=lost,
     )

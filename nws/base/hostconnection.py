@@ -131,7 +131,7 @@ class HostConnection:
                 self._received = rest
                 text = line.decode(errors="replace")
                 if text.startswith(MARK):
-                    return dict(json.loads(text.removeprefix(MARK)))
+                    return _document(text.removeprefix(MARK))
                 # Output of a login shell is skipped.
                 continue
             left_s = max(deadline - time.monotonic(), 0.0)
@@ -176,6 +176,13 @@ class HostConnection:
             last = (text.strip().splitlines() or [""])[-1]
             return f"ended its own check with code {code}: {last}"
         return meaning(self._address, code, text, self._python)
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise HostCheckError(f"gave an answer that cannot be understood ({str(error)[:200]})") from None
 
 
 def together(

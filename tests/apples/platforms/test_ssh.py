@@ -41,7 +41,7 @@ def facts(number, cpus=2):
 
 
 class Connection:
-    """A connection to a host that was checked. later : the availability that new readings show, None for no answer"""
+    """A connection to a host that was checked. later : availability by new readings, None if it does not answer"""
 
     def __init__(self, checked, later):
         self.checked, self.later = checked, later
@@ -50,12 +50,13 @@ class Connection:
         assert order == {"do": "survey"}
         if self.later is None:
             raise HostCheckError("did not answer")
-        return {"survey": {**asdict(self.checked.facts.survey), "availability": self.later}}
+        survey = {**asdict(self.checked.facts.survey), "availability": self.later}
+        return {"survey": survey, "survey_error": None}
 
 
 @pytest.fixture
 def told(monkeypatch, tmp_path_factory):
-    """What hosts tell when they are asked: name → facts, or what is wrong; and the links that are measured."""
+    """Answers of hosts: name → facts, or a problem. `needs` of each check; `later`: name → availability after it."""
     monkeypatch.chdir(tmp_path_factory.mktemp("here"))
     answers = {"alpha": facts(2), "beta": facts(3, cpus=4), "gamma": "refuses our key; load it"}
     measured = [LinkSpeed(source="alpha", target="beta", latency_s=0.02, bandwidth_Bps=1e6)]
@@ -72,7 +73,8 @@ def told(monkeypatch, tmp_path_factory):
                 if isinstance(answer, str)
                 else Checked(candidate=one, facts=answer)
             )
-            found.append((checked, Connection(checked, later.get(one.name))))
+            share = None if isinstance(answer, str) else answer.survey.availability
+            found.append((checked, Connection(checked, later.get(one.name, share))))
         yield found
 
     monkeypatch.setattr(ssh_platform.preflight, "asked", asked)
@@ -86,6 +88,7 @@ def pool(*hosts, links=()):
 
 
 THREE = (Host(name="alpha"), Host(name="beta", slots=3), Host(name="gamma"))
+STATED = (LinkRule(latency_s=1.0, bandwidth_Bps=1e6),)
 
 
 def test_the_fit_are_the_grid_and_the_others_are_absent(told):
@@ -144,13 +147,40 @@ def test_ssh_measures_links_every_few_minutes(told, tmp_path, monkeypatch):
 
 
 def test_ssh_reads_hosts_again_after_their_links(told):
-    told["later"] |= {"alpha": 0.25}
-    platform = SshPlatform(pool(*THREE))
-    conditions = platform.snapshot(lambda line: None).conditions
-    # beta does not answer again: its first readings count
-    assert [one.availability.value for one in conditions] == [0.25, 0.5]
-    with_links = pool(*THREE, links=(LinkRule(latency_s=1.0, bandwidth_Bps=1e6),))
-    assert SshPlatform(with_links).snapshot(lambda line: None).conditions[0].availability.value == 0.5
+    told["later"] |= {"alpha": 0.25, "beta": None}
+    snapshot = SshPlatform(pool(*THREE)).snapshot(lambda line: None)
+    assert [one.availability.value for one in snapshot.conditions] == [0.25]
+    assert snapshot.absent["beta"] == "it did not answer"
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"survey": None, "survey_error": "no /proc"}, {"survey": {"cpus": 1}}]
+)
+def test_ssh_leaves_out_hosts_whose_sensors_fail_after_the_check(told, monkeypatch, answer):
+    monkeypatch.setattr(Connection, "ask", lambda self, order, within_s: answer)
+    with pytest.raises(NoFeasiblePlan, match=r"cannot be understood|cannot tell its CPU and memory"):
+        SshPlatform(pool(*THREE)).snapshot(lambda line: None)
+
+
+def test_links_of_the_grid_file_count_before_stored_ones(told, tmp_path):
+    for _ in range(3):
+        measured = SshPlatform(pool(*THREE), state=tmp_path).snapshot(lambda line: None)
+    assert measured.latency_s[0, 1] == pytest.approx(0.02)
+    stated = pool(*THREE, links=STATED)
+    assert SshPlatform(stated, state=tmp_path).snapshot(lambda line: None).latency_s[0, 1] == 1.0
+
+
+def test_readings_are_stored_by_address(told, tmp_path):
+    for share in (0.4, 0.6, 0.5):
+        told["alpha"] = replace(facts(2), survey=replace(facts(2).survey, availability=share))
+        here = pool(Host(name="alpha", address="me@10.0.0.2"), *THREE[1:])
+        SshPlatform(here, state=tmp_path).snapshot(lambda line: None)
+    told["gamma"] = told["alpha"]
+    renamed = pool(
+        Host(name="gamma", address="10.0.0.2"), Host(name="alpha", address="10.9.9.9"), links=STATED
+    )
+    snapshot = SshPlatform(renamed, state=tmp_path).snapshot(lambda line: None)
+    assert [one.availability.samples for one in snapshot.conditions] == [4, 1]
 
 
 def test_ssh_plans_without_a_usable_store_of_readings(told, tmp_path):
@@ -159,7 +189,6 @@ def test_ssh_plans_without_a_usable_store_of_readings(told, tmp_path):
     snapshot = SshPlatform(pool(*THREE), state=tmp_path).snapshot(notes.append)
     assert snapshot.conditions[0].availability.value == 0.5
     assert any("the readings of this check are not kept" in note for note in notes)
-    assert any("planning without the readings of earlier checks" in note for note in notes)
 
 
 def test_a_host_named_with_its_slots_still_says_what_cpu_it_has(told):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from apples.remote.facts import HostFacts, Needs, Survey, parse, parse_survey, problems, request
+from apples.remote.facts import HostFacts, Needs, Survey, problems, request
 
 VERSIONS = {"python": "3.11.7", "apples-grid": "0.1.0", "mpich": "5.0.2"}
 WELL = HostFacts(
@@ -119,21 +119,8 @@ def test_everything_is_told_at_once():
 
 def test_what_is_asked():
     assert request(NEEDS) == {"files": [], "callback": None, "disks": {"/data/run.chk": ".token"}}
-    with pytest.raises(KeyError):
-        parse({"network": {}}, 0.0)
 
 
-@pytest.mark.parametrize("share", [float("nan"), float("inf"), -1.0, "x"])
-@pytest.mark.parametrize("key", ["availability", "capacity"])
-def test_implausible_readings_are_refused(key, share):
-    survey = {
-        "availability": 0.5,
-        "capacity": 1.0,
-        "quota": None,
-        "cpus": 2,
-        "memory_bytes": 1e9,
-        "load": 0.0,
-    }
-    assert parse_survey(survey).capacity == 1.0
-    with pytest.raises((TypeError, ValueError)):
-        parse_survey({**survey, key: share})
+def test_a_host_that_leaves_out_a_directory_cannot_take_part():
+    (only,) = problems(replace(WELL, disks={}), NEEDS, ())
+    assert only == "says nothing about the directory of /data/run.chk"

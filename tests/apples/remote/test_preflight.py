@@ -89,6 +89,9 @@ def test_orders_after_the_check(fake_ssh):
         program = "import sys; open(sys.argv[1], 'w').write('{\"seconds_per_cell\": 1e-9}')"
         command = [sys.executable, "-c", program, "OUTPUT"]
         assert alpha.ask({"do": "kernel", "command": command}, 30.0) == {"seconds_per_cell": 1e-9}
+        again = alpha.ask({"do": "survey"}, 30.0)
+        assert again["survey_error"] is None
+        assert 0 <= again["survey"]["availability"] <= 1
 
 
 def test_host_reports_the_addresses_at_which_it_reaches_us(fake_ssh):

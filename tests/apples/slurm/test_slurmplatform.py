@@ -196,7 +196,7 @@ def test_inside_an_allocation_its_nodes_are_looked_at_first(says, tmp_path, monk
     assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [("n1", 2, "Xeon"), ("n2", 1, "Xeon")]
     assert snapshot.absent == {"n3": "it has no numba"}
     assert [c.memory_bytes.value for c in snapshot.conditions] == [200 * 2.0**20, 5e8]
-    assert [c.availability.value for c in snapshot.conditions] == [1.0, 1.0]
+    assert [c.availability.value for c in snapshot.conditions] == [0.4, 0.4]
     assert (looked[0].job, looked[0].addresses) == ("7", {"n1": "n1", "n2": "n2", "n3": "n3"})
     cluster = one.cluster
     assert (cluster.enclosing, cluster.left_s) == ("7", math.inf)

@@ -1,0 +1,125 @@
+"""Strict models of what hosts answer to their check and to orders; an answer counts only if all of it is legal."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from nws.base.hostconnection import HostCheckError
+
+
+def _numeric(address: str) -> str:
+    ipaddress.ip_address(address.partition("%")[0])
+    return address
+
+
+Text = Annotated[str, Field(max_length=4096)]
+Texts = Annotated[list[Text], Field(max_length=4096)]
+Address = Annotated[Text, AfterValidator(_numeric)]
+Addresses = Annotated[list[Address], Field(max_length=4096)]
+Seconds = Annotated[float, Field(gt=0, lt=1e6)]
+Bytes = Annotated[float, Field(ge=0, lt=2**63)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Processors = Annotated[int, Field(ge=1, le=1 << 16)]
+
+
+class Answer(BaseModel):
+    """One answer of a host; numbers are finite."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class SurveyAnswer(Answer):
+    """As `nws.client.hostprobe.survey` returns it."""
+
+    availability: Share
+    capacity: Annotated[float, Field(ge=0, le=1 << 16)]
+    quota: Annotated[float, Field(ge=0, le=1 << 16)] | None
+    cpus: Processors
+    memory_bytes: Bytes
+    load: Annotated[float, Field(ge=0, lt=1e9)]
+
+
+class NetworkAnswer(Answer):
+    """As `apples.remote.hostcheck.network` returns it."""
+
+    name: Text
+    resolved: Addresses
+    reached_at: Address | None
+    reached_from: Address | None
+    interfaces: Annotated[dict[Text, Addresses], Field(max_length=4096)]
+
+
+class DiskAnswer(Answer):
+    """As `apples.remote.hostcheck.disk` returns it."""
+
+    directory: Text
+    exists: bool
+    writable: bool
+    free_bytes: Bytes
+    shared: bool
+
+
+class SurveyedAnswer(Answer):
+    """The readings of the sensors, or why there are none."""
+
+    survey: SurveyAnswer | None
+    survey_error: Text | None
+
+
+class FactsAnswer(SurveyedAnswer):
+    """As `apples.remote.hostcheck.facts` returns it."""
+
+    versions: Annotated[dict[Text, Text], Field(max_length=100)]
+    missing: Texts
+    network: NetworkAnswer
+    called_back: Addresses | None
+    cpu_model: Text
+    disks: Annotated[dict[Text, DiskAnswer], Field(max_length=1000)]
+    shared_memory_bytes: Bytes | None
+    clock_s: Annotated[float, Field(gt=-1e12, lt=1e12)]
+
+
+class LinkAnswer(Answer):
+    """A measured link, one way."""
+
+    latency_s: Seconds
+    bandwidth_Bps: Annotated[float, Field(gt=0, lt=1e15)]
+
+
+class LossAnswer(Answer):
+    """The share of messages that were lost."""
+
+    lost: Share
+
+
+class KernelAnswer(Answer):
+    """CPU time of the kernel."""
+
+    seconds_per_cell: Seconds
+
+
+class PortAnswer(Answer):
+    """The port at which a host answers probes."""
+
+    port: Annotated[int, Field(ge=1, lt=1 << 16)]
+
+
+Kind = TypeVar("Kind", bound=Answer)
+
+
+def read(kind: type[Kind], document: Mapping[str, Any]) -> Kind:
+    """Return an answer as its model; raises `HostCheckError` with the host's own `error`, or if it is not legal."""
+    if "error" in document:
+        raise HostCheckError(str(document["error"])[:4096])
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise HostCheckError(
+            f"gave an answer that cannot be understood ({place[:200]}: {first['msg']})"
+        ) from None
