@@ -219,8 +219,8 @@ class SlurmPlatform(Platform):
             own = _forecasts(offers, now)
             if self._readings is not None:
                 alone = {offer.node.name: offer.node.name for offer in offers if offer.share >= 1.0}
-                inside = self._facts if self._given.job is not None else {}
-                read = survey_forecasts({node: f for node, f in inside.items() if node in alone}, now)
+                looked = [] if self._given.job is None else alone.keys() & self._facts.keys()
+                read = survey_forecasts({node: self._facts[node] for node in looked}, now)
                 own |= {series: one for series, one in read.items() if series.resource in CPU}
                 own |= self._readings.forecasts(alone, notify)
             if self._links is not None and not self.pool.links:
@@ -257,8 +257,8 @@ class SlurmPlatform(Platform):
         with self._requirements.needs() as needs:
             seen = look(what, needs, notify)
         if self._readings is not None:
-            now = self.now()
-            self._readings.add(survey_forecasts(seen.facts, now), {n: n for n in seen.facts}, now, notify)
+            found = survey_forecasts(seen.facts, now := self.now())
+            self._readings.add(found, {node: node for node in seen.facts}, now, notify)
         return seen
 
 
@@ -362,8 +362,7 @@ def _running_job(text: str, number: str) -> records.Job:
     if job is None or job.state not in ("RUNNING", "COMPLETING"):
         state = "unknown to Slurm" if job is None else job.state
         raise LaunchError(
-            f"job {number} (SLURM_JOB_ID) is {state}; run this inside an allocation, or unset SLURM_JOB_ID to have "
-            "one made"
+            f"job {number} (SLURM_JOB_ID) is {state}; run this inside an allocation, or unset SLURM_JOB_ID to make one"
         )
     return job
 
