@@ -16,7 +16,8 @@ slurm: from the login node of a cluster of four nodes; the load runs beside Slur
 The code is mhd3d, or with `--code wave2d` the C program of examples/wave-c, whose ranks need next to no CPU time to
 start. Runs last about 5 to 20 s. ssh and slurm need root, as tests/testbed does. `report` prints for both planners the
 share of runs within the range (80 % expected), apart for the first ten, and errors of the prediction relative to the
-observed time; then the ratio of the median absolute errors, with the middle 80 % of its bootstrap over turns.
+observed time; then the ratio of the median absolute errors, with the middle 80 % of its bootstrap over turns, and the
+ratio of run times.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import random
 import signal
@@ -82,6 +84,8 @@ CODES = {
         settings={"local": ("iterations=250",), "ssh": ("iterations=200",), "slurm": ("iterations=200",)},
     ),
 }
+#: The network module of MPICH in all runs: releases of this package choose different ones over hosts.
+NETWORK = {"MPIR_CVAR_CH4_NETMOD": "ucx"}
 #: Seconds between a start and a stop of a load generator.
 PERIODS_S = (15.0, 60.0)
 #: Runs that are reported apart: before them, ranges are not calibrated by earlier runs.
@@ -160,7 +164,10 @@ def one_run(place: Place, planner: Planner, code: Code, size: int) -> dict[str, 
     words += [word for setting in code.settings[place.launcher] for word in ("-s", setting)]
     if place.hosts:
         words += ["--launcher", place.launcher, "-H", ",".join(f"{host}:1" for host in place.hosts)]
-    command = place.command(["env", f"APPLES_STATE={planner.state}", *words])
+    variables = [
+        f"{name}={value}" for name, value in (NETWORK | {"APPLES_STATE": str(planner.state)}).items()
+    ]
+    command = place.command(["env", *variables, *words])
     ended = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False
     )
@@ -203,15 +210,21 @@ def report(lines: list[dict[str, Any]]) -> None:
             runs = [line["run"] for line in own if line["planner"] == planner]
             if runs:
                 _report_planner(planner, runs)
-        turns: dict[tuple[int, int], dict[str, float]] = {}
+        turns: dict[tuple[int, int], dict[str, dict[str, Any]]] = {}
         for line in own:
-            turns.setdefault((line["seed"], line["turn"]), {})[line["planner"]] = abs(_error(line["run"]))
-        pairs = [(turn["this"], turn["other"]) for turn in turns.values() if len(turn) == 2]
-        if pairs:
+            turns.setdefault((line["seed"], line["turn"]), {})[line["planner"]] = line["run"]
+        both = [(turn["this"], turn["other"]) for turn in turns.values() if len(turn) == 2]
+        if len(both) > 1:
+            pairs = [(abs(_error(this)), abs(_error(other))) for this, other in both]
             low, high = _bootstrap(pairs)
             print(
                 f"  {len(pairs)} turns: median absolute error {_ratio(pairs):.2f} times the other's "
                 f"({low:.2f} … {high:.2f})"
+            )
+            longer = [math.log(this["observed_s"] / other["observed_s"]) for this, other in both]
+            print(
+                f"  runs {math.exp(statistics.fmean(longer)):.2f} times as long as the other's in the geometric mean "
+                f"(standard error {statistics.stdev(longer) / math.sqrt(len(longer)):.2f})"
             )
 
 
