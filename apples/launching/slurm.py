@@ -39,19 +39,40 @@ UNPREDICTED_S = 600.0
 RANK_BYTES = 128 * 2**20
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The facts about a cluster that the launcher needs.
+
+    hosts : allowed in plans, with their slots.  wishes : the user's options.  most_s : longest time of the partition
+    threads : hardware threads of a core.  counts_memory : Slurm allocates memory as it does CPUs
+    enclosing : number of the enclosing job, None if an allocation is to be made; left_s : its remaining time
+    grace : time that ranks have to end before they are killed.  timeouts : when a silent host counts as lost
+    """
+
+    hosts: Mapping[str, int]
+    wishes: Wishes = field(default_factory=Wishes)
+    most_s: float = math.inf
+    threads: int = 1
+    counts_memory: bool = False
+    enclosing: str | None = None
+    left_s: float = math.inf
+    grace: GracePeriods = field(default_factory=GracePeriods)
+    timeouts: LivenessTimeouts = field(default_factory=LivenessTimeouts)
+
+
 def step_command(
-    request: LaunchRequest, srun: str, job: str, pmi: str, *, name: str, where: tuple[str, str]
+    request: LaunchRequest, cluster: Cluster, srun: str, job: str, *, name: str, where: tuple[str, str]
 ) -> list[str]:
     """Return the whole command that starts the ranks.
 
     Args:
-        pmi: type of PMI, a value of `srun --mpi`
         name: of the file-descriptor servers
         where: the program, and its directory
     """
     program, directory = where
     return [
-        *commands.ranks(srun, job, len(request.plan.assignments), directory, pmi),
+        *commands.ranks(srun, job, len(request.plan.assignments), directory, _pmi(request)),
+        *(("--overcommit",) if overcommitted(request, cluster) else ()),
         *request.mpi.arguments,
         *wrapped(request, program, "--fds", name),
     ]
@@ -75,14 +96,8 @@ def wanted_s(request: LaunchRequest) -> float:
     return run_s + START_S + END_S
 
 
-def shape(request: LaunchRequest, *, threads: int, counts_memory: bool, most_s: float = math.inf) -> Shape:
-    """Return the allocation of a plan: its hosts, each with as many ranks as the host with most.
-
-    Args:
-        threads: hardware threads of a core
-        counts_memory: Slurm allocates memory
-        most_s: the partition's limit
-    """
+def shape(request: LaunchRequest, cluster: Cluster) -> Shape:
+    """Return the allocation of a plan: its hosts, each with as many ranks as the host with most."""
     assignments, workload = request.plan.assignments, request.workload
     ranks = Counter(a.host for a in assignments)
     need: Counter[str] = Counter()
@@ -91,32 +106,18 @@ def shape(request: LaunchRequest, *, threads: int, counts_memory: bool, most_s: 
     return Shape(
         hosts=request.plan.hosts,
         ranks_each=max(ranks.values()),
-        minutes=commands.minutes(wanted_s(request), most_s),
-        threads=threads,
+        minutes=commands.minutes(wanted_s(request), cluster.most_s),
+        threads=cluster.threads,
+        overcommit=overcommitted(request, cluster),
         # A run without a prediction has no known need. It gets Slurm's default for its CPUs.
-        memory_bytes=max(need.values()) if counts_memory and workload.bytes_per_row > 0 else 0.0,
+        memory_bytes=max(need.values()) if cluster.counts_memory and workload.bytes_per_row > 0 else 0.0,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """The facts about a cluster that the launcher needs.
-
-    hosts : allowed in plans.  wishes : the user's options.  most_s : longest time of the partition
-    threads : hardware threads of a core.  counts_memory : Slurm allocates memory as it does CPUs
-    enclosing : number of the enclosing job, None if an allocation is to be made; left_s : its remaining time
-    grace : time that ranks have to end before they are killed.  timeouts : when a silent host counts as lost
-    """
-
-    hosts: tuple[str, ...]
-    wishes: Wishes = field(default_factory=Wishes)
-    most_s: float = math.inf
-    threads: int = 1
-    counts_memory: bool = False
-    enclosing: str | None = None
-    left_s: float = math.inf
-    grace: GracePeriods = field(default_factory=GracePeriods)
-    timeouts: LivenessTimeouts = field(default_factory=LivenessTimeouts)
+def overcommitted(request: LaunchRequest, cluster: Cluster) -> bool:
+    """Return whether ranks share a CPU: a benchmark measures a pair of ranks also on a node of one CPU."""
+    ranks = Counter(a.host for a in request.plan.assignments)
+    return any(count > cluster.hosts.get(host, count) for host, count in ranks.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +159,10 @@ def command_line(request: LaunchRequest, cluster: Cluster) -> list[str]:
     """Return the command that `run` executes: `srun`, inside `salloc` unless there is an allocation already."""
     job = cluster.enclosing or "JOB"
     where = (preflight.find_program(request), os.getcwd())
-    step = step_command(request, runner.find("srun"), job, _pmi(request), name="NAME", where=where)
+    step = step_command(request, cluster, runner.find("srun"), job, name="NAME", where=where)
     if cluster.enclosing is not None:
         return step
-    return commands.salloc(_shape(request, cluster), cluster.wishes, step)
+    return commands.salloc(shape(request, cluster), cluster.wishes, step)
 
 
 def run(request: LaunchRequest, cluster: Cluster, notify: Notify, *, ready: Ready = _unchecked) -> Outcome:
@@ -191,7 +192,7 @@ def run(request: LaunchRequest, cluster: Cluster, notify: Notify, *, ready: Read
 def _allocation(request: LaunchRequest, cluster: Cluster, notify: Notify) -> Allocation:
     if cluster.enclosing is not None:
         return Allocation(cluster.enclosing, cluster.left_s)
-    found = _shape(request, cluster)
+    found = shape(request, cluster)
     if found.minutes * 60.0 < wanted_s(request):
         notify(
             f"the partition gives {found.minutes} min at most, less than the {format_seconds(wanted_s(request))} "
@@ -208,7 +209,7 @@ def _run_in(
         return _not_started(what, nodes.unfit)
     limited = _limited(request, allocation.left_s)
     srun, name = runner.find("srun"), f"apples-{secrets.token_hex(16)}"
-    program, pmi, inside = preflight.find_program(request), _pmi(request), runner.without_enclosing()
+    program, inside = preflight.find_program(request), runner.without_enclosing()
     method = LaunchMethod(
         agents={
             host: (
@@ -222,7 +223,7 @@ def _run_in(
             for host in request.plan.hosts
         },
         command=lambda rendezvous: step_command(
-            limited, srun, allocation.number, pmi, name=name, where=(program, rendezvous.directory)
+            limited, cluster, srun, allocation.number, name=name, where=(program, rendezvous.directory)
         ),
         environment=step_environment,
         hostfile=hosts_by_rank,
@@ -236,10 +237,6 @@ def _run_in(
         more = "what the allocation leaves; give more with --time-limit"
         outcome = replace(outcome, message=f"{outcome.message}, {more}")
     return outcome
-
-
-def _shape(request: LaunchRequest, cluster: Cluster) -> commands.Shape:
-    return shape(request, threads=cluster.threads, counts_memory=cluster.counts_memory, most_s=cluster.most_s)
 
 
 def _check_time(request: LaunchRequest, cluster: Cluster) -> None:

@@ -87,7 +87,7 @@ class SlurmPlatform(Platform):
         """service : asked for forecasts of links.  sharing : policy of the run, None without one"""
         super().__init__(given.grid or Grid(name="slurm", hosts=(), source="Slurm"))
         self._given, self._service, self._sharing = given, service, sharing
-        self.cluster = Cluster(hosts=(), wishes=given.wishes, enclosing=given.job)
+        self.cluster = Cluster(hosts={}, wishes=given.wishes, enclosing=given.job)
         self._nodes: Mapping[str, Node] = {}
         self._facts: dict[str, HostFacts] = {}
         self._links: LinkStore | None = None
@@ -148,7 +148,7 @@ class SlurmPlatform(Platform):
         hosts = tuple(_host(offer, facts.get(offer.node.name), self._given) for offer in offers)
         self.pool = replace(self.pool, hosts=hosts)
         threads = max(offer.node.threads for offer in offers)
-        self.cluster = replace(self.cluster, hosts=tuple(h.name for h in hosts), threads=threads)
+        self.cluster = replace(self.cluster, hosts={h.name: h.slots for h in hosts}, threads=threads)
         found = replace(self._forecast(offers, notify), absent=absent)
         # Outside, the offers have the CPUs of other jobs; node managers can be asked once the nodes are allocated.
         return _with_turns(found, self._sharing, self._given.job, self._nodes) if inside else found

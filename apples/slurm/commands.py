@@ -41,7 +41,7 @@ class Shape:
     """An allocation: nodes, with as many ranks on each.
 
     threads : hardware threads of a core, all of which a rank gets.  memory_bytes : of each node, 0 for Slurm's default
-    minutes : time limit
+    minutes : time limit.  overcommit : the ranks of a node share one core
     """
 
     hosts: tuple[str, ...]
@@ -49,6 +49,7 @@ class Shape:
     minutes: int
     threads: int = 1
     memory_bytes: float = 0.0
+    overcommit: bool = False
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -78,7 +79,8 @@ def salloc(shape: Shape, wishes: Wishes, command: Sequence[str]) -> list[str]:
         f"--nodelist={fold(shape.hosts)}",
         f"--nodes={len(shape.hosts)}",
         f"--ntasks={len(shape.hosts) * each}",
-        f"--ntasks-per-node={each}",
+        # Slurm refuses more tasks a node than CPUs, also with --overcommit
+        "--overcommit" if shape.overcommit else f"--ntasks-per-node={each}",
         f"--time={shape.minutes}",
         "--job-name=apples-run",
     ]

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from apples.slurm.commands import Wishes
 options, chain, *command = json.loads(sys.argv[1]), *sys.argv[2:]
 hosts = chain.split(",")
 cluster = Cluster(
-    hosts=tuple(dict.fromkeys(hosts)),
+    hosts=Counter(hosts),
     wishes=Wishes(**options.get("wishes", {})),
     most_s=options.get("most_s", 7200.0),
     enclosing=os.environ.get("SLURM_JOB_ID"),

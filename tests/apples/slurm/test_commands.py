@@ -5,7 +5,7 @@ import pytest
 from apples.errors import HistoryError
 from apples.launching.fdserver import server_of
 from apples.launching.launcher import LaunchRequest
-from apples.launching.slurm import shape, wanted_s
+from apples.launching.slurm import Cluster, shape, step_command, wanted_s
 from apples.launching.slurmallocation import waiting_text
 from apples.launching.slurmverdict import explained, needs_explaining
 from apples.launching.statusfile import host_of
@@ -60,15 +60,24 @@ def test_what_an_enclosing_job_left_is_not_taken_for_our_wish():
 
 
 def test_every_host_gets_as_many_ranks_as_the_one_that_has_most(tmp_path):
-    plain = shape(request(tmp_path, "n1", "n3", "n1"), threads=1, counts_memory=True)
+    cluster = Cluster(hosts={"n1": 2, "n3": 1}, counts_memory=True)
+    plain = shape(request(tmp_path, "n1", "n3", "n1"), cluster)
     assert (plain.hosts, plain.ranks_each, plain.memory_bytes) == (("n1", "n3"), 2, 0.0)
-    counted = shape(request(tmp_path, "n1", "n3", "n1", rows=1e6), threads=1, counts_memory=True)
+    counted = shape(request(tmp_path, "n1", "n3", "n1", rows=1e6), cluster)
     assert counted.memory_bytes == 2 * (1e6 + 128 * 2**20)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_two_ranks_of_a_benchmark_share_a_node_of_one_cpu(tmp_path, slots):
+    pair, cluster = request(tmp_path, "n1", "n1"), Cluster(hosts={"n1": slots})
+    allocation = commands.salloc(shape(pair, cluster), cluster.wishes, [])
+    step = step_command(pair, cluster, "srun", "7", name="x", where=("a.out", "/"))
+    assert ("--overcommit" in allocation) == ("--overcommit" in step) == (slots == 1)
 
 
 def test_the_time_of_an_allocation(tmp_path):
     assert wanted_s(request(tmp_path, "n1", time_limit_s=100.0)) == 145.0
-    limited = shape(request(tmp_path, "n1", time_limit_s=600.0), threads=1, counts_memory=False, most_s=150.0)
+    limited = shape(request(tmp_path, "n1", time_limit_s=600.0), Cluster(hosts={"n1": 1}, most_s=150.0))
     assert limited.minutes == 2
 
 
