@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from apples.learning.corrections import correct
 from apples.learning.overhead import fit_overhead
-from apples.learning.runs import TrainingRuns, message_costs, start_costs
+from apples.learning.runs import TrainingRuns, message_costs, start_costs, with_measured_shares
 from apples.model.template import Costs
 
 
@@ -16,7 +16,7 @@ def learned_costs(own: TrainingRuns, others: Sequence[TrainingRuns], iterations:
     from slabs of other sizes is used until runs on slabs of this size agree. All other costs hardly depend on slabs, so
     all runs count alike, each priced with the benchmarks of its own slabs.
     """
-    everybody = (own, *others)
+    everybody = with_measured_shares((own, *others))
     everywhere = sorted((r for lessons in everybody for r in lessons.records), key=lambda r: r.id)
     (start_s, row_s), (message_s, hops) = start_costs(everywhere), message_costs(everywhere)
     corrected = [

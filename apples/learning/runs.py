@@ -6,13 +6,13 @@ A run is priced again with the present costs and the forecasts of its plan, so t
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from apples.learning.regression import choose_terms, weighted_median
-from apples.model.grid import Conditions, Estimate, FloatArray
+from apples.model.grid import OFFERED, Conditions, Estimate, FloatArray
 from apples.model.plan import Record
 from apples.model.snapshotdocument import host_entries, link_entries
 from apples.model.template import Costs
@@ -38,6 +38,22 @@ class TrainingRuns:
     records: Sequence[Record]
     benchmarks: Costs
     since: Mapping[str, float] | None = None
+
+
+def with_measured_shares(lessons: Sequence[TrainingRuns]) -> list[TrainingRuns]:
+    """Return the runs on hosts whose CPU shares were measured; all of them if there are none.
+
+    Where a share was only offered, as that of a node of Slurm that was in no allocation before, other people's load
+    would be learnt as a cost of the program.
+    """
+    kept = [replace(one, records=[r for r in one.records if not _offered(r)]) for one in lessons]
+    return kept if any(one.records for one in kept) else list(lessons)
+
+
+def _offered(record: Record) -> bool:
+    hosts = host_entries(record.snapshot)
+    entries = [hosts[a.host].get("availability") for a in record.plan.assignments if a.host in hosts]
+    return any(isinstance(entry, dict) and entry.get("method") == OFFERED for entry in entries)
 
 
 def finished(record: Record) -> bool:

@@ -25,6 +25,8 @@ from nws.series import SCORES, SHARES, Outlook, outlook_over
 if TYPE_CHECKING:
     import networkx
 
+#: Method of an estimate that is not measured: what a batch system offers.
+OFFERED = "offered"
 #: Smallest usable CPU share of a new process.
 LEAST_SHARE = 0.01
 #: Probability that each of the quantiles at `SHARES` stands for: halfway to its neighbours, the ends to 0 and 1.

@@ -16,6 +16,9 @@ from nws.base.errors import StoreError
 from nws.client import LocalWeather
 from nws.series import CPU, Forecast, Measurement, Resource, Series
 
+#: Method of forecasts from one reading.
+ONE_READING = "one look"
+
 #: Seconds for which links count as known; probing all pairs of a pool takes longer than the rest of a check.
 LINKS_KEPT_S = 300.0
 
@@ -62,9 +65,10 @@ class HostReadings:
     def forecasts(
         self, stored_as: Mapping[str, str], notify: Callable[[str], None], *, links: bool = False
     ) -> dict[Series, Forecast]:
-        """Return forecasts of the CPUs of these hosts that were read often enough in the last day.
+        """Return forecasts of the CPUs of these hosts that were read in the last day.
 
-        If the file cannot be read, `notify` gets the reason, and there are none.
+        Readings come with runs, at any distance in time, so outlooks do not widen with the age of the last. If the file
+        cannot be read, `notify` gets the reason, and there are none.
 
         Args:
             links: include the links among the hosts
@@ -73,21 +77,27 @@ class HostReadings:
             return {}
         try:
             with LocalWeather(self._path, sensors=[]) as weather:
-                known = weather.forecasts()
+                known = weather.forecasts(aged=False)
         except StoreError as error:
             notify(f"planning without the readings of earlier checks: {error}")
             return {}
         wanted = [Series(resource, host) for host in stored_as for resource in CPU]
         if links:
             wanted += [Series(resource, *pair) for pair in permutations(stored_as, 2) for resource in _LINK]
-        found = {series: known.get(_stored(series, stored_as)) for series in wanted}
-        return {series: one for series, one in found.items() if one is not None and one.samples >= _FEWEST}
+        found = {one: known[stored] for one in wanted if (stored := _stored(one, stored_as)) in known}
+        return {
+            series: one if one.samples >= _FEWEST else single_forecast(one.last, one.measured_at, ONE_READING)
+            for series, one in found.items()
+        }
 
     def know_links(self, stored_as: Mapping[str, str], now: float) -> bool:
         """Return whether each link among these hosts was read often enough, the last time within `LINKS_KEPT_S`."""
         known = self.forecasts(stored_as, lambda line: None, links=True)
         links = [known.get(Series(Resource.BANDWIDTH, *pair)) for pair in permutations(stored_as, 2)]
-        return all(link is not None and 0 <= now - link.measured_at < LINKS_KEPT_S for link in links)
+        return all(
+            link is not None and link.samples >= _FEWEST and 0 <= now - link.measured_at < LINKS_KEPT_S
+            for link in links
+        )
 
 
 def survey_forecasts(facts: Mapping[str, HostFacts], now: float) -> dict[Series, Forecast]:
@@ -102,7 +112,7 @@ def survey_forecasts(facts: Mapping[str, HostFacts], now: float) -> dict[Series,
             Resource.MEMORY_FREE: host.survey.memory_bytes,
         }
         found |= {
-            Series(kind, name): single_forecast(value, now, "one look") for kind, value in values.items()
+            Series(kind, name): single_forecast(value, now, ONE_READING) for kind, value in values.items()
         }
     return found
 

@@ -21,7 +21,7 @@ from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.launching import slurm as launching
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.slurm import Cluster, ReadyNodes
-from apples.model.grid import Grid, Host, Snapshot
+from apples.model.grid import OFFERED, Grid, Host, Snapshot
 from apples.model.plan import Outcome
 from apples.model.snapshots import with_time_shares
 from apples.platforms.hostreadings import HostReadings, survey_forecasts
@@ -327,7 +327,7 @@ def _host(offer: Offer, facts: HostFacts | None, given: Given) -> Host:
 def _forecasts(offers: Sequence[Offer], now: float) -> dict[Series, Forecast]:
     """Return the forecasts of CPUs and memory that Slurm offers."""
     return {
-        Series(resource, offer.node.name): single_forecast(value, now, SlurmPlatform.name)
+        Series(resource, offer.node.name): single_forecast(value, now, OFFERED)
         for offer in offers
         for resource, value in (
             (Resource.CPU_NEW, offer.share),

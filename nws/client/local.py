@@ -8,6 +8,7 @@ Source: Wolski et al. 2000, §2.4 and §4.1 (the whole pool's forecasts in one s
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -109,10 +110,12 @@ class LocalWeather:
         """Store measurements of other hosts' sensors; `StoreError` if the store cannot keep them."""
         self._memory.append(measurements)
 
-    def forecasts(self, over_s: Sequence[float] = HORIZONS_S) -> Mapping[Series, Forecast]:
+    def forecasts(
+        self, over_s: Sequence[float] = HORIZONS_S, *, aged: bool = True
+    ) -> Mapping[Series, Forecast]:
         """Return forecasts from the last day on disk, at most 2,000 samples a series, from any process.
 
-        over_s : spans of their outlooks, rising
+        over_s : spans of their outlooks, rising.  aged : outlooks widen with the time since the last sample
         """
         from nws.forecasting.batteries import FEW_VALUES, Ahead, BatteryBank
 
@@ -132,7 +135,7 @@ class LocalWeather:
             fresh, self._cursor = news
             self._take([m.series for m in fresh], [m.value for m in fresh], [m.t for m in fresh])
         most = [series.resource.most for series in self._places]
-        ahead = Ahead(over_s=over_s, now=self._clock(), most=most)
+        ahead = Ahead(over_s=over_s, now=self._clock() if aged else -math.inf, most=most)
         found = self._bank.forecasts(list(self._places.values()), ahead=ahead)
         return dict(zip(self._places, found, strict=True))
 

@@ -213,10 +213,13 @@ def test_slurm_forecasts_nodes_by_the_readings_of_checks(says, tmp_path, monkeyp
         return NodeCheckResult(facts={n: replace(facts(n), survey=survey) for n in ("n1", "n3")}, unfit={})
 
     monkeypatch.setattr(slurm_platform, "look", look)
+    values = []
     for number in range(3):
         one = platform(tmp_path)
-        assert one.snapshot(silent).conditions[0].availability.value == 1.0
+        values.append(one.snapshot(silent).conditions[0].availability.value)
         one._ready({}, str(number), ["n1"], silent)
+    # few readings do not show how much they vary: the last counts
+    assert values == [1.0, 0.4, 0.6]
     # the next run knows n1, and n2 was in no allocation yet
     n1, n2 = (c.availability for c in platform(tmp_path).snapshot(silent).conditions)
     assert (n1.samples, n2.samples, n2.value) == (3, 1, 1.0)
