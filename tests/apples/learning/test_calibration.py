@@ -21,6 +21,7 @@ from apples.learning.runs import (
     start_costs,
     without_overhead,
 )
+from apples.model.grid import OFFERED
 from apples.model.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.model.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
 from nws.base.sealed import unseal
@@ -713,3 +714,21 @@ def test_what_passes_before_ranks_look_at_the_clock_counts_as_far_as_it_grows_wi
 
     assert start_costs([run(1.0), run(1.0), run(0.5)])[0] == pytest.approx(1.5)
     assert start_costs([run(s) for s in (1.0, 0.5, 0.4, 0.25, 0.2)])[0] == pytest.approx(1.75)
+
+
+def test_runs_on_offered_shares_teach_no_cost_of_rows():
+    def offered(run):
+        (host,) = run.snapshot["hosts"]
+        entry = {**host, "availability": {"value": 1.0, "method": OFFERED}}
+        return replace(run, snapshot={**run.snapshot, "hosts": [entry]})
+
+    # the host gives a third of its CPU, which the first runs take for slow rows
+    first = [offered(a_run(1000, 1, 3 * BM * 1000, slowdown=3.0)) for _ in range(3)]
+    then = [a_run(1000, 1, 3 * BM * 1000, availability=1 / 3) for _ in range(3)]
+    assert learned_costs(lessons(first), [], 1).seconds_per_row["node"][1] > 1.5 * BM
+    assert learned_costs(lessons([*first, *then]), [], 1).seconds_per_row["node"][1] == pytest.approx(
+        BM, rel=0.05
+    )
+    assert learned_costs(lessons(first), [lessons(then)], 1).seconds_per_row["node"][1] == pytest.approx(
+        BM, rel=0.05
+    )
