@@ -1,4 +1,4 @@
-"""Time over hosts with each network module of MPICH, in pairs: UCX, its default, and the `ofi` that programs get.
+"""Run times over several hosts with MPICH's network modules UCX (its default) and OFI, in pairs.
 
     sudo python benchmarks/network_module.py [--pairs 10] [--loaded]
 
@@ -82,7 +82,8 @@ def main() -> None:
     medians = {module: statistics.median(values) for module, values in times.items()}
     print(", ".join(f"{module} {median:.2f} s" for module, median in medians.items()))
     print(f"ofi / ucx {medians['ofi'] / medians['ucx']:.2f}, of pairs ", end="")
-    print(", ".join(f"{o / u:.2f}" for o, u in sorted(zip(times["ofi"], times["ucx"], strict=True))))
+    ratios = sorted(ofi / ucx for ofi, ucx in zip(times["ofi"], times["ucx"], strict=True))
+    print(", ".join(f"{ratio:.2f}" for ratio in ratios))
 
 
 if __name__ == "__main__":

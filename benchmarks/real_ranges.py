@@ -225,7 +225,7 @@ def report(lines: list[dict[str, Any]]) -> None:
             longer = [math.log(this["observed_s"] / other["observed_s"]) for this, other in both]
             print(
                 f"  runs {math.exp(statistics.fmean(longer)):.2f} times as long as the other's in the geometric mean "
-                f"(standard error {statistics.stdev(longer) / math.sqrt(len(longer)):.2f})"
+                f"(standard error of the logarithm {statistics.stdev(longer) / math.sqrt(len(longer)):.2f})"
             )
 
 

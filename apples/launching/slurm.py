@@ -115,7 +115,7 @@ def shape(request: LaunchRequest, cluster: Cluster) -> Shape:
 
 
 def overcommitted(request: LaunchRequest, cluster: Cluster) -> bool:
-    """Return whether ranks share a CPU: a benchmark measures a pair of ranks also on a node of one CPU."""
+    """Return whether the plan's host gets more ranks than slots, as for a benchmark of a pair on a node of one CPU."""
     ranks = Counter(a.host for a in request.plan.assignments)
     return any(count > cluster.hosts.get(host, count) for host, count in ranks.items())
 

@@ -148,7 +148,7 @@ class SlurmPlatform(Platform):
         hosts = tuple(_host(offer, facts.get(offer.node.name), self._given) for offer in offers)
         self.pool = replace(self.pool, hosts=hosts)
         threads = max(offer.node.threads for offer in offers)
-        self.cluster = replace(self.cluster, hosts={h.name: h.slots for h in hosts}, threads=threads)
+        self.cluster = replace(self.cluster, hosts={o.node.name: o.slots for o in offers}, threads=threads)
         found = replace(self._forecast(offers, notify), absent=absent)
         # Outside, the offers have the CPUs of other jobs; node managers can be asked once the nodes are allocated.
         return _with_turns(found, self._sharing, self._given.job, self._nodes) if inside else found

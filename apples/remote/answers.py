@@ -21,7 +21,7 @@ Texts = Annotated[list[Text], Field(max_length=4096)]
 Address = Annotated[Text, AfterValidator(_numeric)]
 Addresses = Annotated[list[Address], Field(max_length=4096)]
 Seconds = Annotated[float, Field(gt=0, lt=1e6)]
-Bytes = Annotated[float, Field(ge=0, lt=2**63)]
+Bytes = Annotated[float, Field(ge=0, le=2**65)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Processors = Annotated[int, Field(ge=1, le=1 << 16)]
 
@@ -37,7 +37,7 @@ class SurveyAnswer(Answer):
 
     availability: Share
     capacity: Annotated[float, Field(ge=0, le=1 << 16)]
-    quota: Annotated[float, Field(ge=0, le=1 << 16)] | None
+    quota: Annotated[float, Field(ge=0)] | None
     cpus: Processors
     memory_bytes: Bytes
     load: Annotated[float, Field(ge=0, lt=1e9)]
@@ -50,7 +50,7 @@ class NetworkAnswer(Answer):
     resolved: Addresses
     reached_at: Address | None
     reached_from: Address | None
-    interfaces: Annotated[dict[Text, Addresses], Field(max_length=4096)]
+    interfaces: dict[Text, list[Text]]
 
 
 class DiskAnswer(Answer):
@@ -121,5 +121,5 @@ def read(kind: type[Kind], document: Mapping[str, Any]) -> Kind:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise HostCheckError(
-            f"gave an answer that cannot be understood ({place[:200]}: {first['msg']})"
+            f"gave an answer that cannot be understood ({place[:200]}: {first['msg'][:200]})"
         ) from None

@@ -8,6 +8,7 @@ instead of failing. It judges nothing: that is `apples.remote.facts`.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import os
 import socket
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 
+from nws.base.errors import ProbeError
 from nws.base.program import ProgramFailed, output_of
 
 TYPE_CHECKING = False
@@ -42,8 +44,9 @@ def versions() -> dict[str, str]:
 
     found = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in DISTRIBUTIONS:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
+        # a broken installation has no version
+        with contextlib.suppress(metadata.PackageNotFoundError, KeyError):
+            found[name] = metadata.version(name) or "unknown"
     return found
 
 
@@ -86,7 +89,11 @@ def network() -> dict[str, Any]:
 
     Without ssh, `APPLES_REACHED_AT` is the address by which others reach this host.
     """
-    connection = os.environ.get("SSH_CONNECTION", "").split()
+    # `srun` passes on the variable of the user's own session
+    reached_at = os.environ.get("APPLES_REACHED_AT")
+    connection = [] if reached_at else os.environ.get("SSH_CONNECTION", "").split()
+    if len(connection) != 4 or not all(map(_numeric, (connection[0], connection[2]))):
+        connection = []
     name = socket.gethostname()
     try:
         resolved = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None)})
@@ -95,10 +102,18 @@ def network() -> dict[str, Any]:
     return {
         "name": name,
         "resolved": resolved,
-        "reached_at": connection[2] if len(connection) == 4 else os.environ.get("APPLES_REACHED_AT"),
-        "reached_from": connection[0] if len(connection) == 4 else None,
+        "reached_at": connection[2] if connection else reached_at,
+        "reached_from": connection[0] if connection else None,
         "interfaces": interfaces(),
     }
+
+
+def _numeric(address: str) -> bool:
+    """Return whether this is a numeric address; sshd behind a pipe has none."""
+    try:
+        return bool(ipaddress.ip_address(address.partition("%")[0]))
+    except ValueError:
+        return False
 
 
 def interfaces() -> dict[str, list[str]]:
@@ -186,8 +201,11 @@ def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
             elif order["do"] == "survey":
                 yield survey()
             elif order["do"] == "serve":
-                server = server or hostprobe.serve(order["address"])
-                yield {"port": server.address[1]}
+                try:
+                    server = server or hostprobe.serve(order["address"])
+                    yield {"port": server.address[1]}
+                except ProbeError as error:
+                    yield {"error": str(error)}
             else:
                 probe = hostprobe.loss if order["do"] == "loss" else hostprobe.link
                 yield dict(probe(order["peer"], (order["address"], order["port"]), order["within_s"]))

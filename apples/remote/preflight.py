@@ -113,15 +113,18 @@ def asked(
 
 
 def surveyed_again(hosts: Sequence[tuple[Checked, HostConnection]]) -> list[Checked]:
-    """Return hosts that were fit with new readings of their sensors; those that fail now have the reason."""
+    """Return the hosts with new readings; without an answer a host keeps those of its check.
+
+    `problems` has the reason if the new readings show one.
+    """
 
     def one(host: tuple[Checked, HostConnection]) -> Checked:
         checked, connection = host
         assert checked.facts is not None
         try:
             answer = read(SurveyedAnswer, connection.ask({"do": "survey"}, SURVEY_S))
-        except HostCheckError as trouble:
-            return replace(checked, problems=(str(trouble),))
+        except HostCheckError:
+            return checked
         report = replace(
             checked.facts, survey=facts.survey_of(answer.survey), survey_error=answer.survey_error
         )

@@ -79,7 +79,7 @@ def salloc(shape: Shape, wishes: Wishes, command: Sequence[str]) -> list[str]:
         f"--nodelist={fold(shape.hosts)}",
         f"--nodes={len(shape.hosts)}",
         f"--ntasks={len(shape.hosts) * each}",
-        # Slurm refuses more tasks a node than CPUs, also with --overcommit
+        # Slurm 22.05 refuses more tasks a node than CPUs, also with --overcommit
         "--overcommit" if shape.overcommit else f"--ntasks-per-node={each}",
         f"--time={shape.minutes}",
         "--job-name=apples-run",

@@ -80,7 +80,7 @@ class HostConnection:
         assert self._process.stdin is not None
         # a host that does not read must not block this process; `receive` sends the rest
         os.set_blocking(self._process.stdin.fileno(), False)
-        self._received = b""
+        self._received, self._late = b"", False
         self._unsent = memoryview(framed(program) + json.dumps(request).encode() + b"\n")
         self._send()
 
@@ -114,7 +114,10 @@ class HostConnection:
         self._stderr.close()
 
     def ask(self, order: Mapping[str, Any], within_s: float) -> dict[str, Any]:
-        """Return the answer to one order; raises `HostCheckError`."""
+        """Return the answer to one order; raises `HostCheckError`, also if an earlier answer did not come in time."""
+        if self._late:
+            # its answer may still come, and would be taken for this one
+            raise HostCheckError("did not answer an earlier order in time")
         self._unsent = memoryview(bytes(self._unsent) + json.dumps(order).encode() + b"\n")
         self._send()
         return self.receive(within_s)
@@ -137,6 +140,7 @@ class HostConnection:
             left_s = max(deadline - time.monotonic(), 0.0)
             ready = select.select([stdout], [stdin] if self._unsent else [], [], left_s)
             if left_s == 0 or not any(ready):
+                self._late = True
                 raise HostCheckError(
                     f"did not answer within {within_s:g} s; it is off, overloaded, or cut off"
                 )
