@@ -79,7 +79,7 @@ def test_unknown_error_is_as_large_as_the_value_if_none_is_known():
     found = snapshot_of(**{"cpu.new@a": forecast(0.5, rmse=math.nan)})
     assert (found.conditions[0].availability.error, found.conditions[0].availability.assumed) == (0.5, True)
     assert found.notes == (
-        "a: after one reading the error of the CPU share is unknown; 100% of the share is assumed, "
+        "a: after few readings the error of the CPU share is unknown; 100% of the share is assumed, "
         "as no error is known, so the range is wide",
     )
     assert snapshot_of(**{"cpu.new@a": forecast(0.5)}).notes == ()
@@ -125,7 +125,7 @@ def test_unknown_errors_of_links_are_assumed_by_resource():
     assert found.bandwidth_error_Bps[0, 1] == 2e6
     assert found.latency_error_s[1, 0] == 4e-5
     (note,) = found.notes
-    assert note.startswith("1 link: after one measurement errors are unknown; ")
+    assert note.startswith("1 link: after few measurements errors are unknown; ")
     assert note.endswith(" of the latency and 100% of the bandwidth are assumed, so the range is wide")
 
 
