@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import signal
 import statistics
 import subprocess
 import sys
@@ -23,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.adaptation import compiled
-from benchmarks.burners import burner
+from benchmarks.burners import burning
 from tests.testbed.description import load
 from tests.testbed.grid import Testbed
 
@@ -70,15 +68,11 @@ def main() -> None:
     ):
         app = compiled(Path(scratch))
         hosts = [host.name for host in bed.spec.hosts if host.name != "desk"]
-        busy = [burner(bed.command(host, [])) for host in hosts] if options.loaded else []
-        try:
+        with burning(bed, dict.fromkeys(hosts, int(options.loaded))):
             for turn in range(options.pairs):
                 for module in rng.sample(MODULES, len(MODULES)):
                     times[module].append(one_run(bed, hosts, app, module, Path(scratch) / module))
                     print(f"{turn:3} {module} {times[module][-1]:6.2f} s", flush=True)
-        finally:
-            for process in busy:
-                os.killpg(process.pid, signal.SIGKILL)
     medians = {module: statistics.median(values) for module, values in times.items()}
     print(", ".join(f"{module} {median:.2f} s" for module, median in medians.items()))
     print(f"ofi / ucx {medians['ofi'] / medians['ucx']:.2f}, of pairs ", end="")

@@ -22,7 +22,7 @@ from apples.model.allocations import allocated_hosts
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import Outcome
 from apples.model.snapshots import with_time_shares
-from apples.platforms.hostreadings import HostReadings, survey_forecasts
+from apples.platforms.hostreadings import ONE_READING, HostReadings, survey_forecasts
 from apples.platforms.platform import (
     Platform,
     PlatformSetup,
@@ -231,7 +231,7 @@ class SshPlatform(Platform):
     def _forecast(self, notify: Notify) -> Snapshot:
         def measure(known: Mapping[Series, Forecast] | None) -> tuple[Mapping[Series, Forecast], str]:
             now = self.now()
-            own = link_forecasts(self._links, now, "one look") | survey_forecasts(self._facts, now)
+            own = link_forecasts(self._links, now, ONE_READING) | survey_forecasts(self._facts, now)
             if self._readings.add(own, _stored_as(self._allowed.hosts), now, notify):
                 links = self._uses_links(len(self._facts))
                 own |= self._readings.forecasts(_stored_as(self.pool.hosts), notify, links=links)

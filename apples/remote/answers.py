@@ -1,4 +1,4 @@
-"""Strict models of what hosts answer to their check and to orders; an answer counts only if all of it is legal."""
+"""Strict models of the answers of hosts to checks and orders. An answer with one invalid value is rejected."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class LossAnswer(Answer):
 
 
 class KernelAnswer(Answer):
-    """CPU time of the kernel."""
+    """CPU seconds of the kernel for one cell and iteration."""
 
     seconds_per_cell: Seconds
 
@@ -112,7 +112,7 @@ Kind = TypeVar("Kind", bound=Answer)
 
 
 def read(kind: type[Kind], document: Mapping[str, Any]) -> Kind:
-    """Return an answer as its model; raises `HostCheckError` with the host's own `error`, or if it is not legal."""
+    """Return an answer as its model; raises `HostCheckError` with the host's own `error`, or if it is invalid."""
     if "error" in document:
         raise HostCheckError(str(document["error"])[:4096])
     try:

@@ -232,7 +232,7 @@ def _equipped(facts: HostFacts, needs: Needs) -> list[str]:
     for path, wanted in needs.disk_bytes.items():
         disk = facts.disks.get(path)
         if disk is None:
-            found.append(f"says nothing about the directory of {path}")
+            found.append(f"did not report the directory of {path}")
         else:
             found += _disk(disk, path, wanted, shared=path in needs.tokens)
     free = facts.shared_memory_bytes

@@ -123,4 +123,4 @@ def test_what_is_asked():
 
 def test_a_host_that_leaves_out_a_directory_cannot_take_part():
     (only,) = problems(replace(WELL, disks={}), NEEDS, ())
-    assert only == "says nothing about the directory of /data/run.chk"
+    assert only == "did not report the directory of /data/run.chk"
