@@ -16,6 +16,10 @@ CHUNK = 1 << 16
 #: The last request in MPI_Finalize, and the message that ends the conversation. Nothing else ends with a barrier:
 #: MPI_Init reads values after its own.
 BARRIER, FINALIZE = b"cmd=barrier_in\n", b"cmd=finalize\n"
+BARRIER_OUT = b"cmd=barrier_out\n"
+
+#: Requests after which MPICH 4.0 and 4.1 make no barrier in MPI_Init any more: for the addresses of other ranks.
+ADDRESS = b" key=-allgather-shm-"
 
 
 def write_all(fd: int, data: bytes) -> bool:
@@ -77,6 +81,10 @@ class PmiRelay:
     MPI_Finalize of MPICH 5 (UCX) makes a barrier over PMI, but an exit handler sends the finalize message. A program
     that ends by `_exit` or `quick_exit` skips the handler, and hydra then kills every other rank on the host.
 
+    MPI_Finalize of MPICH 4.0 and 4.1 (UCX) closes its connections and then waits in such a barrier without reading
+    from them. A rank that still closes its own may need an answer of that rank, and then waits for ever. The relay
+    answers this barrier at once; MPICH 4.2 makes none here (github.com/pmodels/mpich/pull/6596).
+
     aborted : exit code given to MPI_Abort, None if it was not called
     job : hydra's name of the run, None until the program asks for it
     """
@@ -98,9 +106,12 @@ class PmiRelay:
             data = b""
         if data:
             # A rank waits for the answer to one request before it makes the next, so a read holds one message.
-            self._answered = fd == self._hydra
-            if not self._answered:
+            last = data == BARRIER and self._request.startswith(b"cmd=get ") and ADDRESS in self._request
+            self._answered = fd == self._hydra or last
+            if fd != self._hydra:
                 self._request = data
+            if last:
+                return write_all(fd, BARRIER_OUT)
         if fd != self._hydra and b"cmd=abort" in data:
             self.aborted = abort_code(data)
             return False

@@ -57,15 +57,47 @@ def converse(program: socket.socket, hydra: socket.socket, relay: PmiRelay) -> N
     assert not relay.pump(ours)
     assert relay.aborted == 5
     hydra.setblocking(False)
-    try:
-        leaked = hydra.recv(100)
-    except BlockingIOError:
-        leaked = b""
-    assert leaked == b""
+    assert unread(hydra) == b""
     hydra.close()
     assert not relay.pump(theirs)
     assert program.recv(100) == b""
     os.close(theirs)
+
+
+def test_last_barrier_of_mpich_4_is_answered_at_once() -> None:
+    program, programs_end = socket.socketpair()
+    hydra, hydras_end = socket.socketpair()
+    with program, hydra:
+        relay = PmiRelay(programs_end.detach(), hydras_end.detach())
+        ours, theirs = relay.sources
+        for request, answer in (
+            (b"cmd=put kvsname=k key=-allgather-shm-1-0 value=20D1\n", b"cmd=put_result rc=0 msg=success\n"),
+            (b"cmd=barrier_in\n", b"cmd=barrier_out\n"),
+            (b"cmd=get kvsname=k key=-allgather-shm-1-1\n", b"cmd=get_result rc=0 value=20D1\n"),
+        ):
+            program.send(request)
+            assert relay.pump(ours)
+            assert hydra.recv(100) == request
+            hydra.send(answer)
+            assert relay.pump(theirs)
+            assert program.recv(100) == answer
+        program.send(b"cmd=barrier_in\n")
+        assert relay.pump(ours)
+        assert program.recv(100) == b"cmd=barrier_out\n"
+        hydra.setblocking(False)
+        assert unread(hydra) == b""
+        # the program ends by `_exit`, so it does not say so itself
+        assert relay.finalize() == theirs
+        assert hydra.recv(100) == b"cmd=finalize\n"
+        for fd in (ours, theirs):
+            os.close(fd)
+
+
+def unread(end: socket.socket) -> bytes:
+    try:
+        return end.recv(100)
+    except BlockingIOError:
+        return b""
 
 
 def test_codes_of_an_abort() -> None:
