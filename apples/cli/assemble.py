@@ -17,6 +17,7 @@ from apples.cli.optiongroups import Problems, parse_settings
 from apples.cli.pool import open_platform, open_service
 from apples.cli.runoptions import LaunchOptions, PoolOptions, RunOptions
 from apples.errors import ConfigError
+from apples.launching.launcher import MpiChoice
 from apples.learning.history import new_id
 from apples.learning.stores import open_benchmarks, open_history
 from apples.model.limits import Limits
@@ -211,6 +212,20 @@ def _limited(limits: Limits) -> dict[str, Limits]:
     return {"limits": limits} if limits or limits.prices else {}
 
 
+def _preparation(request: RunRequest, mpi: MpiChoice) -> Preparation:
+    """Return what hosts need for the run."""
+    template, resilience = request.template, request.resilience
+    room = request.size * template.workload(request.size, request.settings).bytes_per_row
+    return Preparation(
+        warm_command=template.warm_command(),
+        checkpoint=resilience.file if isinstance(template, Restartable) else None,
+        # A named checkpoint must fit on the disk, and be the same file on every host.
+        checkpoint_bytes=None if resilience.own else room,
+        program_files=program_files(template, request.settings, mpi),
+        runs=request.starts_programs,
+    )
+
+
 def assemble(
     size: int,
     options: RunOptions,
@@ -247,16 +262,6 @@ def assemble(
     if problems or platform is None or template is None or resilience is None:
         # An unknown launcher is found both by the conflicts and on opening the platform.
         raise ConfigError(dict.fromkeys(problems))
-    room = size * template.workload(size, settings).bytes_per_row
-    platform.prepare(
-        Preparation(
-            warm_command=template.warm_command(),
-            checkpoint=resilience.file if isinstance(template, Restartable) else None,
-            # A named checkpoint must fit on the disk, and be the same file on every host.
-            checkpoint_bytes=None if resilience.own else room,
-            program_files=program_files(template, settings, platform.mpi),
-        )
-    )
     request = RunRequest(
         size=size,
         template=template,
@@ -274,6 +279,7 @@ def assemble(
         starts_programs=not options.output.dry_run,
         make_controller=controllers(platform, adapt, console.note, hosts=run.adapt == "hosts"),
     )
+    platform.prepare(_preparation(request, platform.mpi))
     stated = {} if file is None else {n: a.costs for n, a in file.applications.items() if a.costs is not None}
     costing = Costing(open_benchmarks(), history := open_history(), stated)
     report = service.report if service else None

@@ -115,6 +115,7 @@ def _uncertain(problem: Problem, boxes: Boxes) -> UncertainRanks:
         share=problem.share[hosts, sharing],
         quantiles=problem.share_quantiles[:, hosts, sharing],
         variation=problem.variation[hosts, sharing],
+        guessed=problem.guessed[hosts, sharing],
         fixed=boxes.lines.fixed,
         fixed_error=boxes.error_s,
         host=hosts,

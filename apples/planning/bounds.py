@@ -24,7 +24,7 @@ from apples.planning.candidates import CandidateSchedule
 from apples.planning.chains import Chains
 from apples.planning.model import rank_lines
 from apples.planning.options import Horizon, PlanningOptions
-from apples.planning.problem import IntArray, Problem
+from apples.planning.problem import BoolArray, IntArray, Problem
 from nws.series import SCORES
 
 #: Quantiles a plan reports: one run in ten ends before `LOW`, one in ten after `HIGH`.
@@ -73,6 +73,7 @@ class UncertainRanks:
     Seconds at a whole CPU, CPU share, fixed seconds and their error.
     quantiles : float64[shares, n], of the mean CPU share during the run at `nws.series.SHARES`
     variation : standard deviation of the share during the run, as a share of its mean
+    guessed : bool[n], whether nothing is known about the errors of the share
     host : int64[n], host of each rank; ranks of one host are late together
     """
 
@@ -80,6 +81,7 @@ class UncertainRanks:
     share: FloatArray
     quantiles: FloatArray
     variation: FloatArray
+    guessed: BoolArray
     fixed: FloatArray
     fixed_error: FloatArray
     host: IntArray
@@ -91,6 +93,12 @@ class UncertainRanks:
     def makespan(self) -> float:
         """Return the makespan in seconds if every forecast is exact."""
         return float((self.fixed + self.compute()).max())
+
+    def known(self) -> UncertainRanks:
+        """Return the ranks without the errors of shares about which nothing is known."""
+        if not self.guessed.any():
+            return self
+        return replace(self, quantiles=np.where(self.guessed, self.share, self.quantiles))
 
     @property
     def changes(self) -> bool:
@@ -215,6 +223,7 @@ def uncertain_ranks(
         share=problem.share[hosts, sharing],
         quantiles=problem.share_quantiles[:, hosts, sharing],
         variation=problem.variation[hosts, sharing],
+        guessed=problem.guessed[hosts, sharing],
         fixed=lines.fixed,
         fixed_error=np.maximum(left, right),
         host=hosts,
@@ -234,15 +243,19 @@ class Prediction(TypedDict):
 def predict(ranks: UncertainRanks, overhead_error_s: float, horizon: Horizon = "run") -> Prediction:
     """Return the times of a schedule.
 
+    An error about which nothing is known makes the range wide. The expectation is without it: a mean over guesses would
+    be later than any run of hosts whose shares turn out to be steady.
+
     horizon : with "next", the expected time is that if every forecast is exact
     """
     found, sure = ranks.distribution(), ranks.makespan()
     expected, waiting = sure, 0.0
     if horizon == "run":
         # The expected maximum is never less than the largest expectation.
-        expected = max(found.mean(), sure)
+        known = ranks.known()
+        expected = max((found if known is ranks else known.distribution()).mean(), sure)
         if ranks.changes:
-            waiting = max(expected - max(ranks.steady().mean(), sure), 0.0)
+            waiting = max(expected - max(known.steady().mean(), sure), 0.0)
     spread = NormalDist().inv_cdf(HIGH) * overhead_error_s
     high = expected + math.hypot(max(found.quantile(HIGH) - expected, 0.0), spread)
     sooner = math.log(expected / max(min(found.quantile(LOW), expected), _SOONEST)) if expected > 0 else 0.0

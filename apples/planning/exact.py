@@ -18,16 +18,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apples.model.grid import FloatArray
 from apples.planning.candidates import CandidateSchedule, best_of, host_counts
 from apples.planning.chains import Chains
 from apples.planning.model import RankLines, unordered_lines
 from apples.planning.options import PlanningOptions
-from apples.planning.problem import UNUSABLE_S, IntArray, Problem
-
-BoolArray = NDArray[np.bool_]
+from apples.planning.problem import UNUSABLE_S, BoolArray, IntArray, Problem
 
 #: Largest pool, in processors, whose plan is exact.
 MOST = 10

@@ -20,6 +20,7 @@ from apples.planning.options import PlanningOptions
 from apples.planning.tcp import retransmission_wait_s, throughput_Bps
 from nws.base.hostlist import fold
 
+BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 #: Cost of an exchange over a broken link: finite, so that arithmetic stays sound, and so
@@ -83,6 +84,7 @@ class Problem:
     share_quantiles : float64[shares, H, M+1], its quantiles at `nws.series.SHARES`
     priced_share : float64[H, M+1], share behind `slope`: `share`, less the error that the quantile requires
     variation : float64[H, M+1], standard deviation of the share during the run, as a share of its mean
+    guessed : bool[H, M+1], whether nothing is known about the error of the share
     side : seconds to exchange with a neighbour on host j, all iterations; `UNUSABLE_S` for broken links
     communication : factor that is part of `side` and `transfer` (`apples.model.template.Costs`)
     transfer : the part of `side` that occupies the interfaces of both hosts; 0 within a host
@@ -107,6 +109,7 @@ class Problem:
     share_quantiles: FloatArray
     priced_share: FloatArray
     variation: FloatArray
+    guessed: BoolArray
     side: PairValues
     transfer: PairValues
     link_errors: LinkErrors
@@ -161,8 +164,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         min_rows=max(workload.min_rows, 1),
         unknown_error=max(filter(is_known, (c.availability.error for c in snapshot.conditions)), default=0.0),
     )
-    excluded: list[tuple[str, str]] = []
-    keep, rows = [], []
+    excluded, keep, rows = list[tuple[str, str]](), list[int](), list[FloatArray]()
     for h, (host, conditions) in enumerate(zip(snapshot.hosts, snapshot.conditions, strict=True)):
         reason, table = host_table(host, conditions, demands)
         if reason is None:
@@ -191,6 +193,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         share_quantiles=tables[QUANTILES:],
         priced_share=tables[4],
         variation=tables[5],
+        guessed=tables[6] > 0,
         side=network.side,
         transfer=network.transfer,
         link_errors=network.errors,

@@ -98,12 +98,14 @@ class Preparation:
         whether they share it
     program_files : files of a user's program that every host must have; None for this package's own programs, which
         need the package on every host
+    runs : a run follows, so that hosts which only a queue gives may be checked before it is planned
     """
 
     warm_command: Sequence[str] = ()
     checkpoint: Path | None = None
     checkpoint_bytes: float | None = None
     program_files: Sequence[str] | None = None
+    runs: bool = False
 
 
 class Platform(ABC):

@@ -1,7 +1,7 @@
 """A Slurm cluster as a platform: idle nodes of a partition, or the current allocation; ranks are started by `srun`.
 
-Outside an allocation, plans use the idle nodes of a partition, each run gets an allocation of its hosts, and the nodes
-are checked once they are allocated. Inside an allocation the pool is its nodes, checked before every plan. Each check
+Outside an allocation, plans use the idle nodes of a partition, which a short job checks before the plan, and each run
+gets an allocation of its hosts. Inside an allocation the pool is its nodes, checked before every plan. Each check
 reads the node's sensors. CPU shares are forecast from the readings of all checks; a node that was not checked in the
 last day, and one that Slurm has given to other jobs as well, gets the share that Slurm offers.
 """
@@ -9,10 +9,8 @@ last day, and one that Slurm has given to other jobs as well, gets the share tha
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -36,14 +34,15 @@ from apples.platforms.platform import (
 )
 from apples.platforms.requirements import Requirements
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
-from apples.platforms.slurmoptions import Given, current_job, read_wishes
+from apples.platforms.slurmcheck import FRESH_S, check_job, settled_nodes, unread
+from apples.platforms.slurmoptions import Given, chosen, current_job, is_yes, read_wishes, running_job
 from apples.remote.facts import HostFacts, holds
 from apples.slurm import records, runner
 from apples.slurm.commands import Wishes
 from apples.slurm.linkstore import LinkStore
 from apples.slurm.nodecheck import NodeCheck, NodeCheckResult, look, prefixes
 from apples.slurm.pool import Offer, PartitionPool, cpu_type, offered
-from apples.slurm.records import Node, Partition
+from apples.slurm.records import Node
 from nws.base.hostlist import fold
 from nws.series import CPU, Forecast, Resource, Series
 
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
 
 ALLOCATED = "the offers of Slurm and looks at nodes"
 SILENT = "no weather of links from the service ({})"
-
-#: Seconds that nodes of a job which has just ended may take to be free.
-SETTLED_S, LOOK_S = 5.0, 0.5
 
 #: File systems that every node of a cluster sees at the same place.
 _SHARED = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "panfs", "fuse.glusterfs", "orangefs")
@@ -79,6 +75,7 @@ class SlurmPlatform(Platform):
         "nodes": "MIN[-MAX], number of nodes to plan over",
         "exclusive": "yes or no: share the nodes with no other job",
         "immediate": "TIME after which to give up if the nodes are not allocated",
+        "check": "yes or no: read sensors of idle nodes in a short job before a run is planned (default: yes)",
     }
 
     def __init__(
@@ -90,6 +87,8 @@ class SlurmPlatform(Platform):
         self.cluster = Cluster(hosts={}, wishes=given.wishes, enclosing=given.job)
         self._nodes: Mapping[str, Node] = {}
         self._facts: dict[str, HostFacts] = {}
+        self._read_at: dict[str, float] = {}
+        self._reads, self._kept = False, True
         self._links: LinkStore | None = None
         self._readings: HostReadings | None = None
         self._requirements = Requirements(given.state / "warm.json", package=True)
@@ -107,12 +106,14 @@ class SlurmPlatform(Platform):
             open_slots=setup.open_slots,
             job=current_job(),
             state=setup.state,
+            reads=is_yes(setup.options.get("check", "yes")),
         )
         return cls(given, service=setup.service, sharing=setup.sharing)
 
     def prepare(self, preparation: Preparation) -> None:
-        """Include the run's requirements in each check."""
+        """Include the run's requirements in each check, and check idle nodes before the plan of a run."""
         self._requirements.add(preparation)
+        self._reads = preparation.runs and self._given.reads
 
     def write_s(self, path: Path, size_bytes: float) -> float | None:
         """Return the seconds measured here; before nodes are checked, only on cluster file systems."""
@@ -138,7 +139,7 @@ class SlurmPlatform(Platform):
     def snapshot(self, notify: Notify) -> Snapshot:
         """Return the usable nodes; raise `NoFeasiblePlan` with all reasons, `ConfigError`, `LaunchError`."""
         inside = self._given.job is not None
-        pool = self._allocated(notify) if inside else self._idle(notify)
+        pool = self._allocated(notify) if inside else self._checked(self._idle(notify), notify)
         absent = {**self._dropped, **pool.absent}
         offers = [offer for offer in pool.offers if offer.node.name not in self._dropped]
         offers, absent = _enough(offers, absent, self._given.wishes, self.pool.source)
@@ -169,14 +170,29 @@ class SlurmPlatform(Platform):
         wishes = self._given.wishes
         self._configure()
         partitions = records.parse_partitions(runner.asked(["scontrol", "-o", "show", "partition"]))
-        partition = _chosen(partitions, wishes.partition)
+        partition = chosen(partitions, wishes.partition)
         names = _named(self._given.grid, partition.nodes, f"partition {partition.name}")
         partition = replace(partition, nodes=names)
         self.pool = replace(self.pool, name=partition.name, source=f"partition {partition.name}")
         notify(f"looking at {len(names)} nodes of partition {partition.name}")
-        self._nodes = _settled_nodes(names)
+        self._nodes = settled_nodes(names)
         self.cluster = replace(self.cluster, most_s=partition.max_time_s)
         return offered(partition, self._nodes, wishes, counts_memory=self.cluster.counts_memory)
+
+    def _checked(self, pool: PartitionPool, notify: Notify) -> PartitionPool:
+        """Return the pool without nodes that a short job found unfit; the same pool if there is no such job."""
+        offers = [offer for offer in pool.offers if offer.node.name not in self._dropped]
+        names = unread(offers, self._read_at, self.now()) if self._reads else ()
+        if not names:
+            return pool
+        try:
+            with check_job(names, self.cluster, offers[0].node.threads, notify) as job:
+                seen = self._look(job, {name: self._nodes[name] for name in names}, notify)
+        except LaunchError as error:
+            notify(f"planning without a reading of the nodes: {error}")
+            return pool
+        fit = tuple(offer for offer in pool.offers if offer.node.name not in seen.unfit)
+        return PartitionPool(offers=fit, absent={**pool.absent, **_sentences(seen.unfit)})
 
     def _allocated(self, notify: Notify) -> PartitionPool:
         """Return the checked nodes of the current allocation."""
@@ -184,13 +200,13 @@ class SlurmPlatform(Platform):
         assert number is not None
         self._configure()
         text = runner.asked(["scontrol", "-d", "-o", "show", "job", number])
-        self.cluster = replace(self.cluster, left_s=_running_job(text, number).left_s)
+        self.cluster = replace(self.cluster, left_s=running_job(text, number).left_s)
         self._nodes = runner.nodes()
         cpus, memory = records.allocated_cpus(text), records.allocated_memory(text)
         names = _named(self._given.grid, tuple(cpus), f"job {number}")
         nodes = {name: self._nodes.get(name, Node(name=name)) for name in names}
+        self._facts.clear()
         seen = self._look(number, nodes, notify)
-        self._facts = dict(seen.facts)
         offers = tuple(
             Offer(
                 node=node,
@@ -200,7 +216,7 @@ class SlurmPlatform(Platform):
             for name, node in nodes.items()
             if name in seen.facts
         )
-        return PartitionPool(offers=offers, absent={name: f"it {why}" for name, why in seen.unfit.items()})
+        return PartitionPool(offers=offers, absent=_sentences(seen.unfit))
 
     def _configure(self) -> None:
         """Read the cluster's configuration once."""
@@ -219,10 +235,11 @@ class SlurmPlatform(Platform):
             own = _forecasts(offers, now)
             if self._readings is not None:
                 alone = {offer.node.name: offer.node.name for offer in offers if offer.share >= 1.0}
-                looked = [] if self._given.job is None else alone.keys() & self._facts.keys()
+                looked = [node for node in alone if self._just_read(node, now)]
                 read = survey_forecasts({node: self._facts[node] for node in looked}, now)
-                own |= {series: one for series, one in read.items() if series.resource in CPU}
-                own |= self._readings.forecasts(alone, notify)
+                new = {series: one for series, one in read.items() if series.resource in CPU}
+                kept = self._readings.forecasts(alone, notify)
+                own |= new | kept if self._kept else kept | new
             if self._links is not None and not self.pool.links:
                 links = self._links.among([host.name for host in self.pool.hosts])
                 own |= link_forecasts(links, now, self.name)
@@ -236,9 +253,8 @@ class SlurmPlatform(Platform):
         self, environment: Mapping[str, str], job: str, hosts: Sequence[str], notify: Notify
     ) -> ReadyNodes:
         """Return the nodes, checked in a new allocation, under the policy of ranks with this environment."""
-        if self._given.job is None:
+        if self._given.job is None and not all(self._just_read(host, self.now()) for host in hosts):
             seen = self._look(job, {name: self._nodes.get(name, Node(name=name)) for name in hosts}, notify)
-            self._facts |= seen.facts
         else:
             seen = NodeCheckResult(facts={name: self._facts[name] for name in hosts if name in self._facts})
         ready = ReadyNodes(interfaces=seen.interfaces, unfit=seen.unfit)
@@ -256,10 +272,23 @@ class SlurmPlatform(Platform):
         )
         with self._requirements.needs() as needs:
             seen = look(what, needs, notify)
+        self._facts |= seen.facts
+        now = self.now()
+        self._read_at |= dict.fromkeys(seen.facts, now)
         if self._readings is not None:
-            found = survey_forecasts(seen.facts, now := self.now())
-            self._readings.add(found, {node: node for node in seen.facts}, now, notify)
+            found = survey_forecasts(seen.facts, now)
+            self._kept = self._readings.add(found, {node: node for node in seen.facts}, now, notify)
         return seen
+
+    def _just_read(self, node: str, now: float) -> bool:
+        """Return whether the node was checked for the plan: in this allocation, or a moment ago."""
+        if self._given.job is not None:
+            return node in self._facts
+        return node in self._facts and 0.0 <= now - self._read_at[node] < FRESH_S
+
+
+def _sentences(unfit: Mapping[str, str]) -> dict[str, str]:
+    return {node: f"it {why}" for node, why in unfit.items()}
 
 
 def _addresses(nodes: Mapping[str, Node]) -> dict[str, str]:
@@ -336,50 +365,6 @@ def _forecasts(offers: Sequence[Offer], now: float) -> dict[Series, Forecast]:
         )
         if math.isfinite(value)
     }
-
-
-def _chosen(partitions: Mapping[str, Partition], name: str | None) -> Partition:
-    """Return the requested partition, or the default one; raise `ConfigError`."""
-    legal = ", ".join(partitions) or "none"
-    if name is None:
-        default = next((one for one in partitions.values() if one.default), None)
-        if default is None:
-            raise ConfigError(f"the cluster has no default partition; give one with --partition ({legal})")
-        return default
-    if name not in partitions:
-        raise ConfigError(f"--partition {name}: there is no such partition; legal are {legal}")
-    chosen = partitions[name]
-    if chosen.state != "UP":
-        raise NoFeasiblePlan(
-            f"partition {name} is {chosen.state} and starts no jobs; use another with --partition"
-        )
-    return chosen
-
-
-def _running_job(text: str, number: str) -> records.Job:
-    """Return the job of this allocation; raise `LaunchError` if it does not run."""
-    job = records.parse_job(text, datetime.now())
-    if job is None or job.state not in ("RUNNING", "COMPLETING"):
-        state = "unknown to Slurm" if job is None else job.state
-        raise LaunchError(
-            f"job {number} (SLURM_JOB_ID) is {state}; run this inside an allocation, or unset SLURM_JOB_ID to make one"
-        )
-    return job
-
-
-def _settled_nodes(names: Sequence[str]) -> Mapping[str, Node]:
-    """Return all nodes once Slurm has cleared those named of an ended job, or after `SETTLED_S`."""
-    deadline = time.monotonic() + SETTLED_S
-    while True:
-        nodes = runner.nodes()
-        if not _settling(nodes, names) or time.monotonic() > deadline:
-            return nodes
-        time.sleep(LOOK_S)
-
-
-def _settling(nodes: Mapping[str, Node], names: Sequence[str]) -> bool:
-    """Return whether Slurm is still clearing nodes of an ended job; they will be free soon."""
-    return any("COMPLETING" in nodes[name].states and not nodes[name].away for name in names if name in nodes)
 
 
 def _memory(allocated_bytes: float, facts: HostFacts) -> float:

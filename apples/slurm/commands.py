@@ -41,7 +41,7 @@ class Shape:
     """An allocation: nodes, with as many ranks on each.
 
     threads : hardware threads of a core, all of which a rank gets.  memory_bytes : of each node, 0 for Slurm's default
-    minutes : time limit.  overcommit : the ranks of a node share one core
+    minutes : time limit.  overcommit : the ranks of a node share one core.  name : of the job
     """
 
     hosts: tuple[str, ...]
@@ -50,6 +50,7 @@ class Shape:
     threads: int = 1
     memory_bytes: float = 0.0
     overcommit: bool = False
+    name: str = "apples-run"
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -82,7 +83,7 @@ def salloc(shape: Shape, wishes: Wishes, command: Sequence[str]) -> list[str]:
         # Slurm 22.05 refuses more tasks a node than CPUs, also with --overcommit
         "--overcommit" if shape.overcommit else f"--ntasks-per-node={each}",
         f"--time={shape.minutes}",
-        "--job-name=apples-run",
+        f"--job-name={shape.name}",
     ]
     if shape.threads > 1:
         options.append(f"--cpus-per-task={shape.threads}")

@@ -17,7 +17,7 @@ def low_expected_high(uncertain, error_s, horizon="run"):
     return found["low_s"], found["predicted_s"], found["high_s"]
 
 
-def ranks(work, share, share_error, fixed=None, fixed_error=None, host=None, variation=None):
+def ranks(work, share, share_error, fixed=None, fixed_error=None, host=None, variation=None, guessed=None):
     """Ranks with shares whose logarithm is normal. share_error : relative to the share"""
     n = len(work)
     share, error = np.array(share, float), np.array(share_error, float)
@@ -26,6 +26,7 @@ def ranks(work, share, share_error, fixed=None, fixed_error=None, host=None, var
         share=share,
         quantiles=share * np.exp(np.outer(SCORES, error)),
         variation=np.zeros(n) if variation is None else np.array(variation, float),
+        guessed=np.zeros(n, bool) if guessed is None else np.array(guessed),
         fixed=np.zeros(n) if fixed is None else np.array(fixed, float),
         fixed_error=np.zeros(n) if fixed_error is None else np.array(fixed_error, float),
         host=np.arange(n) if host is None else np.array(host),
@@ -177,3 +178,12 @@ def test_errors_of_links_count_too(pool):
     unsure = replace(snapshot, latency_error_s=np.full((2, 2), 5e-5))
     plan = make_plan(unsure, pool.workload(100, messages=1000), pool.costs())
     assert plan.high_s - plan.predicted_s > 0.01
+
+
+def test_guessed_error_widens_the_range_only():
+    sure = ranks([10.0, 10.0], [0.5, 0.5], [0.1, 0.1])
+    known = low_expected_high(ranks([10.0, 10.0], [0.5, 0.5], [0.1, 0.0]), 0.0)
+    guessed = low_expected_high(ranks([10.0, 10.0], [0.5, 0.5], [0.1, 1.0], guessed=[False, True]), 0.0)
+    assert guessed[1] == pytest.approx(known[1], rel=1e-6)
+    assert guessed[0] < low_expected_high(sure, 0.0)[1] < guessed[2]
+    assert guessed[2] > 2 * known[2]

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan, ProgramNotFound
+from apples.launching.slurmallocation import AllocationRefused
 from apples.model.grid import Grid, Host, LinkRule
 from apples.platforms import slurm as slurm_platform
+from apples.platforms import slurmcheck
+from apples.platforms.platform import Preparation
 from apples.platforms.slurm import SlurmPlatform
 from apples.platforms.slurmoptions import Given
 from apples.remote.facts import HostFacts, Survey
@@ -16,6 +19,8 @@ from apples.remote.speed import LinkSpeed
 from apples.slurm.commands import Wishes
 from apples.slurm.linkstore import LinkStore
 from apples.slurm.nodecheck import NodeCheckResult
+from apples.slurm.pool import Offer
+from apples.slurm.records import Node
 
 #: Prints the file that is named after its words, as in `show-nodes`; complains as Slurm does where there is none.
 SCRIPT = """#!/bin/sh
@@ -224,6 +229,79 @@ def test_slurm_forecasts_nodes_by_the_readings_of_checks(says, tmp_path, monkeyp
     n1, n2 = (c.availability for c in platform(tmp_path).snapshot(silent).conditions)
     assert (n1.samples, n2.samples, n2.value) == (3, 1, 1.0)
     assert 0.3 < n1.over(60.0).value < 0.7
+
+
+def in_check_jobs(monkeypatch, look):
+    """Replace the short jobs before plans; return the nodes of each."""
+    jobs = []
+
+    class Job:
+        def __init__(self, shape, wishes, notify):
+            self.number = "9"
+            jobs.append((shape.hosts, shape.ranks_each, shape.name, wishes.immediate_s))
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(slurmcheck, "OwnAllocation", Job)
+    monkeypatch.setattr(slurm_platform, "look", look)
+    return jobs
+
+
+def test_idle_nodes_are_read_in_a_short_job_before_a_run_is_planned(says, tmp_path, monkeypatch):
+    shares = {"n1": 0.5, "n2": 0.8}
+
+    def look(what, needs, notify):
+        surveys = {n: replace(facts(n).survey, availability=shares[n]) for n in what.addresses}
+        return NodeCheckResult(facts={n: replace(facts(n), survey=s) for n, s in surveys.items()}, unfit={})
+
+    jobs = in_check_jobs(monkeypatch, look)
+    one = platform(tmp_path)
+    one.prepare(Preparation(runs=True))
+    found = one.snapshot(silent)
+    assert [c.availability.value for c in found.conditions] == [0.5, 0.8]
+    assert jobs == [(("n1", "n2"), 1, "apples-check", slurmcheck.WAIT_S)]
+    # nodes that were read a moment ago are not read again, by a further plan or by the run
+    one.snapshot(silent)
+    assert (one._ready({}, "7", ["n1"], silent).interfaces, len(jobs)) == ({"n1": "ib0"}, 1)
+    # a plan without a run asks Slurm for nothing, nor does a user who says no
+    for given, runs in (({}, False), ({"reads": False}, True)):
+        other = platform(tmp_path, **given)
+        other.prepare(Preparation(runs=runs))
+        other.snapshot(silent)
+    assert len(jobs) == 1
+
+
+def test_nodes_that_a_short_job_finds_unfit_are_not_planned_on(says, tmp_path, monkeypatch):
+    seen = NodeCheckResult(facts={"n2": facts("n2")}, unfit={"n1": "has no numba"})
+    in_check_jobs(monkeypatch, lambda what, needs, notify: seen)
+    one = platform(tmp_path)
+    one.prepare(Preparation(runs=True))
+    found = one.snapshot(silent)
+    assert ([h.name for h in found.hosts], found.absent["n1"]) == (["n2"], "it has no numba")
+
+
+def test_without_a_short_job_the_plan_uses_earlier_readings(says, tmp_path, monkeypatch):
+    def refused(*_):
+        raise AllocationRefused("Slurm gives no allocation of n[1-2]: busy")
+
+    monkeypatch.setattr(slurmcheck, "OwnAllocation", refused)
+    one, told = platform(tmp_path), []
+    one.prepare(Preparation(runs=True))
+    assert [c.availability.value for c in one.snapshot(told.append).conditions] == [1.0, 1.0]
+    assert "planning without a reading of the nodes: Slurm gives no allocation of n[1-2]: busy" in told
+
+
+def test_large_pools_are_planned_without_a_short_job(says, tmp_path):
+    offers = [Offer(node=Node(name=f"n{k}"), slots=1) for k in range(slurmcheck.MOST_NODES + 1)]
+    assert slurmcheck.unread(offers, {}, 0.0) == ()
+    assert slurmcheck.unread(offers[:2], {"n0": 10.0}, 20.0) == ("n0", "n1")
+    assert slurmcheck.unread(offers[:1], {"n0": 10.0}, 20.0) == ()
+    # a node that is shared with running jobs has no reading that shows a core of ours
+    assert slurmcheck.unread([replace(offers[0], share=0.5)], {}, 0.0) == ()
 
 
 def test_nodes_of_an_allocation_keep_their_order(says, tmp_path, monkeypatch):
