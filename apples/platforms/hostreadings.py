@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from itertools import permutations
 from pathlib import Path
 
+from apples.platforms.freshreadings import lasting_s, persisting
 from apples.platforms.platform import single_forecast
 from apples.remote.facts import HostFacts
 from nws.base.errors import StoreError
@@ -63,21 +64,23 @@ class HostReadings:
         return True
 
     def forecasts(
-        self, stored_as: Mapping[str, str], notify: Callable[[str], None], *, links: bool = False
+        self, stored_as: Mapping[str, str], now: float, notify: Callable[[str], None], *, links: bool = False
     ) -> dict[Series, Forecast]:
         """Return forecasts of the CPUs of these hosts that were read in the last day.
 
-        Readings come with runs, at any distance in time, so outlooks do not widen with the age of the last. If the file
-        cannot be read, `notify` gets the reason, and there are none.
+        Readings come with runs, at any distance in time, so outlooks do not widen with the age of the last: the older
+        it is, the less they depend on it (`freshreadings`). If the file cannot be read, `notify` gets the reason, and
+        there are none.
 
         Args:
+            now: seconds since the epoch
             links: include the links among the hosts
         """
         if not self._path.exists():
             return {}
         try:
             with LocalWeather(self._path, sensors=[]) as weather:
-                known = weather.forecasts(aged=False)
+                known, history = weather.forecasts(aged=False), weather.history()
         except StoreError as error:
             notify(f"planning without the readings of earlier checks: {error}")
             return {}
@@ -85,14 +88,20 @@ class HostReadings:
         if links:
             wanted += [Series(resource, *pair) for pair in permutations(stored_as, 2) for resource in _LINK]
         found = {one: known[stored] for one in wanted if (stored := _stored(one, stored_as)) in known}
-        return {
-            series: one if one.samples >= _FEWEST else single_forecast(one.last, one.measured_at, ONE_READING)
-            for series, one in found.items()
-        }
+
+        def counted(series: Series, one: Forecast) -> Forecast:
+            if one.samples < _FEWEST:
+                return single_forecast(one.last, one.measured_at, ONE_READING)
+            if series.resource not in CPU:
+                return one
+            readings = history[_stored(series, stored_as)]
+            return persisting(one, lasting_s(readings.times, readings.values), now)
+
+        return {series: counted(series, one) for series, one in found.items()}
 
     def know_links(self, stored_as: Mapping[str, str], now: float) -> bool:
         """Return whether each link among these hosts was read often enough, the last time within `LINKS_KEPT_S`."""
-        known = self.forecasts(stored_as, lambda line: None, links=True)
+        known = self.forecasts(stored_as, now, lambda line: None, links=True)
         links = [known.get(Series(Resource.BANDWIDTH, *pair)) for pair in permutations(stored_as, 2)]
         return all(
             link is not None and link.samples >= _FEWEST and 0 <= now - link.measured_at < LINKS_KEPT_S

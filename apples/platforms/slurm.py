@@ -238,7 +238,7 @@ class SlurmPlatform(Platform):
                 looked = [node for node in alone if self._just_read(node, now)]
                 read = survey_forecasts({node: self._facts[node] for node in looked}, now)
                 new = {series: one for series, one in read.items() if series.resource in CPU}
-                kept = self._readings.forecasts(alone, notify)
+                kept = self._readings.forecasts(alone, now, notify)
                 own |= new | kept if self._kept else kept | new
             if self._links is not None and not self.pool.links:
                 links = self._links.among([host.name for host in self.pool.hosts])

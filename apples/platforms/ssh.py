@@ -234,7 +234,7 @@ class SshPlatform(Platform):
             own = link_forecasts(self._links, now, ONE_READING) | survey_forecasts(self._facts, now)
             if self._readings.add(own, _stored_as(self._allowed.hosts), now, notify):
                 links = self._uses_links(len(self._facts))
-                own |= self._readings.forecasts(_stored_as(self.pool.hosts), notify, links=links)
+                own |= self._readings.forecasts(_stored_as(self.pool.hosts), now, notify, links=links)
             return own, CHECKED
 
         return forecast_snapshot(

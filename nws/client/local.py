@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nws.base.errors import ProbeError, UsageError
 from nws.base.paths import local_host, state_dir
-from nws.memory import DAY_S, Memory
+from nws.memory import DAY_S, Memory, Samples
 from nws.series import HORIZONS_S, Forecast, Measurement, Series, resource_numbers
 
 if TYPE_CHECKING:
@@ -109,6 +109,10 @@ class LocalWeather:
     def record(self, measurements: Sequence[Measurement]) -> None:
         """Store measurements of other hosts' sensors; `StoreError` if the store cannot keep them."""
         self._memory.append(measurements)
+
+    def history(self) -> Mapping[Series, Samples]:
+        """Return the measurements of the last day, at most 2,000 a series."""
+        return self._memory.history(since=self._clock() - REPLAY_S, most=REPLAY_SAMPLES).samples
 
     def forecasts(
         self, over_s: Sequence[float] = HORIZONS_S, *, aged: bool = True
