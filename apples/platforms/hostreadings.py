@@ -92,9 +92,9 @@ class HostReadings:
         def counted(series: Series, one: Forecast) -> Forecast:
             if one.samples < _FEWEST:
                 return single_forecast(one.last, one.measured_at, ONE_READING)
-            if series.resource not in CPU:
+            readings = history.get(_stored(series, stored_as))
+            if series.resource not in CPU or readings is None or len(readings) < _FEWEST:
                 return one
-            readings = history[_stored(series, stored_as)]
             return persisting(one, lasting_s(readings.times, readings.values), now)
 
         return {series: counted(series, one) for series, one in found.items()}
