@@ -213,7 +213,7 @@ def _limited(limits: Limits) -> dict[str, Limits]:
 
 
 def _preparation(request: RunRequest, mpi: MpiChoice) -> Preparation:
-    """Return what hosts need for the run."""
+    """Return the requirements of the run on hosts."""
     template, resilience = request.template, request.resilience
     room = request.size * template.workload(request.size, request.settings).bytes_per_row
     return Preparation(

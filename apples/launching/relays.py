@@ -18,8 +18,10 @@ CHUNK = 1 << 16
 BARRIER, FINALIZE = b"cmd=barrier_in\n", b"cmd=finalize\n"
 BARRIER_OUT = b"cmd=barrier_out\n"
 
-#: Requests after which MPICH 4.0 and 4.1 make no barrier in MPI_Init any more: for the addresses of other ranks.
+#: MPICH 4.0 to 4.2: a rank states its address, and all meet in a barrier. The next barrier is that of MPI_Finalize.
 ADDRESS = b" key=-allgather-shm-"
+#: MPICH 4.2 and later ask for this in MPI_Init.
+SINCE_4_2 = b" key=PMI_mpi_memory_alloc_kinds"
 
 
 def write_all(fd: int, data: bytes) -> bool:
@@ -82,8 +84,9 @@ class PmiRelay:
     that ends by `_exit` or `quick_exit` skips the handler, and hydra then kills every other rank on the host.
 
     MPI_Finalize of MPICH 4.0 and 4.1 (UCX) closes its connections and then waits in such a barrier without reading
-    from them. A rank that still closes its own may need an answer of that rank, and then waits for ever. The relay
-    answers this barrier at once; MPICH 4.2 makes none here (github.com/pmodels/mpich/pull/6596).
+    from them. A rank that still closes its own may need an answer of that rank, and then waits for ever. The relays of
+    all ranks therefore answer this barrier at once, as if it were not there
+    (github.com/pmodels/mpich/pull/6596).
 
     aborted : exit code given to MPI_Abort, None if it was not called
     job : hydra's name of the run, None until the program asks for it
@@ -97,6 +100,7 @@ class PmiRelay:
         self._hydra = hydra
         self._request = b""
         self._answered = False
+        self._stated = self._exchanged = self._newer = False
 
     def pump(self, fd: int) -> bool:
         """Copy a message; return False at the end of that direction."""
@@ -106,12 +110,12 @@ class PmiRelay:
             data = b""
         if data:
             # A rank waits for the answer to one request before it makes the next, so a read holds one message.
-            last = data == BARRIER and self._request.startswith(b"cmd=get ") and ADDRESS in self._request
-            self._answered = fd == self._hydra or last
-            if fd != self._hydra:
+            self._answered = fd == self._hydra
+            if not self._answered:
                 self._request = data
-            if last:
-                return write_all(fd, BARRIER_OUT)
+                if self._in_finalize(data):
+                    self._answered = True
+                    return write_all(fd, BARRIER_OUT)
         if fd != self._hydra and b"cmd=abort" in data:
             self.aborted = abort_code(data)
             return False
@@ -122,6 +126,17 @@ class PmiRelay:
         if fd == self._hydra:
             # The program must see that hydra is gone.
             os.close(self._other[fd])
+        return False
+
+    def _in_finalize(self, request: bytes) -> bool:
+        """Return whether a request is the barrier of MPI_Finalize of MPICH 4.0 or 4.1."""
+        self._newer = self._newer or SINCE_4_2 in request
+        if request.startswith(b"cmd=put ") and ADDRESS in request:
+            self._stated = True
+        elif request == BARRIER and self._stated:
+            self._stated, self._exchanged = False, True
+        elif request == BARRIER:
+            return self._exchanged and not self._newer
         return False
 
     def finalize(self) -> int | None:

@@ -44,6 +44,12 @@ def assumed_errors(forecasts: Mapping[Series, Forecast]) -> dict[Resource, float
     return assumed
 
 
+def known_errors(forecasts: Mapping[Series, Forecast]) -> dict[Resource, bool]:
+    """Return for each resource whether an error of any of its forecasts is known and not zero."""
+    known = {series.resource for series, forecast in forecasts.items() if forecast.rmse > 0.0}
+    return {resource: resource in known for resource in Resource}
+
+
 def with_assumed(error: FloatArray, value: FloatArray) -> FloatArray:
     """Return errors with the unknown ones (NaN) of known values assumed; 0 where there is no value (NaN)."""
     known = np.isfinite(error) & np.isfinite(value)

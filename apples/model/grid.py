@@ -150,6 +150,7 @@ class Estimate:
     """A forecast value with its expected error (standard deviation, same unit).
 
     assumed : the error is unknown, and a prior from the errors of other hosts stands in for it
+    guessed : as `assumed`, and no error of other hosts is known either
     quantiles : at `nws.series.SHARES`; empty where only the error is known
     outlooks : distributions of the mean over spans from now, by rising length; empty if there are none
     variation : standard deviation of the value within the span around its mean, as a share of the mean
@@ -161,6 +162,7 @@ class Estimate:
     samples: int = 0
     age_s: float = math.nan
     assumed: bool = False
+    guessed: bool = False
     quantiles: tuple[float, ...] = ()
     outlooks: tuple[Outlook, ...] = ()
     variation: float = 0.0

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from apples.errors import NoFeasiblePlan
-from apples.model.assumed import assumed_errors, assumption_notes, error_of, is_unknown, with_assumed
+from apples.model.assumed import (
+    assumed_errors,
+    assumption_notes,
+    error_of,
+    is_unknown,
+    known_errors,
+    with_assumed,
+)
 from apples.model.grid import LISTED_PAIRS, Conditions, Estimate, Grid, Host, Snapshot
 from apples.model.pairs import PairValues, listing, together
 from nws.series import Forecast, Resource, Series
@@ -76,7 +83,7 @@ def from_forecasts(
         PairValues.same(classes, 0.0) if nominal.loss is None else nominal.loss,
     ]
     quantities = listing(quantities, [*oldest, *joined])
-    assumed = assumed_errors(forecasts)
+    assumed, known = assumed_errors(forecasts), known_errors(forecasts)
     for k, resource in ((0, Resource.LATENCY), (2, Resource.BANDWIDTH)):
         found = measured[resource]
         quantities[k] = quantities[k].set(list(found), [forecast.value for forecast in found.values()])
@@ -87,7 +94,7 @@ def from_forecasts(
     return Snapshot(
         hosts=grid.hosts,
         conditions=tuple(
-            _conditions(host, idle, forecasts, assumed, now)
+            _conditions(host, idle, forecasts, assumed, known, now)
             for host, idle in zip(grid.hosts, nominal.conditions, strict=True)
         ),
         latency_s=latency,
@@ -214,6 +221,7 @@ def _conditions(
     idle: Conditions,
     forecasts: Mapping[Series, Forecast],
     assumed: Mapping[Resource, float],
+    known: Mapping[Resource, bool],
     now: float,
 ) -> Conditions:
     def estimate(resource: Resource, most: float) -> Estimate | None:
@@ -224,6 +232,7 @@ def _conditions(
             value=min(max(forecast.value, 0.0), most),
             error=error_of(forecast, assumed[resource]),
             assumed=is_unknown(forecast),
+            guessed=is_unknown(forecast) and not known[resource],
             method=forecast.method,
             samples=forecast.samples,
             age_s=max(now - forecast.measured_at, 0.0),

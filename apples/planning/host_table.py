@@ -65,9 +65,7 @@ def host_table(host: Host, conditions: Conditions, demands: HostDemands) -> tupl
         cap = limit if options.allow_spill else min(limit, memory)
         row_s = demands.costs.row_seconds(host.cpu_type, m, host.name) * workload.iterations
         seconds = (row_s + demands.costs.start_row_cpu_s) / careful
-        # without a known error on any host, the assumed one is as large as the value
-        guessed = binding.assumed and relative >= 1.0
-        table[:QUANTILES, m] = seconds, cap, memory, share, careful, binding.variation, guessed
+        table[:QUANTILES, m] = seconds, cap, memory, share, careful, binding.variation, binding.guessed
         table[QUANTILES:, m] = np.clip(share * _spread(binding, relative), LEAST_SHARE, 1.0)
     table[:, 0] = table[:, 1]
     if table[1, 1] < demands.min_rows:

@@ -1,7 +1,7 @@
 """Forecasts that count on a fresh reading, for runs much shorter than the time between readings.
 
 Checks read hosts once a run. A series of such readings shows how shares differ from run to run, and forecasts from it
-tend to their mean. The check of the run itself has just read what its hosts give now, and loads often last longer than
+tend to their mean. The check of the run itself has just read the shares of its hosts, and loads often last longer than
 a short run. How long is estimated from the autocorrelation of the readings, taken as falling exponentially with time.
 """
 

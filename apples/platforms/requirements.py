@@ -18,6 +18,19 @@ from apples.remote import hostcheck
 from apples.remote.facts import Needs
 from apples.remote.warmhosts import Kernels, WarmHosts
 
+#: File systems that every node of a cluster sees at the same place.
+SHARED_FILE_SYSTEMS = (
+    "nfs",
+    "nfs4",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "ceph",
+    "panfs",
+    "fuse.glusterfs",
+    "orangefs",
+)
+
 
 class Requirements:
     """Requirements that each check of the hosts includes. kernels : to be compiled, None for none"""
@@ -93,3 +106,15 @@ def program_files(
         return None
     start = template.deployment([template.short_size], Path("RUN_DIR"), template.short(settings))
     return files_on_hosts(start.command[0], choice.which or start.mpi)
+
+
+def file_system(directory: Path) -> str:
+    """Return the type of a directory's file system; empty if it is unknown."""
+    try:
+        lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    mounts = [(words[1], words[2]) for line in lines if len(words := line.split()) > 2]
+    place = str(directory.absolute())
+    over = [m for m in mounts if place == m[0] or place.startswith(m[0].rstrip("/") + "/")]
+    return max(over, key=lambda m: len(m[0]), default=("", ""))[1]

@@ -15,10 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
+from apples.errors import ConfigError, NoFeasiblePlan
 from apples.launching import slurm as launching
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.slurm import Cluster, ReadyNodes
+from apples.launching.slurmallocation import AllocationRefused
 from apples.model.grid import OFFERED, Grid, Host, Snapshot
 from apples.model.plan import Outcome
 from apples.model.snapshots import with_time_shares
@@ -32,15 +33,15 @@ from apples.platforms.platform import (
     measured_write_s,
     single_forecast,
 )
-from apples.platforms.requirements import Requirements
+from apples.platforms.requirements import SHARED_FILE_SYSTEMS, Requirements, file_system
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
-from apples.platforms.slurmcheck import FRESH_S, check_job, settled_nodes, unread
+from apples.platforms.slurmcheck import check_job, is_fresh, scaled, settled_nodes, unread
 from apples.platforms.slurmoptions import Given, chosen, current_job, is_yes, read_wishes, running_job
 from apples.remote.facts import HostFacts, holds
 from apples.slurm import records, runner
 from apples.slurm.commands import Wishes
 from apples.slurm.linkstore import LinkStore
-from apples.slurm.nodecheck import NodeCheck, NodeCheckResult, look, prefixes
+from apples.slurm.nodecheck import MOST_LINKED, NodeCheck, NodeCheckResult, look, prefixes
 from apples.slurm.pool import Offer, PartitionPool, cpu_type, offered
 from apples.slurm.records import Node
 from nws.base.hostlist import fold
@@ -51,9 +52,6 @@ if TYPE_CHECKING:
 
 ALLOCATED = "the offers of Slurm and looks at nodes"
 SILENT = "no weather of links from the service ({})"
-
-#: File systems that every node of a cluster sees at the same place.
-_SHARED = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "panfs", "fuse.glusterfs", "orangefs")
 
 
 class SlurmPlatform(Platform):
@@ -87,8 +85,9 @@ class SlurmPlatform(Platform):
         self.cluster = Cluster(hosts={}, wishes=given.wishes, enclosing=given.job)
         self._nodes: Mapping[str, Node] = {}
         self._facts: dict[str, HostFacts] = {}
+        self._unfit: dict[str, str] = {}
         self._read_at: dict[str, float] = {}
-        self._reads, self._kept = False, True
+        self._reads, self._stored = False, True
         self._links: LinkStore | None = None
         self._readings: HostReadings | None = None
         self._requirements = Requirements(given.state / "warm.json", package=True)
@@ -120,7 +119,7 @@ class SlurmPlatform(Platform):
         facts = [self._facts[host.name] for host in self.pool.hosts if host.name in self._facts]
         known = len(facts) == len(self.pool.hosts)
         same = (holds(one, str(path.absolute()), size_bytes) for one in facts)
-        shared = all(same) if known else _file_system(path.parent) in _SHARED
+        shared = all(same) if known else file_system(path.parent) in SHARED_FILE_SYSTEMS
         return measured_write_s(path.parent, size_bytes) if shared else None
 
     def check(self, request: LaunchRequest) -> None:
@@ -134,15 +133,24 @@ class SlurmPlatform(Platform):
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run the plan in an allocation of its hosts, or in the current one."""
         ready = partial(self._ready, request.environment)
-        return launching.run(self.with_mpi(request), self.cluster, notify, ready=ready)
+        # a plan made while ranks run must not start a job beside them
+        reads, self._reads = self._reads, False
+        try:
+            return launching.run(self.with_mpi(request), self.cluster, notify, ready=ready)
+        finally:
+            self._reads = reads
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """Return the usable nodes; raise `NoFeasiblePlan` with all reasons, `ConfigError`, `LaunchError`."""
         inside = self._given.job is not None
-        pool = self._allocated(notify) if inside else self._checked(self._idle(notify), notify)
+        pool = self._allocated(notify) if inside else self._idle(notify)
         absent = {**self._dropped, **pool.absent}
         offers = [offer for offer in pool.offers if offer.node.name not in self._dropped]
         offers, absent = _enough(offers, absent, self._given.wishes, self.pool.source)
+        if not inside and (unfit := self._unfit_idle(offers, notify)):
+            absent |= _sentences(unfit)
+            offers = [offer for offer in offers if offer.node.name not in unfit]
+            offers, absent = _enough(offers, absent, self._given.wishes, self.pool.source)
         for host, why in pool.absent.items():
             notify(f"without {host}: {why}")
         facts = self._facts if inside else {}
@@ -179,20 +187,18 @@ class SlurmPlatform(Platform):
         self.cluster = replace(self.cluster, most_s=partition.max_time_s)
         return offered(partition, self._nodes, wishes, counts_memory=self.cluster.counts_memory)
 
-    def _checked(self, pool: PartitionPool, notify: Notify) -> PartitionPool:
-        """Return the pool without nodes that a short job found unfit; the same pool if there is no such job."""
-        offers = [offer for offer in pool.offers if offer.node.name not in self._dropped]
-        names = unread(offers, self._read_at, self.now()) if self._reads else ()
-        if not names:
-            return pool
-        try:
-            with check_job(names, self.cluster, offers[0].node.threads, notify) as job:
-                seen = self._look(job, {name: self._nodes[name] for name in names}, notify)
-        except LaunchError as error:
-            notify(f"planning without a reading of the nodes: {error}")
-            return pool
-        fit = tuple(offer for offer in pool.offers if offer.node.name not in seen.unfit)
-        return PartitionPool(offers=fit, absent={**pool.absent, **_sentences(seen.unfit)})
+    def _unfit_idle(self, offers: Sequence[Offer], notify: Notify) -> dict[str, str]:
+        """Read nodes that are not allocated in a short job; return those just found unfit, each with a predicate."""
+        if wanted := unread(offers, self._read_at, self.now()) if self._reads else ():
+            try:
+                with check_job(wanted, self.cluster, notify) as job:
+                    slots = {offer.node.name: offer.slots for offer in wanted}
+                    self._look(job, slots, notify, compiles=False)
+            except AllocationRefused:
+                # a reason that does not pass is given when the run is refused, too
+                notify("planning without a reading of the nodes: Slurm started no job on them at once")
+        now = self.now()
+        return {node: why for node, why in self._unfit.items() if is_fresh(self._read_at[node], now)}
 
     def _allocated(self, notify: Notify) -> PartitionPool:
         """Return the checked nodes of the current allocation."""
@@ -204,9 +210,9 @@ class SlurmPlatform(Platform):
         self._nodes = runner.nodes()
         cpus, memory = records.allocated_cpus(text), records.allocated_memory(text)
         names = _named(self._given.grid, tuple(cpus), f"job {number}")
-        nodes = {name: self._nodes.get(name, Node(name=name)) for name in names}
+        nodes = {name: self._node(name) for name in names}
         self._facts.clear()
-        seen = self._look(number, nodes, notify)
+        seen = self._look(number, {name: cpus[name] // node.threads for name, node in nodes.items()}, notify)
         offers = tuple(
             Offer(
                 node=node,
@@ -239,7 +245,7 @@ class SlurmPlatform(Platform):
                 read = survey_forecasts({node: self._facts[node] for node in looked}, now)
                 new = {series: one for series, one in read.items() if series.resource in CPU}
                 kept = self._readings.forecasts(alone, now, notify)
-                own |= new | kept if self._kept else kept | new
+                own |= new | kept if self._stored else kept | new
             if self._links is not None and not self.pool.links:
                 links = self._links.among([host.name for host in self.pool.hosts])
                 own |= link_forecasts(links, now, self.name)
@@ -253,8 +259,9 @@ class SlurmPlatform(Platform):
         self, environment: Mapping[str, str], job: str, hosts: Sequence[str], notify: Notify
     ) -> ReadyNodes:
         """Return the nodes, checked in a new allocation, under the policy of ranks with this environment."""
-        if self._given.job is None and not all(self._just_read(host, self.now()) for host in hosts):
-            seen = self._look(job, {name: self._nodes.get(name, Node(name=name)) for name in hosts}, notify)
+        if self._given.job is None and not self._ready_to_run(hosts):
+            slots = {host: self.cluster.hosts.get(host, 1) for host in hosts}
+            seen = self._look(job, slots, notify)
         else:
             seen = NodeCheckResult(facts={name: self._facts[name] for name in hosts if name in self._facts})
         ready = ReadyNodes(interfaces=seen.interfaces, unfit=seen.unfit)
@@ -263,28 +270,46 @@ class SlurmPlatform(Platform):
         self._sharing.look(_prefixes(job, self._nodes, hosts))
         return replace(ready, environment=self._sharing.join(hosts, environment), ended=self._sharing.end)
 
-    def _look(self, job: str, nodes: Mapping[str, Node], notify: Notify) -> NodeCheckResult:
-        what = NodeCheck(
+    def _ready_to_run(self, hosts: Sequence[str]) -> bool:
+        """Return whether another check of these hosts would find nothing new: links and kernels are known, too."""
+        kernels, links = self._requirements.kernels, self._measured_links()
+        compiled = kernels is None or not kernels.command
+        known = links is None or not 2 <= len(hosts) <= MOST_LINKED or not links.missing(list(hosts))
+        return compiled and known and all(self._just_read(host, self.now()) for host in hosts)
+
+    def _measured_links(self) -> LinkStore | None:
+        return None if self._service is not None or self.pool.links else self._links
+
+    def _look(
+        self, job: str, slots: Mapping[str, int], notify: Notify, *, compiles: bool = True
+    ) -> NodeCheckResult:
+        """Check nodes of a job, and store their readings. slots : of each node for a run"""
+        request = NodeCheck(
             job=job,
-            addresses=_addresses(nodes),
-            links=None if self._service is not None or self.pool.links else self._links,
-            kernels=self._requirements.kernels,
+            addresses=_addresses({name: self._node(name) for name in slots}),
+            links=self._measured_links(),
+            kernels=self._requirements.kernels if compiles else None,
         )
         with self._requirements.needs() as needs:
-            seen = look(what, needs, notify)
-        self._facts |= seen.facts
+            found = look(request, needs, notify)
+        seen = replace(found, facts={node: scaled(one, slots[node]) for node, one in found.facts.items()})
+        self._facts = {n: f for n, f in self._facts.items() if n not in seen.unfit} | dict(seen.facts)
+        self._unfit = {n: why for n, why in self._unfit.items() if n not in seen.facts} | dict(seen.unfit)
         now = self.now()
-        self._read_at |= dict.fromkeys(seen.facts, now)
+        self._read_at |= dict.fromkeys((*seen.facts, *seen.unfit), now)
         if self._readings is not None:
-            found = survey_forecasts(seen.facts, now)
-            self._kept = self._readings.add(found, {node: node for node in seen.facts}, now, notify)
+            readings = survey_forecasts(seen.facts, now)
+            self._stored = self._readings.add(readings, {node: node for node in seen.facts}, now, notify)
         return seen
+
+    def _node(self, name: str) -> Node:
+        return self._nodes.get(name, Node(name=name))
 
     def _just_read(self, node: str, now: float) -> bool:
         """Return whether the node was checked for the plan: in this allocation, or a moment ago."""
         if self._given.job is not None:
             return node in self._facts
-        return node in self._facts and 0.0 <= now - self._read_at[node] < FRESH_S
+        return node in self._facts and is_fresh(self._read_at[node], now)
 
 
 def _sentences(unfit: Mapping[str, str]) -> dict[str, str]:
@@ -371,15 +396,3 @@ def _memory(allocated_bytes: float, facts: HostFacts) -> float:
     """Return the memory of an allocated node: the smaller of the allocated and the free bytes."""
     free = math.inf if facts.survey is None else facts.survey.memory_bytes
     return min(free, allocated_bytes) if allocated_bytes > 0 else free
-
-
-def _file_system(directory: Path) -> str:
-    """Return the type of a directory's file system; empty if it is unknown."""
-    try:
-        lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    mounts = [(words[1], words[2]) for line in lines if len(words := line.split()) > 2]
-    place = str(directory.absolute())
-    over = [m for m in mounts if place == m[0] or place.startswith(m[0].rstrip("/") + "/")]
-    return max(over, key=lambda m: len(m[0]), default=("", ""))[1]

@@ -1,7 +1,7 @@
 """A short job on idle nodes before planning, in which their sensors are read: Slurm starts nothing on them without one.
 
-It must not delay others: only nodes that are idle now are asked for, for one core each, and a job that Slurm does not
-start at once is given up.
+It is made to delay others little: only idle cores are asked for, one on each node; nothing is compiled in it; and a job
+that Slurm does not start at once is given up.
 """
 
 import time
@@ -12,6 +12,7 @@ from dataclasses import replace
 from apples.launching.launcher import Notify
 from apples.launching.slurm import RANK_BYTES, UNPREDICTED_S, Cluster
 from apples.launching.slurmallocation import OwnAllocation
+from apples.remote.facts import HostFacts
 from apples.slurm import runner
 from apples.slurm.commands import Shape, minutes
 from apples.slurm.pool import Offer
@@ -27,26 +28,36 @@ FRESH_S = 60.0
 SETTLED_S, LOOK_S = 5.0, 0.5
 
 
-def unread(offers: Sequence[Offer], read_at: Mapping[str, float], now: float) -> tuple[str, ...]:
+def unread(offers: Sequence[Offer], read_at: Mapping[str, float], now: float) -> tuple[Offer, ...]:
     """Return the nodes to read: those whose cores no job shares. None if they are too many, or all just read."""
-    nodes = tuple(offer.node.name for offer in offers if offer.share >= 1.0)
-    fresh = all(0.0 <= now - read_at.get(node, -FRESH_S) < FRESH_S for node in nodes)
-    return () if fresh or len(nodes) > MOST_NODES else nodes
+    own = tuple(offer for offer in offers if offer.share >= 1.0)
+    fresh = all(is_fresh(read_at.get(offer.node.name), now) for offer in own)
+    return () if fresh or len(own) > MOST_NODES else own
+
+
+def is_fresh(read_at: float | None, now: float) -> bool:
+    """Return whether a node was read a moment ago. read_at : None if it was not"""
+    return read_at is not None and 0.0 <= now - read_at < FRESH_S
+
+
+def scaled(facts: HostFacts, slots: int) -> HostFacts:
+    """Return the facts with the capacity of so many cores, if the check was bound to fewer."""
+    survey = facts.survey
+    if survey is None or not 0 < survey.cpus < slots:
+        return facts
+    return replace(facts, survey=replace(survey, capacity=survey.capacity * slots / survey.cpus))
 
 
 @contextmanager
-def check_job(nodes: tuple[str, ...], cluster: Cluster, threads: int, notify: Notify) -> Iterator[str]:
-    """Give the number of a job on these nodes; on exit they are free again. Raises `AllocationRefused`.
-
-    Args:
-        threads: of a core
-    """
+def check_job(offers: Sequence[Offer], cluster: Cluster, notify: Notify) -> Iterator[str]:
+    """Give the number of a job on these nodes; on exit they are free again. Raises `AllocationRefused`."""
+    nodes = tuple(offer.node.name for offer in offers)
     shape = Shape(
         name="apples-check",
         hosts=nodes,
         ranks_each=1,
         minutes=minutes(UNPREDICTED_S, cluster.most_s),
-        threads=threads,
+        threads=max(offer.node.threads for offer in offers),
         memory_bytes=RANK_BYTES if cluster.counts_memory else 0.0,
     )
     wishes = replace(cluster.wishes, exclusive=False, immediate_s=WAIT_S)

@@ -230,11 +230,12 @@ def test_the_launcher_and_its_host_are_killed(lab, launch):
 
 
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
-def test_bare_host_runs_a_program_of_the_user(lab, launch, mpi_programs, mpi):
-    program = mpi_programs(mpi)
-    ended, said = outcome(launch("bare,bare,a2", program, "0"))
+@pytest.mark.parametrize("chain", ["bare,bare,a2", "bare,bare,bare,a2"])
+def test_bare_host_runs_a_program_of_the_user(lab, launch, mpi_programs, mpi, chain):
+    program, ranks = mpi_programs(mpi), chain.count(",") + 1
+    ended, said = outcome(launch(chain, program, "0"))
     assert (ended["ended"], ended["message"]) == ("finished", "")
-    assert sorted(said) == [f"{rank} of 3 " for rank in range(3)]
+    assert sorted(said) == [f"{rank} of {ranks} " for rank in range(ranks)]
     assert lab.run("bare", "ls", str(BIN)).returncode != 0
 
 

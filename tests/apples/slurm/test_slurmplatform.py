@@ -3,14 +3,15 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan, ProgramNotFound
 from apples.launching.slurmallocation import AllocationRefused
 from apples.model.grid import Grid, Host, LinkRule
+from apples.platforms import requirements, slurmcheck
 from apples.platforms import slurm as slurm_platform
-from apples.platforms import slurmcheck
 from apples.platforms.platform import Preparation
 from apples.platforms.slurm import SlurmPlatform
 from apples.platforms.slurmoptions import Given
@@ -215,7 +216,7 @@ def test_slurm_forecasts_nodes_by_the_readings_of_checks(says, tmp_path, monkeyp
 
     def look(what, needs, notify):
         survey = replace(facts("n1").survey, availability=next(shares))
-        return NodeCheckResult(facts={n: replace(facts(n), survey=survey) for n in ("n1", "n3")}, unfit={})
+        return NodeCheckResult(facts={n: replace(facts(n), survey=survey) for n in what.addresses}, unfit={})
 
     monkeypatch.setattr(slurm_platform, "look", look)
     values = []
@@ -277,11 +278,62 @@ def test_idle_nodes_are_read_in_a_short_job_before_a_run_is_planned(says, tmp_pa
 
 def test_nodes_that_a_short_job_finds_unfit_are_not_planned_on(says, tmp_path, monkeypatch):
     seen = NodeCheckResult(facts={"n2": facts("n2")}, unfit={"n1": "has no numba"})
-    in_check_jobs(monkeypatch, lambda what, needs, notify: seen)
+    jobs = in_check_jobs(monkeypatch, lambda what, needs, notify: seen)
     one = platform(tmp_path)
     one.prepare(Preparation(runs=True))
-    found = one.snapshot(silent)
-    assert ([h.name for h in found.hosts], found.absent["n1"]) == (["n2"], "it has no numba")
+    for _ in range(2):
+        found = one.snapshot(silent)
+        assert ([h.name for h in found.hosts], found.absent["n1"]) == (["n2"], "it has no numba")
+    assert len(jobs) == 1
+
+
+def test_plans_during_a_run_start_no_job(says, tmp_path, monkeypatch):
+    def look(what, needs, notify):
+        return NodeCheckResult(facts={n: facts(n) for n in what.addresses})
+
+    jobs = in_check_jobs(monkeypatch, look)
+    one = platform(tmp_path)
+    one.prepare(Preparation(runs=True))
+    monkeypatch.setattr(slurm_platform.launching, "run", lambda *_, **more: one.snapshot(silent))
+    monkeypatch.setattr(one, "with_mpi", lambda request: request)
+    one.run(SimpleNamespace(environment={}), silent)
+    assert jobs == []
+    one.snapshot(silent)
+    assert len(jobs) == 1
+
+
+def test_links_are_measured_where_the_ranks_run(says, tmp_path, monkeypatch):
+    """A check of more nodes than have their links measured leaves that to the allocation of the run."""
+    looked = []
+
+    def look(what, needs, notify):
+        looked.append(list(what.addresses))
+        if len(what.addresses) <= slurm_platform.MOST_LINKED:
+            what.links.add(
+                [
+                    LinkSpeed(source=a, target=b, latency_s=1e-4, bandwidth_Bps=1e9)
+                    for a, b in (("n1", "n2"), ("n2", "n1"))
+                ]
+            )
+        return NodeCheckResult(facts={n: facts(n) for n in what.addresses})
+
+    in_check_jobs(monkeypatch, look)
+    monkeypatch.setattr(slurm_platform, "MOST_LINKED", 2)
+    (says / "show-partition").write_text(PARTITIONS.replace("n[1-4]", "n[1-3]"))
+    (says / "show-nodes").write_text("".join(NODE.format(f"n{k}", 0, "IDLE") for k in (1, 2, 3)))
+    one = platform(tmp_path)
+    one.prepare(Preparation(runs=True))
+    one.snapshot(silent)
+    for _ in range(2):
+        one._ready({}, "7", ["n1", "n2"], silent)
+    assert looked == [["n1", "n2", "n3"], ["n1", "n2"]]
+
+
+def test_check_on_one_core_shows_the_capacity_of_all():
+    one = facts("n1")
+    bound = replace(one, survey=replace(one.survey, capacity=0.75, cpus=1))
+    assert slurmcheck.scaled(bound, 8).survey.capacity == 6.0
+    assert slurmcheck.scaled(one, 2) is one
 
 
 def test_without_a_short_job_the_plan_uses_earlier_readings(says, tmp_path, monkeypatch):
@@ -292,13 +344,13 @@ def test_without_a_short_job_the_plan_uses_earlier_readings(says, tmp_path, monk
     one, told = platform(tmp_path), []
     one.prepare(Preparation(runs=True))
     assert [c.availability.value for c in one.snapshot(told.append).conditions] == [1.0, 1.0]
-    assert "planning without a reading of the nodes: Slurm gives no allocation of n[1-2]: busy" in told
+    assert "planning without a reading of the nodes: Slurm started no job on them at once" in told
 
 
 def test_large_pools_are_planned_without_a_short_job(says, tmp_path):
     offers = [Offer(node=Node(name=f"n{k}"), slots=1) for k in range(slurmcheck.MOST_NODES + 1)]
     assert slurmcheck.unread(offers, {}, 0.0) == ()
-    assert slurmcheck.unread(offers[:2], {"n0": 10.0}, 20.0) == ("n0", "n1")
+    assert slurmcheck.unread(offers[:2], {"n0": 10.0}, 20.0) == tuple(offers[:2])
     assert slurmcheck.unread(offers[:1], {"n0": 10.0}, 20.0) == ()
     # a node that is shared with running jobs has no reading that shows a core of ours
     assert slurmcheck.unread([replace(offers[0], share=0.5)], {}, 0.0) == ()
@@ -328,9 +380,9 @@ def test_checkpoints_need_a_directory_that_all_nodes_see(says, tmp_path, monkeyp
     one = platform(tmp_path)
     one.snapshot(silent)
     assert one.write_s(tmp_path / "x.ckpt", 1e3) is None
-    monkeypatch.setattr(slurm_platform, "_file_system", lambda directory: "lustre")
+    monkeypatch.setattr(slurm_platform, "file_system", lambda directory: "lustre")
     assert one.write_s(tmp_path / "x.ckpt", 1e3) is not None
 
 
 def test_the_file_system_of_a_directory():
-    assert slurm_platform._file_system(Path("/proc/self")) == "proc"
+    assert requirements.file_system(Path("/proc/self")) == "proc"
