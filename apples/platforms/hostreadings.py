@@ -95,7 +95,8 @@ class HostReadings:
             readings = history.get(_stored(series, stored_as))
             if series.resource not in CPU or readings is None or len(readings) < _FEWEST:
                 return one
-            return persisting(one, lasting_s(readings.times, readings.values), now)
+            lasts_s = lasting_s(readings.times, readings.values)
+            return persisting(one, lasts_s, now, series.resource.most)
 
         return {series: counted(series, one) for series, one in found.items()}
 

@@ -146,12 +146,12 @@ class SlurmPlatform(Platform):
         pool = self._allocated(notify) if inside else self._idle(notify)
         absent = {**self._dropped, **pool.absent}
         offers = [offer for offer in pool.offers if offer.node.name not in self._dropped]
-        offers, absent = _enough(offers, absent, self._given.wishes, self.pool.source)
-        if not inside and (unfit := self._unfit_idle(offers, notify)):
-            absent |= _sentences(unfit)
-            offers = [offer for offer in offers if offer.node.name not in unfit]
-            offers, absent = _enough(offers, absent, self._given.wishes, self.pool.source)
-        for host, why in pool.absent.items():
+        unfit, wishes, source = dict[str, str](), self._given.wishes, self.pool.source
+        if not inside:
+            unfit = _sentences(self._unfit_idle(_enough(offers, absent, wishes, source)[0], notify))
+        offers = [offer for offer in offers if offer.node.name not in unfit]
+        offers, absent = _enough(offers, absent | unfit, wishes, source)
+        for host, why in {**pool.absent, **unfit}.items():
             notify(f"without {host}: {why}")
         facts = self._facts if inside else {}
         hosts = tuple(_host(offer, facts.get(offer.node.name), self._given) for offer in offers)

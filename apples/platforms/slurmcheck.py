@@ -1,14 +1,16 @@
 """A short job on idle nodes before planning, in which their sensors are read: Slurm starts nothing on them without one.
 
-It is made to delay others little: only idle cores are asked for, one on each node; nothing is compiled in it; and a job
-that Slurm does not start at once is given up.
+It is made to delay others little: only idle cores are asked for, one on each node where Slurm gives single cores;
+nothing is compiled in it; and a job that Slurm does not start at once is given up.
 """
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from apples.errors import LaunchError
 from apples.launching.launcher import Notify
 from apples.launching.slurm import RANK_BYTES, UNPREDICTED_S, Cluster
 from apples.launching.slurmallocation import OwnAllocation
@@ -58,12 +60,13 @@ def check_job(offers: Sequence[Offer], cluster: Cluster, notify: Notify) -> Iter
         ranks_each=1,
         minutes=minutes(UNPREDICTED_S, cluster.most_s),
         threads=max(offer.node.threads for offer in offers),
-        memory_bytes=RANK_BYTES if cluster.counts_memory else 0.0,
+        memory_bytes=2 * RANK_BYTES if cluster.counts_memory else 0.0,
     )
     wishes = replace(cluster.wishes, exclusive=False, immediate_s=WAIT_S)
     with OwnAllocation(shape, wishes, notify) as allocation:
         yield allocation.number
-    settled_nodes(nodes)
+    with contextlib.suppress(LaunchError):
+        settled_nodes(nodes)
 
 
 def settled_nodes(names: Sequence[str]) -> Mapping[str, Node]:

@@ -88,6 +88,16 @@ def test_time_for_which_shares_last():
     # of values without correlation they last half the time between readings, of constant ones many times that
     assert lasting_s(times, 0.4 * np.exp(0.2 * noise)) == pytest.approx(15.0)
     assert lasting_s(times, np.full(len(times), 0.5)) == pytest.approx(1500.0)
+    # two readings for one run count as one, and too few say nothing
+    twice = np.sort(np.concatenate((times, times + 3.0)))
+    assert lasting_s(twice, np.repeat(0.4 * np.exp(0.2 * noise), 2)) == pytest.approx(15.0)
+    assert lasting_s([0.0, 3.0, 40.0], [0.5, 0.4, 0.3]) == 0.0
+
+
+def test_no_share_is_larger_than_a_cpu():
+    before = outlook(middle=0.5, spread=0.39)
+    (after,) = persisting(forecast(0.95, [before]), 8.0, now=0.0, most=1.0).outlooks
+    assert after.quantiles[-1] == 1.0 > after.median
 
 
 def test_share_of_zero_keeps_its_outlooks():

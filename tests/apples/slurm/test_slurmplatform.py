@@ -287,6 +287,18 @@ def test_nodes_that_a_short_job_finds_unfit_are_not_planned_on(says, tmp_path, m
     assert len(jobs) == 1
 
 
+def test_spare_node_takes_the_place_of_an_unfit_one(says, tmp_path, monkeypatch):
+    (says / "show-nodes").write_text("".join(NODE.format(f"n{k}", 0, "IDLE") for k in (1, 2, 3)))
+    (says / "show-partition").write_text(PARTITIONS.replace("n[1-4]", "n[1-3]"))
+    seen = NodeCheckResult(facts={"n2": facts("n2")}, unfit={"n1": "has no numba"})
+    jobs = in_check_jobs(monkeypatch, lambda what, needs, notify: seen)
+    one, told = platform(tmp_path, wishes=Wishes(nodes=(2, 2))), []
+    one.prepare(Preparation(runs=True))
+    assert [host.name for host in one.snapshot(told.append).hosts] == ["n2", "n3"]
+    assert jobs[0][0] == ("n1", "n2")
+    assert "without n1: it has no numba" in told
+
+
 def test_plans_during_a_run_start_no_job(says, tmp_path, monkeypatch):
     def look(what, needs, notify):
         return NodeCheckResult(facts={n: facts(n) for n in what.addresses})
