@@ -100,9 +100,10 @@ class PmiRelay:
         self._hydra = hydra
         self._request = b""
         self._answered = False
+        # the rank has stated its address, and has then met the others
         self._stated = self._exchanged = False
-        # with this setting not every rank states its address
-        self._unlike = "MPIR_CVAR_CH4_ROOTS_ONLY_PMI" in os.environ
+        # A later release, or a setting with which not every rank states its address: the barrier cannot be recognized.
+        self._unrecognized = "MPIR_CVAR_CH4_ROOTS_ONLY_PMI" in os.environ
 
     def pump(self, fd: int) -> bool:
         """Copy a message; return False at the end of that direction."""
@@ -132,13 +133,13 @@ class PmiRelay:
 
     def _in_finalize(self, request: bytes) -> bool:
         """Return whether a request is the barrier of MPI_Finalize of MPICH 4.0 or 4.1."""
-        self._unlike = self._unlike or SINCE_4_2 in request
+        self._unrecognized = self._unrecognized or SINCE_4_2 in request
         if request.startswith(b"cmd=put ") and ADDRESS in request:
             self._stated = True
         elif request == BARRIER and self._stated:
             self._stated, self._exchanged = False, True
         elif request == BARRIER:
-            return self._exchanged and not self._unlike
+            return self._exchanged and not self._unrecognized
         return False
 
     def finalize(self) -> int | None:

@@ -85,12 +85,12 @@ def chosen(partitions: Mapping[str, Partition], name: str | None) -> Partition:
         return default
     if name not in partitions:
         raise ConfigError(f"--partition {name}: there is no such partition; legal are {legal}")
-    chosen = partitions[name]
-    if chosen.state != "UP":
+    partition = partitions[name]
+    if partition.state != "UP":
         raise NoFeasiblePlan(
-            f"partition {name} is {chosen.state} and starts no jobs; use another with --partition"
+            f"partition {name} is {partition.state} and starts no jobs; use another with --partition"
         )
-    return chosen
+    return partition
 
 
 def running_job(text: str, number: str) -> records.Job:
