@@ -38,6 +38,8 @@ class Resource(StrEnum):
     """Share of one CPU that a process already running gets, 0..1."""
     CPU_CAPACITY = "cpu.capacity"
     """CPUs that a group of new processes, one for each usable CPU, would get together."""
+    CPU_LIMIT = "cpu.limit"
+    """CPUs that control groups leave to all processes there together. Hosts without a quota have no such series."""
     MEMORY_FREE = "memory.free"
     """Bytes a new process can touch without paging."""
     LATENCY = "network.latency"
@@ -70,6 +72,7 @@ _UNITS = {
     Resource.CPU_NEW: "CPU",
     Resource.CPU_RUNNING: "CPU",
     Resource.CPU_CAPACITY: "CPUs",
+    Resource.CPU_LIMIT: "CPUs",
     Resource.MEMORY_FREE: "B",
     Resource.LATENCY: "s",
     Resource.BANDWIDTH: "B/s",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from apples.adapting.settings import HostSettings
-from apples.model.grid import Conditions, Estimate, Snapshot
+from apples.model.grid import Estimate, Snapshot
 from apples.model.template import Costs
 
 
@@ -83,7 +83,8 @@ def as_ranks_see_it(
         total = max(share * len(own), 0.0 if conditions.capacity is None else conditions.capacity.value)
         memory = conditions.memory_bytes
         found.append(
-            Conditions(
+            replace(
+                conditions,
                 availability=told,
                 capacity=replace(told, value=total),
                 memory_bytes=replace(memory, value=memory.value + sum(held for _, held in own)),

@@ -15,7 +15,7 @@ from apples.cli.conflicts import restarts_itself, run_conflicts, unserved_option
 from apples.cli.console import Console
 from apples.cli.optiongroups import Problems, parse_settings
 from apples.cli.pool import open_platform, open_service
-from apples.cli.runoptions import LaunchOptions, PoolOptions, RunOptions
+from apples.cli.runoptions import LaunchOptions, PoolOptions, RunOptions, SharingOptions
 from apples.errors import ConfigError
 from apples.launching.launcher import MpiChoice
 from apples.learning.history import new_id
@@ -226,6 +226,11 @@ def _preparation(request: RunRequest, mpi: MpiChoice) -> Preparation:
     )
 
 
+def _polls(sharing: SharingOptions) -> bool:
+    """Return whether ranks without a node manager wait as their MPI does, which mostly polls."""
+    return sharing.wait in ("mpi", "poll") or (sharing.wait is None and sharing.policy == "none")
+
+
 def assemble(
     size: int,
     options: RunOptions,
@@ -274,7 +279,8 @@ def assemble(
         environment={} if session is None else session.environment,
         shared=None if session is None else session.observed,
         monitor=monitor,
-        adaptive_waits=options.sharing.policy == "auto" and options.sharing.wait is None and session is None,
+        adaptive_waits=session is None and options.sharing.policy == "auto" and options.sharing.wait is None,
+        polling=session is None and _polls(options.sharing),
         resilience=resilience,
         starts_programs=not options.output.dry_run,
         make_controller=controllers(platform, adapt, console.note, hosts=run.adapt == "hosts"),
@@ -282,5 +288,6 @@ def assemble(
     platform.prepare(_preparation(request, platform.mpi))
     stated = {} if file is None else {n: a.costs for n, a in file.applications.items() if a.costs is not None}
     costing = Costing(open_benchmarks(), history := open_history(), stated)
-    report = service.report if service else None
-    return Agent(platform, history, costing, console.note, report=report), request
+    return Agent(
+        platform, history, costing, console.note, report=service.report if service else None
+    ), request

@@ -233,7 +233,10 @@ def waiting_for_cpus(record: Record, compute: Mapping[int, float]) -> dict[int, 
     if plan.model == "paper" or len(shares) < len(ranks) or not (rows * own > 0).all():
         return dict.fromkeys(ranks, 0.0)
     iteration_s = rows.sum() / (rows / own).sum() / record.workload.get("iterations", 1)
-    absent = -np.log([shares[rank] for rank in ranks])
+    hosts, sharing = host_entries(record.snapshot), _sharing(record)
+    absent = -np.log(
+        [_conditions(hosts[a.host]).presence(shares[a.rank], sharing[a.host]) for a in plan.assignments]
+    )
     waits = own * (waiting_factor(absent.sum() - absent, iteration_s) - 1)
     return dict(zip(ranks, waits.tolist(), strict=True))
 
@@ -272,16 +275,19 @@ def cpu_shares(record: Record) -> dict[int, float]:
 
 def _share(entry: Mapping[str, object], ranks: int) -> float:
     """Return the CPU share of each of `ranks` ranks by the snapshot's entry for their host; 0 if it has none."""
-    availability, capacity = _value(entry.get("availability")), _value(entry.get("capacity"))
     slots = entry.get("slots")
-    if availability is None or not isinstance(slots, int):
-        return 0.0
-    conditions = Conditions(
-        availability=Estimate(value=availability),
+    return _conditions(entry).share(ranks, slots) if isinstance(slots, int) else 0.0
+
+
+def _conditions(entry: Mapping[str, object]) -> Conditions:
+    """Return the CPU conditions in the snapshot's entry for a host; an availability of 0 if it has none."""
+    capacity, limit = _value(entry.get("capacity")), entry.get("cpu_limit")
+    return Conditions(
+        availability=Estimate(value=_value(entry.get("availability")) or 0.0),
         memory_bytes=Estimate(value=math.inf),
         capacity=None if capacity is None else Estimate(value=capacity),
+        cpu_limit=float(limit) if isinstance(limit, int | float) else math.inf,
     )
-    return conditions.share(ranks, slots)
 
 
 def _value(estimate: object) -> float | None:

@@ -196,16 +196,26 @@ class Conditions:
     availability : share of one CPU for one new process, 0..1
     capacity : CPUs for `slots` new processes together; None means `slots` × availability
     memory_bytes : bytes available to the application on this host, all ranks together
+    cpu_limit : CPUs that control groups leave to all its ranks, infinite without a quota
     """
 
     availability: Estimate
     memory_bytes: Estimate
     capacity: Estimate | None = None
+    cpu_limit: float = math.inf
 
     def share(self, ranks: int, slots: int) -> float:
         """Return the share of one CPU of each of `ranks` new processes on a host of `slots` slots."""
         total = slots * self.availability.value if self.capacity is None else self.capacity.value
         return min(self.availability.value, total / ranks)
+
+    def presence(self, share: float, ranks: int) -> float:
+        """Return the part of its time for which a rank of this share has its CPU when it needs it, 0..1.
+
+        Other processes take a CPU at moments of their own. A quota is used up by computing only: a rank that sleeps
+        while it waits keeps it for later.
+        """
+        return min(share / min(self.cpu_limit / ranks, 1.0), 1.0)
 
     def binding(self, ranks: int, slots: int) -> Estimate:
         """Return the estimate that determines the share of each of `ranks` new processes."""
@@ -318,6 +328,10 @@ class Snapshot:
     def over(self, seconds: float, step_s: float = 0.0) -> Snapshot:
         """Return the snapshot with CPU shares forecast over so many seconds from now; see `Estimate.over`."""
         return replace(self, conditions=tuple(one.over(seconds, step_s) for one in self.conditions))
+
+    def for_polling_ranks(self) -> Snapshot:
+        """Return the snapshot for ranks that poll while they wait, and so use up the quotas of their hosts."""
+        return replace(self, conditions=tuple(replace(one, cpu_limit=math.inf) for one in self.conditions))
 
     def graph(self) -> networkx.DiGraph[str]:
         """Return hosts as nodes (`host`, `conditions`), ordered pairs as edges (`latency_s`, `bandwidth_Bps`)."""

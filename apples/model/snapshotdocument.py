@@ -174,6 +174,7 @@ def _host(host: Host, conditions: Conditions) -> Json:
         "availability": _estimate(conditions.availability),
         "capacity": None if capacity is None else _estimate(capacity),
         "memory_bytes": _estimate(conditions.memory_bytes),
+        "cpu_limit": conditions.cpu_limit if math.isfinite(conditions.cpu_limit) else None,
     }
 
 

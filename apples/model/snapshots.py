@@ -239,8 +239,10 @@ def _conditions(
             outlooks=forecast.outlooks,
         )
 
+    limit = forecasts.get(Series(Resource.CPU_LIMIT, host.name))
     return Conditions(
         availability=estimate(Resource.CPU_NEW, 1.0) or idle.availability,
         capacity=estimate(Resource.CPU_CAPACITY, float(host.slots)) or idle.capacity,
         memory_bytes=estimate(Resource.MEMORY_FREE, math.inf) or idle.memory_bytes,
+        cpu_limit=math.inf if limit is None or not limit.value > 0 else limit.value,
     )

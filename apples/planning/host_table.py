@@ -17,7 +17,7 @@ from apples.planning.options import PlanningOptions
 from nws.series import SCORES, SHARES
 
 #: Rows of a host's table before the quantiles of its CPU share, and all of them.
-QUANTILES = 7
+QUANTILES = 8
 ROWS = QUANTILES + len(SHARES)
 
 
@@ -45,7 +45,7 @@ def host_table(host: Host, conditions: Conditions, demands: HostDemands) -> tupl
 
     Rows of the table: seconds per row, capacity of one rank in rows, rows that fit in memory, CPU share forecast,
     CPU share used as the price, its coefficient of variation during the run, 1 if nothing is known about its error and
-    else 0; from `QUANTILES` on quantiles of the share at `SHARES`.
+    else 0, presence (`Conditions.presence`); from `QUANTILES` on quantiles of the share at `SHARES`.
     """
     table = np.full((ROWS, max(host.slots, 0) + 1), np.nan)
     reason = _unusable(host, conditions, demands)
@@ -65,7 +65,17 @@ def host_table(host: Host, conditions: Conditions, demands: HostDemands) -> tupl
         cap = limit if options.allow_spill else min(limit, memory)
         row_s = demands.costs.row_seconds(host.cpu_type, m, host.name) * workload.iterations
         seconds = (row_s + demands.costs.start_row_cpu_s) / careful
-        table[:QUANTILES, m] = seconds, cap, memory, share, careful, binding.variation, binding.guessed
+        presence = conditions.presence(careful, m)
+        table[:QUANTILES, m] = (
+            seconds,
+            cap,
+            memory,
+            share,
+            careful,
+            binding.variation,
+            binding.guessed,
+            presence,
+        )
         table[QUANTILES:, m] = np.clip(share * _spread(binding, relative), LEAST_SHARE, 1.0)
     table[:, 0] = table[:, 1]
     if table[1, 1] < demands.min_rows:

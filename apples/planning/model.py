@@ -99,7 +99,7 @@ def unordered_lines(problem: Problem, chains: Chains, options: PlanningOptions) 
     # looked up once, because plans of larger pools spend most of their time here
     slope, share = problem.slope[hosts, sharing], problem.priced_share[hosts, sharing]
     return RankLines(
-        slope=slope * _coupling(problem, chains, options, slope, share),
+        slope=slope * _coupling(problem, chains, options, slope, problem.presence[hosts, sharing]),
         fixed=chains.spread(_overheads(problem, chains, share)) + _messages(problem, chains, share),
         communicate=np.zeros(len(hosts)),
         cap=problem.cap[hosts, sharing],
@@ -154,16 +154,17 @@ def coupling(problem: Problem, chains: Chains, options: PlanningOptions) -> Floa
     The paper's model leaves this to the overhead.
     """
     hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
-    slope, share = problem.slope[hosts, sharing], problem.priced_share[hosts, sharing]
-    return _coupling(problem, chains, options, slope, share)
+    return _coupling(
+        problem, chains, options, problem.slope[hosts, sharing], problem.presence[hosts, sharing]
+    )
 
 
 def _coupling(
-    problem: Problem, chains: Chains, options: PlanningOptions, slope: FloatArray, share: FloatArray
+    problem: Problem, chains: Chains, options: PlanningOptions, slope: FloatArray, presence: FloatArray
 ) -> FloatArray:
     if options.model == "paper":
         return np.ones(len(chains.members))
-    absent = -np.log(share)
+    absent = -np.log(presence)
     iteration_s = problem.size / chains.total(1 / slope) / problem.workload.iterations
     return waiting_factor(chains.spread(chains.total(absent)) - absent, chains.spread(iteration_s))
 
@@ -171,11 +172,11 @@ def _coupling(
 def waiting_factor(absent: FloatArray, iteration_s: FloatArray) -> FloatArray:
     """Return the factor by which a rank is delayed by ranks that lack their CPUs at times, float64[...] ≥ 1.
 
-    absent : sum of -ln(share) over the other ranks.  iteration_s : length of an iteration without waiting
+    absent : sum of -ln(presence) over the other ranks.  iteration_s : length of an iteration without waiting
 
-    Iterations much shorter than a time slice only proceed while all ranks run at once: the factor is the product of all
-    shares, not the smallest. Iterations much longer average over many slices. The remaining wait of each message for a
-    CPU is in the price of a message, so no term of the order of slice / iteration is added here.
+    Iterations much shorter than a time slice only proceed while all ranks have their CPUs at once: the factor is the
+    product of all presences, not the smallest. Iterations much longer average over many slices. The remaining wait of
+    each message for a CPU is in the price of a message, so no term of the order of slice / iteration is added here.
     """
     factor: FloatArray = np.exp(absent / (1 + (iteration_s / TIME_SLICE_S) ** 2))
     return factor

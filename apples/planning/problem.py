@@ -83,6 +83,7 @@ class Problem:
     share : float64[H, M+1], CPU share forecast for each of m ranks
     share_quantiles : float64[shares, H, M+1], its quantiles at `nws.series.SHARES`
     priced_share : float64[H, M+1], share behind `slope`: `share`, less the error that the quantile requires
+    presence : float64[H, M+1], part of its time for which a rank has its CPU when it needs it (`Conditions.presence`)
     variation : float64[H, M+1], standard deviation of the share during the run, as a share of its mean
     guessed : bool[H, M+1], whether nothing is known about the error of the share
     side : seconds to exchange with a neighbour on host j, all iterations; `UNUSABLE_S` for broken links
@@ -108,6 +109,7 @@ class Problem:
     share: FloatArray
     share_quantiles: FloatArray
     priced_share: FloatArray
+    presence: FloatArray
     variation: FloatArray
     guessed: BoolArray
     side: PairValues
@@ -164,20 +166,19 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         min_rows=max(workload.min_rows, 1),
         unknown_error=max(filter(is_known, (c.availability.error for c in snapshot.conditions)), default=0.0),
     )
-    excluded, keep, rows = list[tuple[str, str]](), list[int](), list[FloatArray]()
+    excluded, tables_of = list[tuple[str, str]](), dict[int, FloatArray]()
     for h, (host, conditions) in enumerate(zip(snapshot.hosts, snapshot.conditions, strict=True)):
         reason, table = host_table(host, conditions, demands)
         if reason is None:
-            keep.append(h)
-            rows.append(table)
+            tables_of[h] = table
         else:
             excluded.append((host.name, reason))
-    if not keep:
+    if not tables_of:
         raise NoFeasiblePlan(_nobody(workload, excluded))
-    hosts = tuple(snapshot.hosts[h] for h in keep)
-    tables, costs = _side_by_side(rows), _as_modelled(costs, workload, options)
-    network = _network(snapshot, keep, workload, costs.communication)
-    slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in rows]
+    hosts = tuple(snapshot.hosts[h] for h in tables_of)
+    tables, costs = _side_by_side(list(tables_of.values())), _as_modelled(costs, workload, options)
+    network = _network(snapshot, list(tables_of), workload, costs.communication)
+    slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in tables_of.values()]
     coupling = tuple(c for c in workload.constraints if _is_coupling(c, hosts))
     limits = host_limits(workload.limits | options.limits, hosts, snapshot.hosts)
     return Problem(
@@ -192,6 +193,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         share=tables[3],
         share_quantiles=tables[QUANTILES:],
         priced_share=tables[4],
+        presence=tables[7],
         variation=tables[5],
         guessed=tables[6] > 0,
         side=network.side,

@@ -121,6 +121,8 @@ def survey_forecasts(facts: Mapping[str, HostFacts], now: float) -> dict[Series,
             Resource.CPU_CAPACITY: host.survey.capacity,
             Resource.MEMORY_FREE: host.survey.memory_bytes,
         }
+        if host.survey.quota is not None:
+            values[Resource.CPU_LIMIT] = host.survey.quota
         found |= {
             Series(kind, name): single_forecast(value, now, ONE_READING) for kind, value in values.items()
         }

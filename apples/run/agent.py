@@ -154,6 +154,8 @@ class Agent:
         started = time.perf_counter()
         self._drop_drained()
         snapshot = self.platform.snapshot(self.notify)
+        if request.polling:
+            snapshot = snapshot.for_polling_ranks()
         measured = time.perf_counter()
         if request.scheduler in RESPECT_LIMITS:
             check_room(snapshot, demands, options)

@@ -62,6 +62,7 @@ class RunRequest:
     time_limit_s : wall seconds of all attempts together
     shared : returns, after the run, the observations of the node manager.  monitor : the MPI monitor in the ranks
     adaptive_waits : ranks that share CPUs with other processes leave them to these while they wait
+    polling : ranks poll while they wait, whatever share of a CPU they have
     starts_programs : whether missing benchmarks of a user's program may be measured now
     make_controller : returns the adaptation controller of one attempt; None for a run that is not adapted
     """
@@ -78,6 +79,7 @@ class RunRequest:
     shared: Callable[[], dict[str, Any]] | None = None
     monitor: Monitor | None = None
     adaptive_waits: bool = False
+    polling: bool = False
     resilience: Resilience = field(default_factory=Resilience)
     starts_programs: bool = True
     make_controller: Callable[[RunRequest, Decision], AdaptationController] | None = None

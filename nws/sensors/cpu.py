@@ -49,7 +49,7 @@ class Shares:
 
 @dataclass(slots=True, kw_only=True)
 class CpuSensor:
-    """Measures CPU_NEW, CPU_RUNNING and CPU_CAPACITY of this host.
+    """Measures CPU_NEW, CPU_RUNNING and CPU_CAPACITY of this host, and CPU_LIMIT under a quota.
 
     meter : the competitors.  probe : duration in s → share of one CPU of a busy loop
     probe_s : length of a probe.  probe_every : measurements between probes, unless the passive reading moves by more
@@ -83,7 +83,7 @@ class CpuSensor:
         return cls(host=context.host, clock=context.clock)
 
     def measure(self) -> list[Measurement]:
-        """Return the three readings, after a short look of its own at first; raises `ProbeError`."""
+        """Return the readings, after a short look of its own at first; raises `ProbeError`."""
         load = self.meter.read()
         weight = NORMAL_WEIGHT if load.newcomers_grouped else weight_of_nice(self.nice)
         passive = shares(load, weight)
@@ -95,11 +95,14 @@ class CpuSensor:
         limit = _quota_share(load, len(load.usable), weight) * len(load.usable)
         capacity = min(passive.capacity * correction, float(len(load.usable)), limit)
         now = self.clock()
-        return [
-            Measurement(Series(Resource.CPU_NEW, self.host), now, new),
-            Measurement(Series(Resource.CPU_RUNNING, self.host), now, running),
-            Measurement(Series(Resource.CPU_CAPACITY, self.host), now, max(capacity, new)),
-        ]
+        found = {
+            Resource.CPU_NEW: new,
+            Resource.CPU_RUNNING: running,
+            Resource.CPU_CAPACITY: max(capacity, new),
+        }
+        if load.quotas:
+            found[Resource.CPU_LIMIT] = min(quota.cpus for quota in load.quotas)
+        return [Measurement(Series(resource, self.host), now, value) for resource, value in found.items()]
 
     def _correction(self, passive: Shares, load: Load, weight: float) -> float:
         """Return the value to add to the passive reading; starts a probe when one is due, and updates the bias."""

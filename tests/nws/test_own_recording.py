@@ -16,8 +16,8 @@ from nws.series import Resource, Series
 
 RECORDINGS = ("own_sensors_10s.csv.gz", "own_sensors_10s_later.csv.gz")
 PERIOD_S = 10.0
-#: Sensors of a host measure everything but the loss of links, which runs over ssh measure.
-RECORDED = set(Resource) - {Resource.LOSS}
+#: Sensors of a host without a quota measure everything but the loss of links, which runs over ssh measure.
+RECORDED = set(Resource) - {Resource.LOSS, Resource.CPU_LIMIT}
 
 
 @pytest.fixture(scope="module", params=RECORDINGS)

@@ -1,5 +1,8 @@
 """The performance model against cases worked out by hand (§3.1)."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -61,6 +64,19 @@ def slowed(problem, chain, options=EXCHANGE):
 def test_ranks_in_short_iterations_go_on_only_while_all_have_their_cpus(pool):
     problem = pool.problem(pool.snapshot([1.0, 0.5, 0.8]), pool.workload(30), pool.costs(1e-9))
     assert slowed(problem, [0, 1, 2]) == pytest.approx([1 / (0.5 * 0.8), 1 / 0.8, 1 / 0.5], rel=1e-3)
+
+
+def test_only_absence_by_other_processes_delays_beside_a_quota(pool):
+    snapshot = pool.snapshot([1.0, 0.4, 0.5])
+    limited = tuple(
+        replace(one, cpu_limit=limit)
+        for one, limit in zip(snapshot.conditions, [math.inf, 0.5, 0.5], strict=True)
+    )
+    snapshot = replace(snapshot, conditions=limited)
+    problem = pool.problem(snapshot, pool.workload(30), pool.costs(1e-9))
+    assert slowed(problem, [0, 1, 2]) == pytest.approx([1 / 0.8, 1.0, 1 / 0.8], rel=1e-3)
+    problem = pool.problem(snapshot.for_polling_ranks(), pool.workload(30), pool.costs(1e-9))
+    assert slowed(problem, [0, 1, 2]) == pytest.approx([1 / 0.2, 1 / 0.5, 1 / 0.4], rel=1e-3)
 
 
 def test_long_iterations_average_over_many_time_slices(pool):

@@ -15,7 +15,8 @@ from nws.sensors.spin import spin
 
 
 def readings(sensor):
-    return tuple(m.value for m in sensor.measure())
+    """Return new, running and capacity of one measurement."""
+    return tuple(m.value for m in sensor.measure()[:3])
 
 
 def test_names_and_time_of_the_measurements(host):
@@ -228,6 +229,8 @@ def test_a_quota_binds_and_is_never_probed(host, version):
         (group / "cpuacct.usage").write_text("1000\n")
     sensor = host.sensor(gain=1.0, probe=lambda s: pytest.fail("a quota needs no probe"))
     assert readings(sensor) == pytest.approx((0.5, 0.5, 0.5))
+    limit = sensor.measure()[3]
+    assert (str(limit.series), limit.value) == ("cpu.limit@here", 0.5)
 
 
 def test_a_quota_is_shared_with_those_in_its_group_only(host):

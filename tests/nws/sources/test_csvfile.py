@@ -82,8 +82,8 @@ def test_every_wrong_line_is_told(file):
         ":9: value '1e121': expected a finite number up to ±1e+120",
         ":10: value '1_000': expected a finite number up to ±1e+120",
         ":11: 'cpu.new' is not a series name: expected RESOURCE@HOST or RESOURCE@FROM>TO",
-        ":12: 'power@a': unknown resource 'power'; legal are cpu.new, cpu.running, cpu.capacity, memory.free, "
-        "network.latency, network.bandwidth, network.loss, and x.… for series from elsewhere; "
+        ":12: 'power@a': unknown resource 'power'; legal are cpu.new, cpu.running, cpu.capacity, cpu.limit, "
+        "memory.free, network.latency, network.bandwidth, network.loss, and x.… for series from elsewhere; "
         "t 'inf' is later than tomorrow; "
         "expected seconds since the epoch, such as 1800000000; value 'much': expected a finite number up to ±1e+120",
         ":13: 'power@a' is not a series, as told above",
