@@ -293,6 +293,10 @@ class Bench:
                 if node or wait is not None:
                     more |= monitor_environment(directory, f"job{number}", wait=wait)
                 words, own = self.command(job, list(more))
+                # Jobs of Open MPI that start and end at the same moment remove each other's session directory.
+                sessions = directory / f"sessions{number}"
+                sessions.mkdir()
+                own = {**own, "OMPI_MCA_orte_tmpdir_base": str(sessions)}
                 commands[f"job{number}"] = words, {**os.environ, **own, **more}
             return max(seconds_of_all(commands, serial=policy == "serial").values())
 

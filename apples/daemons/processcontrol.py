@@ -114,7 +114,7 @@ def find_capabilities(freezer: Freezer, *, limits: bool, cpus: Sequence[int] | N
 def pin(pid: int, cpus: Sequence[int]) -> dict[int, set[int]]:
     """Restrict all threads of a process to these CPUs; return the earlier CPUs of each thread.
 
-    A thread that is started meanwhile inherits the value.
+    A thread that MPI has bound to some of these CPUs stays there. A thread that starts meanwhile inherits the value.
     """
     before: dict[int, set[int]] = {}
     seen: set[int] = set()
@@ -122,7 +122,7 @@ def pin(pid: int, cpus: Sequence[int]) -> dict[int, set[int]]:
         for thread in new:
             with suppress(ProcessLookupError, PermissionError):
                 before[thread] = os.sched_getaffinity(thread)
-                os.sched_setaffinity(thread, cpus)
+                os.sched_setaffinity(thread, _narrowed(before[thread], cpus))
         seen |= new
     return before
 
@@ -132,8 +132,13 @@ def unpin(pid: int, cpus: Sequence[int], before: dict[int, set[int]]) -> None:
     for thread in threads(pid):
         with suppress(ProcessLookupError, PermissionError):
             were = before.get(thread) or before.get(pid)
-            if were is not None and os.sched_getaffinity(thread) == set(cpus):
+            if were is not None and os.sched_getaffinity(thread) == _narrowed(were, cpus):
                 os.sched_setaffinity(thread, were)
+
+
+def _narrowed(were: set[int], cpus: Sequence[int]) -> set[int]:
+    """Return those of a thread's CPUs that are among these, all of these if there are none."""
+    return were.intersection(cpus) or set(cpus)
 
 
 class HostProcessControl:

@@ -194,6 +194,22 @@ def test_all_threads_are_pinned():
         child.stdout.close()
 
 
+def test_pinned_thread_stays_on_the_cpu_to_which_mpi_bound_it():
+    cpus = sorted(os.sched_getaffinity(0))
+    child = subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE)
+    try:
+        child.stdout.readline()
+        os.sched_setaffinity(child.pid, {cpus[-1]})
+        held = control(find_capabilities("signals", limits=False, cpus=cpus), child.pid)
+        assert os.sched_getaffinity(child.pid) == {cpus[-1]}
+        held.close()
+        assert os.sched_getaffinity(child.pid) == {cpus[-1]}
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
 def test_pinning_is_undone_where_the_process_has_not_chosen_for_itself():
     before = os.sched_getaffinity(0)
     cpu = max(before)
