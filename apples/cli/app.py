@@ -152,5 +152,10 @@ def _lines(name: str, size: int, row: str, found: dict[str, list[Benchmark]]) ->
         for b in alone[:1]
         if b.bytes_per_row > 0
     ]
+    lines += [
+        f"a message to another host: {b.message_cpu_s * 1e6:.3g} µs of CPU time"
+        for b in alone[:1]
+        if b.message_cpu_s is not None
+    ]
     lines.append(f"{name} can be run: apples-run {size} --app FILE")
     return lines

@@ -87,7 +87,14 @@ class CalibrationStore:
         if not taken:
             return None
         overhead = startup_overhead([b for c in taken.values() for b in c.benchmarks])
-        return Costs(seconds_per_row={n: c.seconds_per_row for n, c in taken.items()}, overhead=overhead)
+        handled = [
+            b.message_cpu_s for c in taken.values() for b in c.benchmarks if b.message_cpu_s is not None
+        ]
+        return Costs(
+            seconds_per_row={n: c.seconds_per_row for n, c in taken.items()},
+            overhead=overhead,
+            message_cpu_s=max(handled, default=0.0),
+        )
 
     def _path(self, key: str, machine: str) -> Path:
         return self.directory / f"{_digest(key)}.{_digest(machine)}.json"

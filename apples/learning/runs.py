@@ -138,13 +138,13 @@ def start_costs(records: Sequence[Record]) -> tuple[float, float]:
     return weighted_median(inside - row_s * rows, weights) + outside_s, row_s
 
 
-def message_costs(records: Sequence[Record]) -> tuple[float, float]:
+def message_costs(records: Sequence[Record]) -> tuple[float, float] | None:
     """Return the costs of each message to a rank, fitted to runs: CPU seconds, and latencies of the slowest link.
 
     The rank that waited least, in the reduction at the end of an iteration and beyond what links explain, is the one
     the others waited for. Its own waiting is the cost of its messages and of the reduction's way to the others and
     back. Two parts that the plan has priced are left out: waits for others' CPUs in short iterations, and waits because
-    shares change (`Plan.waiting_s`; 0 in plans without horizon). (0, 0) if no run shows it. Runs are oldest first.
+    shares change (`Plan.waiting_s`; 0 in plans without horizon). None if no run shows it. Runs are oldest first.
     """
     told = []
     for record, weight in recent([r for r in records if _messages(r) > 0]):
@@ -168,7 +168,7 @@ def message_costs(records: Sequence[Record]) -> tuple[float, float]:
             waits = max(least_s - record.plan.waiting_s, 0.0) / _messages(record)
             told.append((1 / share, _slowest_link_s(record), waits, weight))
     if not told:
-        return 0.0, 0.0
+        return None
     *inputs, waits, weights = np.array(told).T
     fit = choose_terms(np.stack(inputs, axis=1), waits, weights, lambda c: bool((c >= 0).all()))
     return (0.0, 0.0) if fit is None else (float(fit.coefficients[0]), float(fit.coefficients[1]))

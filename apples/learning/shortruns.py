@@ -89,6 +89,18 @@ def messages_of(short: ShortRun, long: ShortRun) -> float:
     return max(sent if sent > 0 else waits, 0.0)
 
 
+def message_cpu_s_of(short: ShortRun, long: ShortRun) -> float | None:
+    """Return the CPU seconds in MPI for each message to the neighbour, from two runs of a pair of ranks.
+
+    The rank with least waits least for the other, and so polls least. None for a program without messages.
+    """
+    more = messages_of(short, long) * (long.iterations - short.iterations)
+    inside = [
+        (b.cpu_s - b.t_cpu_s) - (a.cpu_s - a.t_cpu_s) for a, b in zip(short.ranks, long.ranks, strict=True)
+    ]
+    return max(min(inside), 0.0) / more if more > 0 else None
+
+
 def bytes_of(short: ShortRun, long: ShortRun) -> float:
     """Return the bytes to one neighbour in each iteration, from two runs of a pair of ranks."""
     sent = [[sum(to.bytes for to in rank.neighbours) for rank in run.ranks] for run in (short, long)]

@@ -138,6 +138,7 @@ class Benchmark:
     setup_cpu_s : CPU seconds of a rank between MPI_Init and MPI_Finalize outside its iterations
     messages, bytes_exchanged : to one neighbour in each iteration, None where they were not measured
     counted_each : iterations that the monitor counts for each of the program's, None where that was not measured
+    message_cpu_s : CPU seconds of a rank for each of these messages to another host, None where not measured
     """
 
     ranks: int
@@ -149,6 +150,7 @@ class Benchmark:
     messages: float | None = None
     bytes_exchanged: float | None = None
     counted_each: float | None = None
+    message_cpu_s: float | None = None
 
 
 def _silent(line: str) -> None:
@@ -159,6 +161,7 @@ def _silent(line: str) -> None:
 class BenchmarkRequest:
     """One benchmark to run: `ranks` ranks on `host`, slabs of `rows` rows each (because of caches).
 
+    peer : host of the second rank, where a benchmark needs two ranks that exchange messages; None for `host`
     notify : receives progress messages for the user, for instance that a compilation comes first
     """
 
@@ -167,6 +170,7 @@ class BenchmarkRequest:
     host: Host
     ranks: int
     rows: int
+    peer: Host | None = None
     notify: Callable[[str], None] = _silent
 
 

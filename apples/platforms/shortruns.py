@@ -22,12 +22,14 @@ from apples.learning.shortruns import (
     cpu_growth_s,
     ignores_pieces,
     memory_of,
+    message_cpu_s_of,
     messages_of,
 )
+from apples.model.grid import Host
 from apples.model.plan import Outcome, unplanned
 from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
 from apples.monitoring.counters import PageCounters
-from apples.monitoring.environment import figures_of
+from apples.monitoring.environment import WAITS, figures_of
 from apples.monitoring.job import JOB, MonitoredRun
 
 #: The shorter run's part of the iterations, and the most by which both are multiplied to take long enough.
@@ -59,9 +61,15 @@ class _Starter:
     template: Deployable
     directory: Path
 
-    def run(self, rows: Sequence[int], iterations: int) -> ShortRun:
-        """Run the program on these pieces; raise `LaunchError` with the end of its output if it fails."""
+    def run(self, rows: Sequence[int], iterations: int, peer: Host | None = None) -> ShortRun:
+        """Run the program on these pieces; raise `LaunchError` with the end of its output if it fails.
+
+        peer : host of the second rank; None for the benchmark's. With one, ranks block while they wait, so that their
+        CPU time is that of messages
+        """
         request, name = self.request, self.request.template.name
+        hosts = [request.host.name] * len(rows) if peer is None else [request.host.name, peer.name]
+        monitor = MonitoredRun(wait=WAITS["mpi" if peer is None else "block"])
         with tempfile.TemporaryDirectory(dir=self.directory, prefix="run-") as made:
             run_dir = Path(made)
             options = self.template.short(request.options, iterations)
@@ -73,17 +81,18 @@ class _Starter:
                 start = self.template.deployment(rows, run_dir, options, scratch=scratch)
                 deploy(start, lambda line: None)
                 launch = LaunchRequest(
-                    plan=unplanned([request.host.name] * len(rows), scheduler="benchmark", application=name),
+                    plan=unplanned(hosts, scheduler="benchmark", application=name),
                     workload=Workload(application=name, size=sum(rows)),
                     command=start.command,
                     run_dir=run_dir,
                     directory=start.directory,
                     mpi=MpiChoice(which=start.mpi),
-                    environment={**start.environment, **MonitoredRun().environment(run_dir)},
+                    environment={**start.environment, **monitor.environment(run_dir)},
                     output=run_dir / "output.txt",
                 )
                 outcome = self.platform.run(launch, lambda line: None)
-                what = f"a short run of {name} on {request.host.name} with pieces {', '.join(map(str, rows))}"
+                where = " and ".join(dict.fromkeys(hosts))
+                what = f"a short run of {name} on {where} with pieces {', '.join(map(str, rows))}"
                 if outcome.ended == "failed":
                     outcome = replace(outcome, message=outcome.message + _tail(run_dir / "output.txt"))
                 check_finished(outcome, what)
@@ -101,10 +110,22 @@ class _Starter:
             directory / f"{SCRATCH_PREFIX}{run_dir.name}" if self.platform.several_hosts else run_dir / "work"
         )
 
-    def two(self, rows: Sequence[int], iterations: int) -> tuple[ShortRun, ShortRun]:
+    def two(
+        self, rows: Sequence[int], iterations: int, peer: Host | None = None
+    ) -> tuple[ShortRun, ShortRun]:
         """Return a shorter and a longer run on the same pieces."""
         fewer = max(iterations // _SHORTER, 1)
-        return self.run(rows, fewer), self.run(rows, max(iterations, fewer + 1))
+        return self.run(rows, fewer, peer), self.run(rows, max(iterations, fewer + 1), peer)
+
+    def pair(self, rows: Sequence[int], iterations: int) -> tuple[tuple[ShortRun, ShortRun], bool]:
+        """Return two runs of two ranks, and whether their messages crossed a link: with the peer, if that works."""
+        request = self.request
+        if request.peer is not None:
+            try:
+                return self.two(rows, iterations, request.peer), True
+            except LaunchError as error:
+                request.notify(f"the cost of messages between hosts is not measured: {error}")
+        return self.two(rows, iterations), False
 
 
 def check_finished(outcome: Outcome, what: str) -> None:
@@ -135,7 +156,7 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: 
             return replace(found, messages=messages_of(short, long), counted_each=counted_each(short, long))
         more = rows * _UNEVEN if limits.max_rows is None else min(rows * _UNEVEN, limits.max_rows)
         pieces = [rows, rows] if template.even else [rows, more]
-        pair = start.two(pieces, long.iterations)
+        pair, crossed = start.pair(pieces, long.iterations)
         if len(set(pieces)) > 1 and ignores_pieces(*pair):
             raise ConfigError(_ignored(template, pair[1]))
         taller = [start.run([2 * rows], short.iterations)] if template.even else []
@@ -145,6 +166,7 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: 
             messages=messages_of(*pair),
             bytes_exchanged=bytes_of(*pair),
             counted_each=counted_each(*pair),
+            message_cpu_s=message_cpu_s_of(*pair) if crossed else None,
             bytes_per_row=row_bytes,
             bytes_fixed=fixed_bytes,
         )

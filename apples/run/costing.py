@@ -219,6 +219,7 @@ class Costing:
         return Costs(
             seconds_per_row={**stated.seconds_per_row, **measured.seconds_per_row},
             overhead=measured.overhead if stated.overhead == Overhead() else stated.overhead,
+            message_cpu_s=measured.message_cpu_s,
         )
 
     def _measure(
@@ -244,6 +245,7 @@ class Costing:
                 host=host,
                 ranks=ranks,
                 rows=slab_class(platform, request),
+                peer=_peer(platform, host) if platform.several_hosts else None,
                 notify=notify,
             )
             self._store.put(key, machine, [platform.benchmark(benchmark)], platform.now())
@@ -290,6 +292,12 @@ def rank_counts(slots: int) -> list[int]:
         counts.append(ranks)
         ranks *= 2
     return [*counts, slots]
+
+
+def _peer(platform: Platform, host: Host) -> Host | None:
+    """Return another host within reach, one of the same CPU type first; None if there is none."""
+    others = [one for one in platform.pool.hosts if one.name != host.name and platform.reaches(one)]
+    return min(others, key=lambda one: one.cpu_type != host.cpu_type, default=None)
 
 
 def _one_of_each_type(platform: Platform) -> list[Host]:

@@ -16,6 +16,7 @@ from apples.cli.toolbox import toolbox
 from apples.errors import ConfigError, LaunchError, ProgramNotFound
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+FAKE_SSH = Path(__file__).parents[1] / "remote" / "fake_ssh.sh"
 MPICC = Path(sys.executable).with_name("mpicc")
 
 GRID = """\
@@ -93,6 +94,17 @@ def checked(wave, state_of_its_own, tmp_path_factory):
         called(toolbox, "app", "check", "wave2d.yaml", 64)
         shutil.copytree(benchmarks, kept)
     return wave
+
+
+def test_check_over_hosts_measures_messages_between_them(wave, tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ssh").symlink_to(FAKE_SSH)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    words = ("wave2d.yaml", 64, "--launcher", "ssh", "-H", "alpha:1,beta:1")
+    found = json.loads(called(toolbox, "app", "check", *words, "--json").stdout)["benchmarks"]
+    (alone,) = next(iter(found.values()))
+    assert 0 < alone["message_cpu_s"] < 0.01
+    assert alone["messages"] == 2
 
 
 def test_grid_file_never_starts_a_program(trap):

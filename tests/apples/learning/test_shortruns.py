@@ -12,6 +12,7 @@ from apples.learning.shortruns import (
     counted_each,
     ignores_pieces,
     memory_of,
+    message_cpu_s_of,
     messages_of,
     observations_of,
 )
@@ -68,6 +69,18 @@ def test_messages_are_counted_by_iteration():
         for rank in run.ranks:
             rank.sent = 0
     assert messages_of(*silent) == 1
+
+
+def test_time_in_mpi_of_the_rank_with_least_is_of_its_messages():
+    runs = [short_run([1, 3], n) for n in (5, 25)]
+    for run in runs:
+        for rank, message_s in zip(run.ranks, (1e-3, 5e-4), strict=True):
+            rank.cpu_s = rank.t_cpu_s + 0.1 + message_s * 2 * run.iterations
+    assert message_cpu_s_of(*runs) == pytest.approx(5e-4)
+    for run in runs:
+        for rank in run.ranks:
+            rank.sent = rank.c_comm = 0
+    assert message_cpu_s_of(*runs) is None
 
 
 def test_bytes_to_a_neighbour_are_counted_by_iteration():
