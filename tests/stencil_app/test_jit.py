@@ -79,6 +79,8 @@ def test_code_kept_on_disk_is_used_until_a_module_it_is_made_of_changes(tmp_path
         **os.environ,
         "PYTHONPATH": f"{tmp_path}:{ROOT}",
         "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+        # Python's own bytecode files know sources by size and time in whole seconds only.
+        "PYTHONDONTWRITEBYTECODE": "1",
     }
 
     def grow():
