@@ -198,7 +198,7 @@ def controllers(
         pool = ControllerInputs(
             decision=decision,
             options=request.planning,
-            snapshot=lambda: platform.snapshot(lambda line: None),
+            snapshot=lambda: request.as_waiting(platform.snapshot(lambda line: None)),
             change_s=0.0 if decision.interval is None else 2.0 * decision.interval.cost_s,
             beside=not platform.simulated,
         )

@@ -171,7 +171,7 @@ def message_costs(records: Sequence[Record]) -> tuple[float, float] | None:
         return None
     *inputs, waits, weights = np.array(told).T
     fit = choose_terms(np.stack(inputs, axis=1), waits, weights, lambda c: bool((c >= 0).all()))
-    return (0.0, 0.0) if fit is None else (float(fit.coefficients[0]), float(fit.coefficients[1]))
+    return None if fit is None else (float(fit.coefficients[0]), float(fit.coefficients[1]))
 
 
 def _messages(record: Record) -> float:

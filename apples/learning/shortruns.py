@@ -89,15 +89,30 @@ def messages_of(short: ShortRun, long: ShortRun) -> float:
     return max(sent if sent > 0 else waits, 0.0)
 
 
-def message_cpu_s_of(short: ShortRun, long: ShortRun) -> float | None:
-    """Return the CPU seconds in MPI for each message to the neighbour, from two runs of a pair of ranks.
+def beside_mpi(short: ShortRun, long: ShortRun) -> float:
+    """Return the CPU seconds of threads that call no MPI, for each of those that do, from runs of one rank."""
+    growth = cpu_growth_s(short, long)
+    return max(_outside(short, long)[0], 0.0) / growth if growth > 0 else 0.0
 
-    The rank with least waits least for the other, and so polls least. None for a program without messages.
-    """
-    more = messages_of(short, long) * (long.iterations - short.iterations)
-    inside = [
+
+def _outside(short: ShortRun, long: ShortRun) -> list[float]:
+    """Return by how many CPU seconds of each rank, beside those outside MPI, the longer run exceeds the shorter."""
+    return [
         (b.cpu_s - b.t_cpu_s) - (a.cpu_s - a.t_cpu_s) for a, b in zip(short.ranks, long.ranks, strict=True)
     ]
+
+
+def message_cpu_s_of(short: ShortRun, long: ShortRun, threads: float = 0.0) -> float | None:
+    """Return the CPU seconds in MPI for each message to the neighbour, from two runs of a pair of ranks.
+
+    The rank with less waited less for the other, and so polled less. None for a program without messages.
+
+    Args:
+        threads: `beside_mpi` of the program
+    """
+    more = messages_of(short, long) * (long.iterations - short.iterations)
+    computed = [b.t_cpu_s - a.t_cpu_s for a, b in zip(short.ranks, long.ranks, strict=True)]
+    inside = [own - threads * cpu_s for own, cpu_s in zip(_outside(short, long), computed, strict=True)]
     return max(min(inside), 0.0) / more if more > 0 else None
 
 

@@ -27,6 +27,9 @@ from apples.model.grid import LISTED_PAIRS, Conditions, Estimate, Grid, Host, Sn
 from apples.model.pairs import PairValues, listing, together
 from nws.series import Forecast, Resource, Series
 
+#: Seconds within which series of one host come from the same reading, or from two sources of the same moment.
+_SAME_READING_S = 60.0
+
 if TYPE_CHECKING:
     from nws.client import LinkMatrix
 
@@ -207,7 +210,9 @@ def _shared(known: Conditions, host: Host, share: float, *, alone: bool) -> Cond
         return replace(estimate, value=most, method="turns", quantiles=(), outlooks=())
 
     capacity = None if known.capacity is None else capped(known.capacity, share * host.slots)
-    return replace(known, availability=capped(known.availability, share), capacity=capacity)
+    # Its time slots, not its quota, are then what keeps the job from its CPU.
+    limit = known.cpu_limit if alone else math.inf
+    return replace(known, availability=capped(known.availability, share), capacity=capacity, cpu_limit=limit)
 
 
 def unmeasured(snapshot: Snapshot) -> tuple[str, ...]:
@@ -239,10 +244,14 @@ def _conditions(
             outlooks=forecast.outlooks,
         )
 
-    limit = forecasts.get(Series(Resource.CPU_LIMIT, host.name))
+    limit, share = (forecasts.get(Series(one, host.name)) for one in (Resource.CPU_LIMIT, Resource.CPU_NEW))
+    # A quota that was lifted leaves its series behind.
+    holds = (
+        limit is not None and share is not None and limit.measured_at >= share.measured_at - _SAME_READING_S
+    )
     return Conditions(
         availability=estimate(Resource.CPU_NEW, 1.0) or idle.availability,
         capacity=estimate(Resource.CPU_CAPACITY, float(host.slots)) or idle.capacity,
         memory_bytes=estimate(Resource.MEMORY_FREE, math.inf) or idle.memory_bytes,
-        cpu_limit=math.inf if limit is None or not limit.value > 0 else limit.value,
+        cpu_limit=limit.last if holds and limit is not None and limit.last > 0 else math.inf,
     )

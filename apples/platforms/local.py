@@ -98,7 +98,8 @@ class LocalPlatform(Platform):
     def _measured(self, here: Host, notify: Notify) -> Mapping[Series, Forecast]:
         """Measure this machine for a moment and return forecasts from its whole history."""
         with LocalWeather(self._weather_file, host=here.name) as weather:
-            samples = [f.samples for f in weather.forecasts().values()]
+            known = weather.forecasts().items()
+            samples = [f.samples for series, f in known if series.resource is not Resource.CPU_LIMIT]
             rounds = _ROUNDS_KNOWN if samples and min(samples) >= _KNOWN_SAMPLES else _ROUNDS_NEW
             notify(f"measuring {here.name} ({min(samples, default=0)} earlier measurements)")
             weather.measure(rounds=rounds, interval_s=_ROUND_INTERVAL_S)

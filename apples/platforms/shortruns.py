@@ -17,6 +17,7 @@ from apples.learning.shortruns import (
     ENOUGH_CPU_S,
     ShortRun,
     benchmark_of,
+    beside_mpi,
     bytes_of,
     counted_each,
     cpu_growth_s,
@@ -36,6 +37,8 @@ from apples.monitoring.job import JOB, MonitoredRun
 _SHORTER, _MOST_TIMES = 4, 64
 #: Seconds a longer run may take at most, however little CPU time it used.
 _LONGEST_S = 10.0
+#: Seconds after which a run of ranks on two hosts is given up.
+_LONGEST_PAIR_S = 120.0
 #: Rows of the larger of two pieces, relative to the smaller.
 _UNEVEN = 3
 _QUOTED = 400
@@ -89,6 +92,8 @@ class _Starter:
                     mpi=MpiChoice(which=start.mpi),
                     environment={**start.environment, **monitor.environment(run_dir)},
                     output=run_dir / "output.txt",
+                    # A link that drops packets would hold ranks in MPI_Init for ever.
+                    time_limit_s=None if peer is None else _LONGEST_PAIR_S,
                 )
                 outcome = self.platform.run(launch, lambda line: None)
                 where = " and ".join(dict.fromkeys(hosts))
@@ -117,15 +122,19 @@ class _Starter:
         fewer = max(iterations // _SHORTER, 1)
         return self.run(rows, fewer, peer), self.run(rows, max(iterations, fewer + 1), peer)
 
-    def pair(self, rows: Sequence[int], iterations: int) -> tuple[tuple[ShortRun, ShortRun], bool]:
-        """Return two runs of two ranks, and whether their messages crossed a link: with the peer, if that works."""
+    def message_cpu_s(self, rows: Sequence[int], iterations: int, threads: float) -> float | None:
+        """Return the CPU seconds of a message between the host and its peer; None if that cannot be measured.
+
+        threads : CPU seconds of threads that call no MPI, for each of those that do
+        """
         request = self.request
-        if request.peer is not None:
-            try:
-                return self.two(rows, iterations, request.peer), True
-            except LaunchError as error:
-                request.notify(f"the cost of messages between hosts is not measured: {error}")
-        return self.two(rows, iterations), False
+        if request.peer is None:
+            return None
+        try:
+            return message_cpu_s_of(*self.two(rows, iterations, request.peer), threads)
+        except LaunchError as error:
+            request.notify(f"the cost of messages between hosts is not measured: {error}")
+            return None
 
 
 def check_finished(outcome: Outcome, what: str) -> None:
@@ -156,12 +165,9 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: 
             return replace(found, messages=messages_of(short, long), counted_each=counted_each(short, long))
         more = rows * _UNEVEN if limits.max_rows is None else min(rows * _UNEVEN, limits.max_rows)
         pieces = [rows, rows] if template.even else [rows, more]
-        pair, crossed = start.pair(pieces, long.iterations)
+        pair = start.two(pieces, long.iterations)
         if len(set(pieces)) > 1 and ignores_pieces(*pair):
-            # Of two hosts, one may be faster: only ranks on the same host show it.
-            alone = start.two(pieces, long.iterations) if crossed else pair
-            if ignores_pieces(*alone):
-                raise ConfigError(_ignored(template, alone[1]))
+            raise ConfigError(_ignored(template, pair[1]))
         taller = [start.run([2 * rows], short.iterations)] if template.even else []
         row_bytes, fixed_bytes = memory_of([short, *taller] if template.even else [pair[1]])
         return replace(
@@ -169,7 +175,7 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: 
             messages=messages_of(*pair),
             bytes_exchanged=bytes_of(*pair),
             counted_each=counted_each(*pair),
-            message_cpu_s=message_cpu_s_of(*pair) if crossed else None,
+            message_cpu_s=start.message_cpu_s(pieces, long.iterations, beside_mpi(short, long)),
             bytes_per_row=row_bytes,
             bytes_fixed=fixed_bytes,
         )

@@ -153,9 +153,7 @@ class Agent:
         check_cut(total, options)
         started = time.perf_counter()
         self._drop_drained()
-        snapshot = self.platform.snapshot(self.notify)
-        if request.polling:
-            snapshot = snapshot.for_polling_ranks()
+        snapshot = request.as_waiting(self.platform.snapshot(self.notify))
         measured = time.perf_counter()
         if request.scheduler in RESPECT_LIMITS:
             check_room(snapshot, demands, options)

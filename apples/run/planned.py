@@ -102,6 +102,7 @@ def plan(
         scheduler=scheduler,
         overrides=options if file is None or not file.limits else {"limits": file.limits, **options},
         time_limit_s=time_limit_s,
+        polling=True,
         starts_programs=False,
     )
     return PlannedRun(Agent(platform, history, costing, notify), request)

@@ -13,6 +13,7 @@ from apples.planning.options import PAPER, PlanningOptions
 if TYPE_CHECKING:
     from apples.adapting.progress import AdaptationController
     from apples.coscheduling.events import Wait
+    from apples.model.grid import Snapshot
     from apples.run.agent import Decision
 
 
@@ -88,6 +89,10 @@ class RunRequest:
     def planning(self) -> PlanningOptions:
         """Return the planner options: the scheduler's preset, overridden by the user's choices."""
         return replace(PAPER if self.scheduler == "paper" else PlanningOptions(), **self.overrides)
+
+    def as_waiting(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot for ranks that wait as those of this run do."""
+        return snapshot.for_polling_ranks() if self.polling else snapshot
 
     def with_fewer_ranks(self, slots: int) -> RunRequest:
         """Return the request with its number of ranks as a maximum, if `slots` is smaller than that number."""
