@@ -4,7 +4,7 @@ const LABELS = {
   "cpu.new": "CPU for a new process",
   "cpu.running": "CPU for a running process",
   "cpu.capacity": "CPUs for new processes together",
-  "cpu.limit": "CPUs by a quota",
+  "cpu.limit": "CPU quota",
   "memory.free": "Free memory",
   "network.latency": "Latency",
   "network.bandwidth": "Bandwidth",
