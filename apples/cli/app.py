@@ -153,8 +153,7 @@ def _lines(name: str, size: int, row: str, found: dict[str, list[Benchmark]]) ->
         if b.bytes_per_row > 0
     ]
     handled = [b.message_cpu_s for b in alone if b.message_cpu_s is not None]
-    lines += [
-        f"a message to another host: {most * 1e6:.3g} µs of CPU time" for most in handled and [max(handled)]
-    ]
+    if handled:
+        lines.append(f"a message to another host: {max(handled) * 1e6:.3g} µs of CPU time")
     lines.append(f"{name} can be run: apples-run {size} --app FILE")
     return lines

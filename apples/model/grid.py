@@ -196,7 +196,7 @@ class Conditions:
     availability : share of one CPU for one new process, 0..1
     capacity : CPUs for `slots` new processes together; None means `slots` × availability
     memory_bytes : bytes available to the application on this host, all ranks together
-    cpu_limit : CPUs that control groups leave to all its ranks, infinite without a quota
+    cpu_limit : CPU quota of its control groups, for all ranks together; infinite without one
     """
 
     availability: Estimate
@@ -210,7 +210,7 @@ class Conditions:
         return min(self.availability.value, total / ranks)
 
     def presence(self, share: float, ranks: int) -> float:
-        """Return the part of its time for which a rank of this share has its CPU when it needs it, 0..1.
+        """Return the fraction of time in which other processes leave a rank of this share its CPU, 0..1.
 
         Other processes take a CPU at moments of their own. A quota is used up by computing only: a rank that sleeps
         while it waits keeps it for later.

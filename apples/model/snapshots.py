@@ -246,12 +246,11 @@ def _conditions(
 
     limit, share = (forecasts.get(Series(one, host.name)) for one in (Resource.CPU_LIMIT, Resource.CPU_NEW))
     # A quota that was lifted leaves its series behind.
-    holds = (
-        limit is not None and share is not None and limit.measured_at >= share.measured_at - _SAME_READING_S
-    )
+    if limit is not None and (share is None or limit.measured_at < share.measured_at - _SAME_READING_S):
+        limit = None
     return Conditions(
         availability=estimate(Resource.CPU_NEW, 1.0) or idle.availability,
         capacity=estimate(Resource.CPU_CAPACITY, float(host.slots)) or idle.capacity,
         memory_bytes=estimate(Resource.MEMORY_FREE, math.inf) or idle.memory_bytes,
-        cpu_limit=limit.last if holds and limit is not None and limit.last > 0 else math.inf,
+        cpu_limit=limit.last if limit is not None and limit.last > 0 else math.inf,
     )

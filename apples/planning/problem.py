@@ -83,7 +83,7 @@ class Problem:
     share : float64[H, M+1], CPU share forecast for each of m ranks
     share_quantiles : float64[shares, H, M+1], its quantiles at `nws.series.SHARES`
     priced_share : float64[H, M+1], share behind `slope`: `share`, less the error that the quantile requires
-    presence : float64[H, M+1], part of its time for which a rank has its CPU when it needs it (`Conditions.presence`)
+    presence : float64[H, M+1], fraction of time in which others leave a rank its CPU (`Conditions.presence`)
     variation : float64[H, M+1], standard deviation of the share during the run, as a share of its mean
     guessed : bool[H, M+1], whether nothing is known about the error of the share
     side : seconds to exchange with a neighbour on host j, all iterations; `UNUSABLE_S` for broken links

@@ -243,8 +243,8 @@ class SlurmPlatform(Platform):
                 alone = {offer.node.name: offer.node.name for offer in offers if offer.share >= 1.0}
                 looked = [node for node in alone if self._just_read(node, now)]
                 read = survey_forecasts({node: self._facts[node] for node in looked}, now)
-                told = {*CPU, Resource.CPU_LIMIT}
-                new = {series: one for series, one in read.items() if series.resource in told}
+                used = {*CPU, Resource.CPU_LIMIT}
+                new = {series: one for series, one in read.items() if series.resource in used}
                 kept = self._readings.forecasts(alone, now, notify)
                 own |= new | kept if self._stored else kept | new
             if self._links is not None and not self.pool.links:

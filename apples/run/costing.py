@@ -295,7 +295,7 @@ def rank_counts(slots: int) -> list[int]:
 
 
 def _peer(platform: Platform, host: Host) -> Host | None:
-    """Return another host within reach, one of the same CPU type first; None if there is none."""
+    """Return another host within reach, preferably of the same CPU type; None if there is none."""
     others = [one for one in platform.pool.hosts if one.name != host.name and platform.reaches(one)]
     return min(others, key=lambda one: one.cpu_type != host.cpu_type, default=None)
 

@@ -181,6 +181,21 @@ def test_whatever_a_forecaster_says_stays_possible(value):
     assert conditions.memory_bytes.value >= 0.0
 
 
+def test_quota_counts_while_it_is_measured():
+    def limited(t):
+        forecasts = {
+            "cpu.new@a": forecast(0.5, measured_at=1000.0),
+            "cpu.limit@a": forecast(0.5, measured_at=t),
+        }
+        return snapshot_of(**forecasts).conditions[0]
+
+    assert limited(1000.0).presence(0.5, 1) == 1.0
+    assert limited(1000.0).presence(0.25, 2) == 1.0
+    assert limited(1000.0).presence(0.25, 1) == 0.5
+    # It was lifted; another process now leaves the same share.
+    assert limited(100.0).presence(0.5, 1) == 0.5
+
+
 class TestTurns:
     """A host that gives turns away gives a new job one of k + 1, whatever its sensor sees of the one that runs."""
 
