@@ -110,9 +110,12 @@ def run(block: Block, checkout: Path, home: Path, output: IO[bytes]) -> str:
 
 
 def processes_of(home: Path) -> dict[int, str]:
-    """Return the processes that have this home directory, with their commands, 5 seconds after the block ended."""
+    """Return the processes that have this home directory, with their commands, 10 seconds after the block ended.
+
+    The daemons of a shared run end by themselves up to 5 seconds after it.
+    """
     wanted = f"HOME={home}".encode()
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 10.0
     while True:
         found = {}
         for path in Path("/proc").glob("[0-9]*/environ"):

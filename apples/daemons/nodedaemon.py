@@ -172,7 +172,7 @@ class NodeDaemon:
             self._enforce()
         if self._manager.connection is not None:
             self._manager.connection.tick(instant, silent=self.node.silent)
-        if self.node.processes or self._server.holding:
+        if self._server.needed() or self.node.processes:
             self._needed_at = instant + _NEXT_S
         # Runs that need a machine manager start it, and their node managers, again.
         unneeded = instant > self._needed_at or self._manager.refused_s(instant) > _MANAGER_S

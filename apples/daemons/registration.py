@@ -47,7 +47,6 @@ class RegistrationServer:
     """Listens at `path`, in the system's directory for all users.
 
     most_of_user : limit of connections of one other user.  log : gets a text for each request that failed
-    holding : connections that need the node manager
     """
 
     def __init__(
@@ -61,7 +60,8 @@ class RegistrationServer:
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._handler = handler
-        self.holding: set[Client] = set()
+        self._holding: set[Client] = set()
+        self._needed = False
         self._registered: dict[Client, Process] = {}
         self._server = UnixServer(
             loop,
@@ -73,6 +73,11 @@ class RegistrationServer:
             on_line=self._line,
             on_close=self._ended,
         )
+
+    def needed(self) -> bool:
+        """Return whether any connection has held the node manager or registered a process since the last call."""
+        needed, self._needed = self._needed or bool(self._holding), False
+        return needed
 
     def end(self, process: Process) -> None:
         """Detach an ended process from its connection, if it has one."""
@@ -105,6 +110,7 @@ class RegistrationServer:
                 self._server.log_refused(f"user {client.uid}", f"refused: {error}")
                 raise
             self._registered[client] = process
+            self._needed = True
             answer({"registered": {"job": process.job, "rank": process.rank}})
         elif what == "schedule":
             if client not in self._registered:
@@ -114,13 +120,14 @@ class RegistrationServer:
             # Not answered: it goes on meanwhile.
             self._handler.requested()
         elif what == "hold":
-            self.holding.add(client)
+            self._holding.add(client)
+            self._needed = True
             answer({"held": {}})
         else:
             self._handler.ask(what, argument, answer)
 
     def _ended(self, client: Client) -> None:
-        self.holding.discard(client)
+        self._holding.discard(client)
         process = self._registered.pop(client, None)
         if process is not None:
             self._handler.leave(process)

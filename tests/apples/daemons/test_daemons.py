@@ -335,6 +335,14 @@ def test_while_needed_daemons_end_after_the_last_process(local_cluster):
     assert site.manager.wait(20) == 0
 
 
+def test_while_needed_node_ends_soon_after_a_short_use(local_cluster):
+    """It looks once a second; a use between two looks counts, else it would wait 10 s for its first one."""
+    site = local_cluster(node_options=("--while-needed",), policy="spin-block")
+    site.start_node("a", managed=False)
+    assert site.ask("a", "hold") == {}
+    assert site.nodes["a"].wait(6) == 0
+
+
 def test_apples_jobs_shows_who_shares_the_machine(local_cluster):
     site = local_cluster({"a": "0", "b": "0"})
     site.start()

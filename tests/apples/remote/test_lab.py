@@ -218,7 +218,7 @@ def test_lost_host_ends_a_run_of_any_mpi(lab, launch, mpi_programs, way, mpi):
 
 
 def test_the_launcher_and_its_host_are_killed(lab, launch):
-    """Its kernel closes the connections, upon which the sTATIONS end their hosts' part."""
+    """Its kernel closes the connections, upon which the host agents end their parts."""
     process = launch("a2,a3", "sleep", "600")
     wait_for(lambda: running(lab, "a2", "a3"))
     lab.kill("a1")
