@@ -110,9 +110,15 @@ class RankSupervisor:
         if "lifeline" in self._fds:
             self._poll.register(self._fds["lifeline"], select.POLLIN)
         while self._wait_status is None:
-            self._serve(1000.0 * HOLD_AGAIN_S if self._hold_at else None)
+            self._serve(self._left_ms())
             if self._hold_at and time.monotonic() > self._hold_at:
                 self._hold_again()
+            if (
+                self._pmi is not None
+                and self._pmi.answer_at is not None
+                and time.monotonic() > self._pmi.answer_at
+            ):
+                self._pmi.answer()
         self._sweep()
         if self._wait_status != 0 and self._pmi is not None and self._pmi.job is not None:
             remove_segments(self._pmi.job)
@@ -161,6 +167,12 @@ class RankSupervisor:
             return
         self._hold_at = 0.0
         self._poll.register(self._node, select.POLLIN)
+
+    def _left_ms(self) -> float | None:
+        """Return the time until something is due; None if nothing is."""
+        if self._pmi is not None and self._pmi.answer_at is not None:
+            return max(1000.0 * (self._pmi.answer_at - time.monotonic()), 1.0)
+        return 1000.0 * HOLD_AGAIN_S if self._hold_at else None
 
     def _serve(self, timeout_ms: float | None) -> None:
         """Handle the events of one poll."""

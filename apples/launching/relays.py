@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 
 #: A line longer than this is broken, so that a program that never ends one cannot fill the memory.
 LONGEST_LINE = 1 << 20
@@ -17,6 +18,8 @@ CHUNK = 1 << 16
 #: MPI_Init reads values after its own.
 BARRIER, FINALIZE = b"cmd=barrier_in\n", b"cmd=finalize\n"
 BARRIER_OUT = b"cmd=barrier_out\n"
+#: Seconds for which a rank of MPICH 4.0 or 4.1 waits in the barrier of MPI_Finalize.
+FINALIZE_S = 0.25
 
 #: MPICH 4.0 to 4.2: a rank states its address, and all meet in a barrier. The next barrier is that of MPI_Finalize.
 ADDRESS = b" key=-allgather-shm-"
@@ -84,26 +87,31 @@ class PmiRelay:
     that ends by `_exit` or `quick_exit` skips the handler, and hydra then kills every other rank on the host.
 
     MPI_Finalize of MPICH 4.0 and 4.1 (UCX) closes its connections and then waits in such a barrier without reading
-    from them. A rank that still closes its own may need an answer of that rank, and then waits for ever. The relays of
-    all ranks therefore answer this barrier at once, as if it were not there
-    (github.com/pmodels/mpich/pull/6596).
+    from them. A rank that still closes its own may need an answer of that rank, and then waits for ever. Where ranks
+    are on several hosts, the relays of all ranks therefore answer this barrier themselves
+    (github.com/pmodels/mpich/pull/6596), after a time in which the others close theirs: a rank that ends before fails
+    those that are closing their connection to it.
 
     aborted : exit code given to MPI_Abort, None if it was not called
+    answer_at : time of the monotonic clock at which `answer` is due, None if it is not
     job : hydra's name of the run, None until the program asks for it
     """
 
     def __init__(self, program: int, hydra: int) -> None:
         self.sources = [program, hydra]
         self.aborted: int | None = None
+        self.answer_at: float | None = None
         self.job: bytes | None = None
         self._other = {program: hydra, hydra: program}
-        self._hydra = hydra
+        self._program, self._hydra = program, hydra
         self._request = b""
         self._answered = False
         # the rank has stated its address, and has then met the others
         self._stated = self._exchanged = False
-        # A later release, or a setting with which not every rank states its address: the barrier cannot be recognized.
-        self._unrecognized = "MPIR_CVAR_CH4_ROOTS_ONLY_PMI" in os.environ
+        # All ranks are on one host, or a setting with which not every rank states its address, or (later) a newer
+        # release: this barrier is hydra's.
+        one_host = os.environ.get("MPI_LOCALNRANKS", "") == os.environ.get("PMI_SIZE")
+        self._unanswered = one_host or "MPIR_CVAR_CH4_ROOTS_ONLY_PMI" in os.environ
 
     def pump(self, fd: int) -> bool:
         """Copy a message; return False at the end of that direction."""
@@ -117,8 +125,8 @@ class PmiRelay:
             if not self._answered:
                 self._request = data
                 if self._in_finalize(data):
-                    self._answered = True
-                    return write_all(fd, BARRIER_OUT)
+                    self.answer_at = time.monotonic() + FINALIZE_S
+                    return True
         if fd != self._hydra and b"cmd=abort" in data:
             self.aborted = abort_code(data)
             return False
@@ -131,15 +139,19 @@ class PmiRelay:
             os.close(self._other[fd])
         return False
 
+    def answer(self) -> None:
+        """Answer the barrier of MPI_Finalize."""
+        self.answer_at, self._answered = None, write_all(self._program, BARRIER_OUT)
+
     def _in_finalize(self, request: bytes) -> bool:
         """Return whether a request is the barrier of MPI_Finalize of MPICH 4.0 or 4.1."""
-        self._unrecognized = self._unrecognized or SINCE_4_2 in request
+        self._unanswered = self._unanswered or SINCE_4_2 in request
         if request.startswith(b"cmd=put ") and ADDRESS in request:
             self._stated = True
         elif request == BARRIER and self._stated:
             self._stated, self._exchanged = False, True
         elif request == BARRIER:
-            return self._exchanged and not self._unrecognized
+            return self._exchanged and not self._unanswered
         return False
 
     def finalize(self) -> int | None:
