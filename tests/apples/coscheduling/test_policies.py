@@ -11,6 +11,7 @@ from apples.coscheduling.events import (
     JobLeft,
     Measured,
     MessageArrived,
+    Order,
     Process,
     ProcessLeft,
     SliceEnded,
@@ -218,6 +219,13 @@ class TestFcs:
         beat(policy, "three")
         assert running(policy) == {"two", "three"}
         assert favoured(policy) == set()
+
+    @pytest.mark.parametrize("end", [ProcessLeft(process=TWO), JobLeft(job="two")])
+    def test_cs_processes_run_in_the_slot_of_a_job_that_has_ended(self, policy, end):
+        beat(policy, "two")
+        assert running(policy) == {"two"}
+        waiting = Order(wait=Wait.SPIN_BLOCK)
+        assert changed(policy, end) == {ONE: waiting, THREE: waiting}
 
     def test_the_cs_process_that_ran_last_is_stopped_in_the_slots_of_others(self, policy):
         self.classified(policy, one=FINE, two=WAITS)
