@@ -226,8 +226,10 @@ def _preparation(request: RunRequest, mpi: MpiChoice) -> Preparation:
     )
 
 
-def _polls(sharing: SharingOptions) -> bool:
-    """Return whether ranks without a node manager wait as their MPI does, which mostly polls."""
+def _polls(sharing: SharingOptions, session: SharingSession | SharedHosts | None) -> bool:
+    """Return whether ranks wait as their MPI does, which mostly polls."""
+    if session is not None:
+        return not session.kind.needs_monitor
     return sharing.wait in ("mpi", "poll") or (sharing.wait is None and sharing.policy == "none")
 
 
@@ -280,7 +282,7 @@ def assemble(
         shared=None if session is None else session.observed,
         monitor=monitor,
         adaptive_waits=session is None and options.sharing.policy == "auto" and options.sharing.wait is None,
-        polling=session is None and _polls(options.sharing),
+        polling=_polls(options.sharing, session),
         resilience=resilience,
         starts_programs=not options.output.dry_run,
         make_controller=controllers(platform, adapt, console.note, hosts=run.adapt == "hosts"),

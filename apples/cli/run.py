@@ -96,11 +96,7 @@ def _needs_monitor(sharing: SharingOptions, session: SharingSession | SharedHost
     """Return whether the user wants a monitor, or a policy on several hosts needs one."""
     if sharing.monitor or sharing.wait is not None:
         return True
-    if session is None or session.hosts is None:
-        return False
-    from apples.coscheduling.policies import CoschedulingConstants
-
-    return session.kind.node(CoschedulingConstants()).needs_monitor
+    return session is not None and session.hosts is not None and session.kind.needs_monitor
 
 
 def _monitor(

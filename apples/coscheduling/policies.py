@@ -39,6 +39,11 @@ class PolicyKind:
     own_timer: bool = False
     measured: bool = False
 
+    @property
+    def needs_monitor(self) -> bool:
+        """Return whether programs need the monitor, for measurements or for how they wait."""
+        return self.node(CoschedulingConstants()).needs_monitor
+
 
 POLICIES: dict[str, PolicyKind] = {
     kind.name: kind

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from apples.coscheduling.fitting import duty_cycle, fit
-from apples.coscheduling.policies import CoschedulingConstants, PolicyKind, policy_kind
+from apples.coscheduling.policies import PolicyKind, policy_kind
 from apples.daemons.client import efficiencies
 from apples.daemons.hostsharing import HostSharing
 from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE
@@ -93,7 +93,7 @@ class SharingSession:
         self.slots, self.node = int(status["slots"]), str(status["node"])
         self.turns = turns_of(status, self._here.ask("view"))
         self.environment = {SOCKET_VARIABLE: str(self._here.path), JOB_VARIABLE: self.job}
-        if self._run and self.kind.node(CoschedulingConstants()).needs_monitor:
+        if self._run and self.kind.needs_monitor:
             self._pages = make_directory()
             self.environment |= monitor_environment(self._pages, self.job)
         self._notify(f"policy {self.kind.name}, node {self.node}: {others_there(self.slots)}")

@@ -1,5 +1,6 @@
-"""Benchmarks of a user's program: short runs under the monitor on one host, in a directory that is removed.
+"""Benchmarks of a user's program: short runs under the monitor, in a directory that is removed.
 
+All run on one host, but for the pair of ranks on two hosts that shows what a message between hosts costs.
 What the counters mean is decided in `apples.learning.shortruns`; here are the launches.
 """
 

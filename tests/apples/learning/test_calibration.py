@@ -689,6 +689,19 @@ def test_what_short_iterations_wait_for_cpus_is_not_taken_for_messages():
     assert costs.overhead.constant_s == pytest.approx(4.0)
 
 
+def test_runs_within_a_host_leave_what_messages_between_hosts_cost():
+    apart = [late(share, 0.2 / share) for share in (1.0, 0.5, 0.25)]
+    together = [
+        replace(
+            run, plan=replace(run.plan, assignments=[replace(a, host="h0") for a in run.plan.assignments])
+        )
+        for run in apart
+    ]
+    known = replace(COSTS, message_cpu_s=0.05)
+    assert learned_costs(lessons(together, benchmarks=known), [], 1).message_cpu_s == 0.05
+    assert learned_costs(lessons(apart, benchmarks=known), [], 1).message_cpu_s == pytest.approx(0.02)
+
+
 def test_runs_without_messages_or_neighbours_tell_nothing_of_them():
     assert message_costs([a_run(400, 4, 9.0, waits=(1.0,) * 4)]) is None
     assert message_costs([a_run(100, 1, 9.0, waits=(1.0,), messages=10.0)]) is None
