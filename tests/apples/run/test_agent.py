@@ -9,7 +9,7 @@ import pytest
 from apples.errors import ConfigError, HistoryError, LaunchError, NoFeasiblePlan
 from apples.learning.runs import expected_compute
 from apples.model.cut import Axes
-from apples.model.grid import Host, Snapshot
+from apples.model.grid import Estimate, Host, Snapshot
 from apples.model.plan import Outcome
 from apples.run.agent import SCHEDULERS, Agent
 from apples.run.loop import AttemptLoop
@@ -268,6 +268,20 @@ def test_an_unknown_option_of_the_application(bench):
     with pytest.raises(ConfigError, match="unknown option speed; legal is iterations"):
         b.agent.decide(request_for(b, settings={"speed": "9"}))
     assert b.said == []
+
+
+def test_ranks_that_poll_use_up_the_quotas_of_their_hosts(bench):
+    bench = bench(Host(name="alpha"), Host(name="beta"))
+    bench.platform.row_s = 1e-8
+    whole = Snapshot.nominal(bench.platform.pool, memory_bytes=8e9, taken_at=bench.platform.time)
+    limited = replace(whole.conditions[1], availability=Estimate(value=0.5, error=0.0), cpu_limit=0.5)
+    bench.platform.weather = replace(whole, conditions=(whole.conditions[0], limited))
+    sleeping, polling = (
+        bench.agent.decide(request_for(bench, polling=polls, overrides={"ranks": 2})).plan
+        for polls in (False, True)
+    )
+    assert len(sleeping.assignments) == len(polling.assignments) == 2
+    assert sleeping.assignments[0].communicate_s < polling.assignments[0].communicate_s
 
 
 def test_more_rows_than_all_memory_holds(bench):
