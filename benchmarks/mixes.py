@@ -9,7 +9,9 @@ mhd, heat and the synthetic bsp. `plain` is MPI's own waits, `serial` one job af
 `block` blocking waits. Policies alternate within a repetition. Each job is measured once alone, and then lasts about
 `--seconds`. Prints for each mix and number of spinners the seconds until the mix ends and its ratio to `plain` in the
 same repetition, and at the end each bar with the mixes that miss it. Mixes whose programs are not installed are named.
-With `serial` and `plain` also the throughput, jobs in a second, as a multiple of both in the same repetition.
+With `serial` and `plain` also the throughput, jobs in a second, as a multiple of both in the same repetition. On this
+machine's cores also the CPU time of jobs and daemons, as a share of the cores: no policy ends a mix much earlier whose
+ranks poll nowhere and keep the cores busy.
 """
 
 from __future__ import annotations
@@ -343,6 +345,12 @@ def bars(results: Results) -> list[str]:
     return lines
 
 
+def children_cpu_s() -> float:
+    """Return the CPU seconds of all ended children and theirs."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def measure(bench: Bench, options: argparse.Namespace) -> Results:
     """Run all mixes and print a table of each."""
     results: Results = {}
@@ -356,10 +364,14 @@ def measure(bench: Bench, options: argparse.Namespace) -> Results:
             bench.command(job)
         for count in map(int, options.spinners.split(",")):
             took: dict[str, list[float]] = {policy: [] for policy in options.policy or POLICY_NAMES[:6]}
+            busy: dict[str, list[float]] = {policy: [] for policy in took}
             with bench.place.spinning(count):
                 for _ in range(options.repetitions):
                     for policy, seconds in took.items():
+                        before_s = children_cpu_s()
                         seconds.append(bench.seconds_of(MIXES[mix], policy))
+                        used_s = children_cpu_s() - before_s
+                        busy[policy].append(used_s / (os.cpu_count() or 1) / seconds[-1])
             results[mix, count] = took
             print(f"{mix}, {count} spinners:")
             for policy, seconds in took.items():
@@ -371,6 +383,8 @@ def measure(bench: Bench, options: argparse.Namespace) -> Results:
                     more += "; throughput " + ", ".join(
                         f"{statistics.median(values):.2f} × {base}" for base, values in gains.items()
                     )
+                if not options.hosts:
+                    more += f"; jobs used {statistics.median(busy[policy]):.0%} of the cores"
                 print(f"  {policy:14} {statistics.median(seconds):7.2f} s{more}", flush=True)
     return results
 
