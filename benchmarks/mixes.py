@@ -10,8 +10,8 @@ mhd, heat and the synthetic bsp. `plain` is MPI's own waits, `serial` one job af
 `--seconds`. Prints for each mix and number of spinners the seconds until the mix ends and its ratio to `plain` in the
 same repetition, and at the end each bar with the mixes that miss it. Mixes whose programs are not installed are named.
 With `serial` and `plain` also the throughput, jobs in a second, as a multiple of both in the same repetition. On this
-machine's cores also the CPU time of jobs and daemons, as a share of the cores: no policy ends a mix much earlier whose
-ranks poll nowhere and keep the cores busy.
+machine's cores also the CPU time of the jobs, as a share of the cores: where no rank polls, busy cores compute, and no
+policy can end the mix much earlier.
 """
 
 from __future__ import annotations
@@ -286,8 +286,8 @@ class Bench:
         words = self.words(job, self._steps[job])
         return self.place.ranks(mpi, job.ranks, words, [*forwarded, *mpi.environment]), mpi.environment
 
-    def seconds_of(self, jobs: Sequence[Job], policy: str) -> float:
-        """Return the seconds until all jobs have ended."""
+    def seconds_of(self, jobs: Sequence[Job], policy: str) -> tuple[float, float]:
+        """Return the seconds until all jobs have ended, and their CPU seconds (0 over hosts)."""
         directory = Path(tempfile.mkdtemp(prefix="mix-", dir=self.directory))
         wait = WAITS.get({"auto": "adaptive"}.get(policy, policy))
         with ExitStack() as stack:
@@ -306,7 +306,9 @@ class Bench:
                 sessions.mkdir()
                 own = {**own, "OMPI_MCA_orte_tmpdir_base": str(sessions)}
                 commands[f"job{number}"] = words, {**os.environ, **own, **more}
-            return max(seconds_of_all(commands, serial=policy == "serial").values())
+            before_s = children_cpu_s()
+            took_s = max(seconds_of_all(commands, serial=policy == "serial").values())
+            return took_s, children_cpu_s() - before_s
 
 
 #: Mix and spinners → policy → seconds of each repetition.
@@ -374,10 +376,9 @@ def measure(bench: Bench, options: argparse.Namespace) -> Results:
             with bench.place.spinning(count):
                 for _ in range(options.repetitions):
                     for policy, seconds in took.items():
-                        before_s = children_cpu_s()
-                        seconds.append(bench.seconds_of(MIXES[mix], policy))
-                        used_s = children_cpu_s() - before_s
-                        busy[policy].append(used_s / (os.cpu_count() or 1) / seconds[-1])
+                        took_s, used_s = bench.seconds_of(MIXES[mix], policy)
+                        seconds.append(took_s)
+                        busy[policy].append(used_s / (os.cpu_count() or 1) / took_s)
             results[mix, count] = took
             print(f"{mix}, {count} spinners:")
             for policy, seconds in took.items():

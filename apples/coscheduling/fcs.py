@@ -9,10 +9,10 @@ A CS process runs like an F process, but not favoured, while its job is contende
 it is first classified, it blocks when it waits, because a process that polls for 20 slots costs other ranks of an
 oversubscribed node dearly.
 
-If the slot has no process on a processor, DC and F processes use it. If its job has just ended, CS processes use it,
-too, and block when they wait, until the next heartbeat. The paper's first line (nothing to do if the same process
-continues) is read as a rule about the switch, not about the class: a process alone on its processor may still change
-how it waits.
+If the slot has no process on a processor, DC and F processes use it. If its job has no process left on the node, CS
+processes use it, too, and block when they wait, until the manager gives the slot to another job. The paper's first line
+(nothing to do if the same process continues) is read as a rule about the switch, not about the class: a process alone
+on its processor may still change how it waits.
 """
 
 from collections.abc import Mapping
@@ -97,7 +97,7 @@ class Fcs(SlottedPolicy):
             for process, processor, _, kind in processes
             if kind is cs and process[0] == owners[processor]
         }
-        here = {process.job for process in self._here}
+        here = set(self.jobs)
         orders: dict[Process, Order] = {}
         for process, processor, known, kind in processes:
             owns = process[0] == owners[processor]

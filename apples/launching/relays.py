@@ -136,6 +136,7 @@ class PmiRelay:
             return True
         if fd == self._hydra:
             # The program must see that hydra is gone.
+            self.answer_at = None
             os.close(self._other[fd])
         return False
 

@@ -20,9 +20,9 @@ def learned_costs(own: TrainingRuns, others: Sequence[TrainingRuns], iterations:
     everywhere = sorted((r for lessons in everybody for r in lessons.records), key=lambda r: r.id)
     start_s, row_s = start_costs(everywhere)
     # A price measured between hosts is replaced by that of runs over hosts only.
-    between = own.benchmarks.message_cpu_s
-    telling = [r for r in everywhere if not between or len({a.host for a in r.plan.assignments}) > 1]
-    message_s, hops = message_costs(telling) or (between, 0.0)
+    measured_s = own.benchmarks.message_cpu_s
+    informative = [r for r in everywhere if not measured_s or len({a.host for a in r.plan.assignments}) > 1]
+    message_s, hops = message_costs(informative) or (measured_s, 0.0)
     corrected = [
         replace(
             correct(lessons, [other for other in everybody if other is not lessons]),

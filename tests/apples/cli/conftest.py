@@ -29,7 +29,7 @@ def marked(mark):
 
 
 def lasting(mark):
-    """The same, after those about to end had a moment: of daemons, the manager ends up to 5 s after the last run."""
+    """The same, after those about to end had a moment. The machine manager ends up to 5 s after the last run."""
     deadline = time.monotonic() + 10.0
     while (found := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)

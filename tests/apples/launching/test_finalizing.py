@@ -15,6 +15,7 @@ import pytest
 from apples.launching import mpirun
 from apples.launching.command import BARE, RANK_WRAPPER
 from apples.launching.mpirun import HostAccess
+from apples.launching.relays import FINALIZE_S
 
 #: A program that talks to hydra as MPICH does.
 PMI = "import os; pmi = int(os.environ['PMI_FD']); ask = lambda line: (os.write(pmi, line), os.read(pmi, 100)); "
@@ -105,6 +106,21 @@ def test_finalize_is_sent_once_after_the_barrier(hydra, program: str, messages: 
     assert rank.answers() == messages
     assert rank.wrapper.wait() == code
     assert json.loads(rank.status.read_text())["ended_by"] == "itself"
+
+
+def test_supervisor_answers_the_last_barrier_of_mpich_4(hydra, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPI_LOCALNRANKS", "1")
+    monkeypatch.setenv("PMI_SIZE", "2")
+    address = b"cmd=put kvsname=k key=-allgather-shm-1-0 value=20D1\n"
+    waited = (
+        f"import time; began = time.monotonic(); told = ask({BARRIER}); took_s = time.monotonic() - began"
+    )
+    judged = (
+        f"ask({FINALIZE}); os._exit(0 if told[1] == b'cmd=barrier_out\\n' and took_s >= {FINALIZE_S} else 1)"
+    )
+    rank = hydra(f"ask({address}); ask({BARRIER}); {waited}; {judged}")
+    assert rank.answers() == [address, BARRIER, FINALIZE]
+    assert rank.wrapper.wait() == 0
 
 
 def test_supervisor_waits_for_the_answer_to_finalize(hydra) -> None:

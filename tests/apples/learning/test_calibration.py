@@ -689,7 +689,7 @@ def test_what_short_iterations_wait_for_cpus_is_not_taken_for_messages():
     assert costs.overhead.constant_s == pytest.approx(4.0)
 
 
-def test_runs_within_a_host_leave_what_messages_between_hosts_cost():
+def test_runs_within_a_host_keep_the_price_between_hosts():
     apart = [late(share, 0.2 / share) for share in (1.0, 0.5, 0.25)]
     together = [
         replace(
