@@ -97,14 +97,16 @@ class Fcs(SlottedPolicy):
             for process, processor, _, kind in processes
             if kind is cs and process[0] == owners[processor]
         }
-        here = set(self.jobs)
+        # Processors whose owner has ended, or runs on other nodes only.
+        present = {None, *self.jobs}
+        vacated = {processor for processor, has in owners.items() if has not in present}
         orders: dict[Process, Order] = {}
         for process, processor, known, kind in processes:
             owns = process[0] == owners[processor]
             if processor in exclusive:
                 polls = kind is cs and known.tslots >= self._constants.cslots_min
                 orders[process] = STOPPED if not owns else RUN_POLLING if polls else RUN_SPINNING
-            elif kind is cs and (owners[processor] is None or owners[processor] in here):
+            elif kind is cs and processor not in vacated:
                 orders[process] = STOPPED
             elif kind is f and owns:
                 orders[process] = FAVOURED

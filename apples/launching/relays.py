@@ -108,10 +108,10 @@ class PmiRelay:
         self._answered = False
         # the rank has stated its address, and has then met the others
         self._stated = self._exchanged = False
-        # All ranks are on one host, or a setting with which not every rank states its address, or (later) a newer
-        # release: this barrier is hydra's.
+        # Hydra answers the barrier where all ranks are on one host, where not every rank states its address, and in
+        # newer releases, which a later request shows.
         one_host = os.environ.get("MPI_LOCALNRANKS", "") == os.environ.get("PMI_SIZE")
-        self._unanswered = one_host or "MPIR_CVAR_CH4_ROOTS_ONLY_PMI" in os.environ
+        self._left_to_hydra = one_host or "MPIR_CVAR_CH4_ROOTS_ONLY_PMI" in os.environ
 
     def pump(self, fd: int) -> bool:
         """Copy a message; return False at the end of that direction."""
@@ -146,13 +146,13 @@ class PmiRelay:
 
     def _in_finalize(self, request: bytes) -> bool:
         """Return whether a request is the barrier of MPI_Finalize of MPICH 4.0 or 4.1."""
-        self._unanswered = self._unanswered or SINCE_4_2 in request
+        self._left_to_hydra = self._left_to_hydra or SINCE_4_2 in request
         if request.startswith(b"cmd=put ") and ADDRESS in request:
             self._stated = True
         elif request == BARRIER and self._stated:
             self._stated, self._exchanged = False, True
         elif request == BARRIER:
-            return self._exchanged and not self._unanswered
+            return self._exchanged and not self._left_to_hydra
         return False
 
     def finalize(self) -> int | None:

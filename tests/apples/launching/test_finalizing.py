@@ -112,11 +112,9 @@ def test_supervisor_answers_the_last_barrier_of_mpich_4(hydra, monkeypatch: pyte
     monkeypatch.setenv("MPI_LOCALNRANKS", "1")
     monkeypatch.setenv("PMI_SIZE", "2")
     address = b"cmd=put kvsname=k key=-allgather-shm-1-0 value=20D1\n"
-    waited = (
-        f"import time; began = time.monotonic(); told = ask({BARRIER}); took_s = time.monotonic() - began"
-    )
+    waited = f"import time; began = time.monotonic(); answer = ask({BARRIER})[1]; took_s = time.monotonic() - began"
     judged = (
-        f"ask({FINALIZE}); os._exit(0 if told[1] == b'cmd=barrier_out\\n' and took_s >= {FINALIZE_S} else 1)"
+        f"ask({FINALIZE}); os._exit(0 if answer == b'cmd=barrier_out\\n' and took_s >= {FINALIZE_S} else 1)"
     )
     rank = hydra(f"ask({address}); ask({BARRIER}); {waited}; {judged}")
     assert rank.answers() == [address, BARRIER, FINALIZE]
