@@ -181,7 +181,8 @@ def run(request: LaunchRequest, cluster: Cluster, notify: Notify, *, ready: Read
                 outcome = _run_in(allocation, request, cluster, nodes, notify)
             finally:
                 nodes.ended()
-        fate = allocation.fate() if needs_explaining(outcome) else None
+            revoked = bool(outcome.lost) and allocation.revoked()
+        fate = allocation.fate() if needs_explaining(outcome, revoked=revoked) else None
     except AllocationRefused as refused:
         if not refused.unavailable:
             raise

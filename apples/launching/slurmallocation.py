@@ -61,6 +61,11 @@ class Allocation:
     def close(self) -> None:
         """Release the nodes if this process allocated them. Idempotent."""
 
+    def revoked(self) -> bool:
+        """Return whether Slurm is known to have ended the job before its nodes were released."""
+        job = runner.job(self.number)
+        return job is not None and job.state != "RUNNING"
+
     def fate(self) -> Job | None:
         """Return Slurm's record of the job, which explains its end; None if Slurm has none."""
         return runner.job(self.number)

@@ -56,14 +56,17 @@ def explained(outcome: Outcome, fate: Job | None, away: Mapping[str, str] | None
     return replace(outcome, exit_code=LAUNCHER_FAILED, message=message, lost={})
 
 
-def needs_explaining(outcome: Outcome) -> bool:
+def needs_explaining(outcome: Outcome, *, revoked: bool) -> bool:
     """Return whether Slurm may have ended the run.
 
-    It did not if ranks failed by themselves, unless they were asked to end, or if only some hosts were lost: a job ends
-    on all of them.
+    It did not if ranks failed by themselves, unless they were asked to end, or if only some hosts were lost while the
+    job went on: a job ends on all of them, but not everywhere at once.
+
+    Args:
+        revoked: whether Slurm ended the job before its nodes were released
     """
     hosts = {status.host for status in outcome.statuses}
-    if outcome.lost and outcome.lost.keys() < hosts:
+    if outcome.lost and outcome.lost.keys() < hosts and not revoked:
         return False
     return outcome.ended == "failed" and outcome.exit_code in (LAUNCHER_FAILED, TERMINATED, KILLED)
 

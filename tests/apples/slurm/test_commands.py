@@ -164,15 +164,16 @@ def test_what_became_of_the_job_explains_what_the_launch_saw(state, ended, code,
 
 
 def test_slurm_is_asked_only_where_it_may_have_had_a_hand_in_it():
-    assert needs_explaining(FAILED)
+    assert needs_explaining(FAILED, revoked=False)
     some = Outcome(
         ended="failed", exit_code=125, observed_s=1.0, statuses=FAILED.statuses, lost={"n1": "was lost"}
     )
-    assert not needs_explaining(some)
-    assert not needs_explaining(Outcome(ended="failed", exit_code=3, observed_s=1.0))
+    assert not needs_explaining(some, revoked=False)
+    assert needs_explaining(some, revoked=True)
+    assert not needs_explaining(Outcome(ended="failed", exit_code=3, observed_s=1.0), revoked=False)
     for told_to_end in (143, 137):
-        assert needs_explaining(Outcome(ended="failed", exit_code=told_to_end, observed_s=1.0))
-    assert not needs_explaining(Outcome(ended="interrupted", exit_code=130, observed_s=1.0))
+        assert needs_explaining(Outcome(ended="failed", exit_code=told_to_end, observed_s=1.0), revoked=False)
+    assert not needs_explaining(Outcome(ended="interrupted", exit_code=130, observed_s=1.0), revoked=False)
 
 
 def test_messages_speak_of_what_stands_in_the_place_of_mpiexec():
