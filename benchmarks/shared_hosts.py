@@ -1,10 +1,12 @@
 """Two people run over the same testbed hosts: each alone, and both at once under each policy.
 
     python benchmarks/shared_hosts.py [--launcher ssh|slurm] [--hosts 2] [--policy none --policy auto …] [--pairs 10]
-                                      [--rows 64] [--n 256] [--iterations 1200]
+                                      [--rows 64] [--n 256] [--iterations 1200] [--daemons gang]
 
 Each host has one CPU, which two ranks share while both people run. Over ssh each starts at a host of the run; with
-Slurm both start at a login node, in a partition that gives each CPU to two jobs. Policies alternate. Prints for each
+Slurm both start at a login node, in a partition that gives each CPU to two jobs. With `--daemons` a machine manager and
+node managers of that policy run on the hosts from the begin, as an administrator installs them. Policies alternate.
+Prints for each
 policy medians and the largest of two ratios: a run's time beside the other to its time alone, and the time until both
 have ended to that of one after the other. Times are those of the ranks, without the plan. Needs root, iproute2 and
 openssh-server, and for Slurm its daemons.
@@ -59,6 +61,22 @@ def spans(bed: Testbed, people: dict[str, str], words: list[str], policy: str) -
     return found
 
 
+def serve(bed: Testbed, names: list[str], policy: str) -> None:
+    """Start a machine manager on the first host and node managers on all, with one key; wait for them."""
+    apples, address = str(APPLES_RUN.with_name("apples")), f"{bed.host(names[0]).address}:7171"
+    key = Path(STATES) / "sharing.key"
+    subprocess.run([apples, "manager", "--new-key", str(key)], check=True, capture_output=True)
+    common = ["--key", str(key), "--policy", policy]
+    daemons = [(names[0], ["manager", "--listen", address, *common])]
+    daemons += [(name, ["node", "--name", name, "--manager", address, *common]) for name in names]
+    for name, words in daemons:
+        subprocess.Popen(bed.command(name, [apples, *words]), stderr=subprocess.DEVNULL)
+    time.sleep(5.0)
+    found = json.loads(bed.run(names[0], apples, "jobs", "--json").stdout)
+    if found["nodes"].keys() != set(names):
+        raise SystemExit(f"node managers: {sorted(found['nodes'])}, expected {names}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--launcher", default="ssh", choices=("ssh", "slurm"))
@@ -68,6 +86,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--n", type=int, default=256, help="cells of a row along x and y")
     parser.add_argument("--iterations", type=int, default=1200)
+    parser.add_argument("--daemons", metavar="POLICY")
     options = parser.parse_args()
     names = [f"h{number}" for number in range(1, options.hosts + 1)]
     spec = {
@@ -90,6 +109,8 @@ def main() -> None:
                 name="shared", nodes=tuple(names), settings="Default=YES OverSubscribe=FORCE:2"
             )
             Slurm(bed, LOGIN, [Node(name=name, cpus=1) for name in names], [shared]).up()
+        if options.daemons is not None:
+            serve(bed, names, options.daemons)
         for person, host in people.items():
             spans(bed, {person: host}, words, "none")
         for pair in range(options.pairs):

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
     from apples.launching.launcher import Notify
     from apples.model.template import Template
+    from apples.platforms.foundpolicy import HostsPolicy
     from apples.platforms.platform import Platform
-    from apples.platforms.sharedhosts import SharedHosts
     from apples.run.agent import Decision
     from apples.run.request import Monitor
 
@@ -226,10 +226,8 @@ def _preparation(request: RunRequest, mpi: MpiChoice) -> Preparation:
     )
 
 
-def _polls(sharing: SharingOptions, session: SharingSession | SharedHosts | None) -> bool:
-    """Return whether ranks wait as their MPI does, which mostly polls."""
-    if session is not None:
-        return not session.kind.needs_monitor
+def _polls(sharing: SharingOptions) -> bool:
+    """Return whether ranks without a policy wait as their MPI does, which mostly polls."""
     return sharing.wait in ("mpi", "poll") or (sharing.wait is None and sharing.policy == "none")
 
 
@@ -237,7 +235,7 @@ def assemble(
     size: int,
     options: RunOptions,
     console: Console,
-    session: SharingSession | SharedHosts | None = None,
+    session: SharingSession | HostsPolicy | None = None,
     monitor: Monitor | None = None,
 ) -> tuple[Agent, RunRequest]:
     """Return the agent and the request of an `apples-run` call; raise `ConfigError` with every problem.
@@ -279,10 +277,10 @@ def assemble(
         time_limit_s=limit_s,
         program_output_to_stderr=options.output.as_json or options.output.json_lines,
         environment={} if session is None else session.environment,
-        shared=None if session is None else session.observed,
+        sharing=session,
         monitor=monitor,
-        adaptive_waits=session is None and options.sharing.policy == "auto" and options.sharing.wait is None,
-        polling=_polls(options.sharing, session),
+        adaptive_waits=options.sharing.policy == "auto" and options.sharing.wait is None,
+        polling=_polls(options.sharing),
         resilience=resilience,
         starts_programs=not options.output.dry_run,
         make_controller=controllers(platform, adapt, console.note, hosts=run.adapt == "hosts"),

@@ -17,7 +17,7 @@ from nws.base.command import DISTRIBUTION, run_program
 
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
-    from apples.platforms.sharedhosts import SharedHosts
+    from apples.platforms.foundpolicy import HostsPolicy
     from apples.run.agent import Agent, Decision
     from apples.run.loop import AttemptLoop
     from apples.run.request import Monitor, RunRequest
@@ -55,33 +55,34 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
     if sharing.queue:
         return queued_run.run_queued(size, options, console)
     with ExitStack() as stack:
-        session: SharingSession | SharedHosts | None = None
+        session: SharingSession | HostsPolicy | None = None
         if sharing.coscheduled is not None:
             session = _session(sharing.coscheduled, options, console)
             stack.enter_context(session)
-        elif (policy := _policy_here(options)) is not None:
-            session = _joined(policy, options, console, stack)
+        elif sharing.policy == "auto" and sharing.wait is None and not options.pool.simulated:
+            session = _found(options, console, stack)
         monitor: Monitor | None = None
         if _needs_monitor(sharing, session) and not output.dry_run:
             monitor = _monitor(sharing, session, stack)
         return _plan_and_run(assemble(size, options, console, session, monitor), options, console)
 
 
-def _policy_here(options: RunOptions) -> str | None:
-    """Return the policy of the node manager of this machine, if the run is to share by itself; None without one."""
-    sharing, pool = options.sharing, options.pool
-    if sharing.policy != "auto" or sharing.wait is not None or pool.simulated or pool.several_hosts:
-        return None
+def _found(options: RunOptions, console: Console, stack: ExitStack) -> SharingSession | HostsPolicy | None:
+    """Return a session under `--policy auto` with the node managers on the hosts of the run.
+
+    Those of several hosts are looked for with each look at the hosts. None without a node manager on this machine, and,
+    with a note, if the run cannot take part.
+    """
+    if options.pool.several_hosts:
+        from apples.platforms.foundpolicy import FoundPolicy
+
+        return stack.enter_context(FoundPolicy(console.note))
     from apples.daemons.client import find_node
 
     found = find_node()
-    return None if found is None else str(found[1]["policy"])
-
-
-def _joined(
-    policy: str, options: RunOptions, console: Console, stack: ExitStack
-) -> SharingSession | SharedHosts | None:
-    """Return a session with the node manager of this machine; None, with a note, if the run cannot take part."""
+    if found is None:
+        return None
+    policy = str(found[1]["policy"])
     session = _session(policy, options, console)
     try:
         stack.enter_context(session)
@@ -92,15 +93,17 @@ def _joined(
     return session
 
 
-def _needs_monitor(sharing: SharingOptions, session: SharingSession | SharedHosts | None) -> bool:
-    """Return whether the user wants a monitor, or a policy on several hosts needs one."""
+def _needs_monitor(sharing: SharingOptions, session: SharingSession | HostsPolicy | None) -> bool:
+    """Return whether the user wants a monitor, or a policy that is known now needs one on several hosts."""
     if sharing.monitor or sharing.wait is not None:
         return True
-    return session is not None and session.hosts is not None and session.kind.needs_monitor
+    if session is None or session.hosts is None or session.kind is None:
+        return False
+    return session.kind.needs_monitor
 
 
 def _monitor(
-    sharing: SharingOptions, session: SharingSession | SharedHosts | None, stack: ExitStack
+    sharing: SharingOptions, session: SharingSession | HostsPolicy | None, stack: ExitStack
 ) -> Monitor:
     """Return the monitor of this run; raise `MonitorError` if it cannot be built."""
     from apples.daemons.session import SharingSession
@@ -116,7 +119,7 @@ def _monitor(
     return MonitoredRun(job=session.job, directory=directory)
 
 
-def _session(policy: str, options: RunOptions, console: Console) -> SharingSession | SharedHosts:
+def _session(policy: str, options: RunOptions, console: Console) -> SharingSession | HostsPolicy:
     """Return the coscheduling session of this run; raise `ConfigError` for an unknown policy."""
     from apples.coscheduling.policies import policy_kind
 

@@ -333,8 +333,8 @@ class SharingOptions:
         envvar="APPLES_POLICY",
         default="auto",
         show_default=True,
-        help="Share hosts with other jobs. auto: joins a node manager that runs here; else ranks that share CPUs leave "
-        "them to others while they wait. none: no sharing. fcs, gang, batch, spin-block, share-by-need, "
+        help="Share hosts with other jobs. auto: joins node managers that run on its hosts; else ranks that share "
+        "CPUs leave them to others while they wait. none: no sharing. fcs, gang, batch, spin-block, share-by-need, "
         "message-driven, uncoordinated: coschedule (env APPLES_POLICY).",
     )
     monitor: bool = _sharing(

@@ -34,8 +34,8 @@ class HostSharing:
     started : it was started here.  path : its socket.  status : what it answered when the run joined it
     """
 
-    def __init__(self, kind: PolicyKind, notify: Notify, *, lasting: bool = True) -> None:
-        """With `lasting` False, daemons that are started end with the run."""
+    def __init__(self, kind: PolicyKind | None, notify: Notify, *, lasting: bool = True) -> None:
+        """With `lasting` False, daemons that are started end with the run. Without a `kind`, only `look` is legal."""
         self.started = False
         self._lasting = lasting
         self._daemons: Sequence[subprocess.Popen[bytes]] = ()
@@ -46,10 +46,10 @@ class HostSharing:
     def look(self) -> tuple[Path, dict[str, Any]] | None:
         """Return socket and status of the node manager; None without one.
 
-        Raises `SharingError` if it has another policy.
+        Raises `SharingError` if it has another policy than that of the run.
         """
         found = find_node()
-        if found is not None and found[1]["policy"] != self._kind.name:
+        if found is not None and self._kind is not None and found[1]["policy"] != self._kind.name:
             path, status = found
             raise SharingError(
                 f"the node manager of this host ({path}) runs policy {status['policy']}, not {self._kind.name}; ask "
@@ -60,6 +60,7 @@ class HostSharing:
     def join(self, machine: ManagerAccess | None = None, listen: str = "127.0.0.1") -> None:
         """Hold the node manager, which is started if there is none; raises `SharingError`. Arguments: `start_node`."""
         found = self.look()
+        assert self._kind is not None
         if found is None:
             started = start_node(self._kind, self._notify, machine=machine, listen=listen)
             found, self._daemons = (started.path, started.status), started.daemons
@@ -98,13 +99,14 @@ class HostSharing:
 def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> None:
     """Answer the requests of a launcher on another host until its connection ends.
 
-    The first line has the policy's name and `lasting`. Requests: `look`, `join` (a machine manager's address and key,
-    or null; the address at which to listen, or null for that which the launcher reached), `holds`, `leave`, and `ask`
-    (a request of the node manager, with its argument). A refused request is answered by `refused`, a reason.
+    The first line has the policy's name, null to look only, and `lasting`. Requests: `look`, `join` (a machine
+    manager's address and key, or null; the address at which to listen, or null for that which the launcher reached),
+    `holds`, `leave`, and `ask` (a request of the node manager, with its argument). A refused request is answered by
+    `refused`, a reason.
     """
     requests = iter(lines)
     first = json.loads(next(requests))
-    kind = policy_kind(first["policy"])
+    kind = None if first["policy"] is None else policy_kind(first["policy"])
     sharing = HostSharing(kind, lambda text: answer({"note": text}), lasting=first["lasting"])
     try:
         for line in requests:

@@ -17,13 +17,14 @@ from pathlib import Path
 from apples.errors import ConfigError, SharingError
 from apples.ipc.wire import node_key
 from apples.monitoring.names import check_job
+from apples.remote import nodesockets
 from nws.base.errors import UsageError
 from nws.base.files import write_whole
 from nws.base.paths import local_host
 from nws.client.endpoint import read_secret
 
 SOCKET_VARIABLE, JOB_VARIABLE = "APPLES_NODE_SOCKET", "APPLES_JOB"
-SYSTEM_DIRECTORY = Path("/run/apples")
+SYSTEM_DIRECTORY = Path(nodesockets.SYSTEM_DIRECTORY)
 
 #: What the kernel takes as the path of a socket, less the byte that ends it.
 _LONGEST = 107
@@ -41,10 +42,7 @@ def checked_name(name: str, *, what: str) -> str:
 
 def user_directory(environ: Mapping[str, str] | None = None) -> Path:
     """Return the directory for this user's daemons, which may not exist."""
-    env = os.environ if environ is None else environ
-    runtime = Path(env.get("XDG_RUNTIME_DIR") or "/tmp")
-    # Slurm's steps have the variable of the host where they were submitted, without the directory.
-    return (runtime if runtime.is_dir() else Path("/tmp")) / f"apples-{os.getuid()}"
+    return Path(nodesockets.user_directory(os.environ if environ is None else environ))
 
 
 def serving_socket(name: str, given: Path | None = None) -> Path:
@@ -101,12 +99,10 @@ def known_sockets(given: Path | None = None) -> list[Path]:
     named = os.environ.get(SOCKET_VARIABLE)
     if given is not None or named:
         return [given or Path(named or "")]
-    found = []
-    for directory in (user_directory(), SYSTEM_DIRECTORY):
-        host = directory / f"node-{local_host()}.sock"
-        others = sorted(directory.glob("node-*.sock")) if directory.is_dir() else []
-        found += [path for path in dict.fromkeys((host, *others)) if path.is_socket()]
-    return found
+    directories = [user_directory(), SYSTEM_DIRECTORY]
+    found = [Path(path) for path in nodesockets.sockets([str(directory) for directory in directories])]
+    own = f"node-{local_host()}.sock"
+    return sorted(found, key=lambda path: (directories.index(path.parent), path.name != own))
 
 
 def private_directory(path: Path, *, all_users: bool = False) -> Path:

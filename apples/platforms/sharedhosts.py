@@ -6,14 +6,16 @@ begin at the same time one finds what the other has started. A run that finds tw
 started, and looks again after a random time. While the run lasts, a thread looks whether its node managers are there.
 One may have been killed, or have ended with the Slurm job whose run has started it; and node managers end soon after
 their machine manager. Then the hosts are joined again in the same way, and new node managers adopt the ranks.
+
+A run under `--policy auto` joins the node managers on its hosts, if there are some (`foundpolicy`).
 """
 
 import random
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from apples.coscheduling.policies import PolicyKind
 from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE, ManagerAccess
@@ -33,11 +35,16 @@ serve(sys.stdin.buffer, lambda a: print({MARK!r} + json.dumps(a), flush=True))
 """.encode()
 
 #: Seconds until a host must answer a question, and until daemons must have started.
-_ANSWER_S, _START_S = 10.0, 30.0
+ANSWER_S, _START_S = 10.0, 30.0
 #: Seconds between looks at the node managers of a run; they double with each that fails, up to the second.
 _LOOK_S, _LONGEST_S = 2.0, 60.0
 #: How often a run gives way to one that starts daemons at the same time, and seconds until its own have ended.
 _TRIES, _RELEASED_S = 4, 3.0
+
+
+#: How a host is reached: destination for ssh, None for this machine, or command prefix of a step of Slurm.
+Reached: TypeAlias = str | tuple[str, ...] | None
+Addresses: TypeAlias = Mapping[str, Reached]
 
 
 class _BeginningError(SharingError):
@@ -60,10 +67,10 @@ class SharedHosts:
 
     turns: TimeShares | None = None
 
-    def __init__(self, kind: PolicyKind, notify: Notify) -> None:
-        self.kind, self.job, self._notify = kind, new_job(), notify
+    def __init__(self, kind: PolicyKind, notify: Notify, job: str | None = None) -> None:
+        self.kind, self.job, self._notify = kind, job or new_job(), notify
         self.environment = {JOB_VARIABLE: self.job}
-        self._reached: dict[str, str | tuple[str, ...] | None] = {}
+        self._reached: dict[str, Reached] = {}
         self._hosts: dict[str, HostConnection] = {}
         self._joined: dict[str, dict[str, Any]] = {}
         #: Time slots that others held when the run joined its hosts; later, its own job is among them.
@@ -91,11 +98,8 @@ class SharedHosts:
         """Return this object, which a platform of several hosts needs."""
         return self
 
-    def look(self, addresses: Mapping[str, str | tuple[str, ...] | None]) -> TimeShares:
+    def look(self, addresses: Addresses, _: Collection[str] = ()) -> TimeShares:
         """Return how many jobs share each host; the first answer is kept, as later ones would count this run.
-
-        Args:
-            addresses: Host to destination for ssh, None for this machine, or command prefix of a step of Slurm.
 
         Raises:
             SharingError: A host does not answer, or has another policy.
@@ -103,10 +107,10 @@ class SharedHosts:
         with self._lock:
             return self._looked(addresses)
 
-    def _looked(self, addresses: Mapping[str, str | tuple[str, ...] | None]) -> TimeShares:
+    def _looked(self, addresses: Addresses) -> TimeShares:
         for host in addresses.keys() - self._hosts.keys():
             self._reached[host] = addresses[host]
-            self._hosts[host] = _connected(self.kind, addresses[host])
+            self._hosts[host] = connected(self.kind, addresses[host])
         if self._shares is None:
             found = self._look(list(addresses))
             held = {host: int(node["slots"]) for host, (node, _) in found.items() if node is not None}
@@ -232,9 +236,9 @@ class SharedHosts:
             self._ask(host, "leave")
         self._joined.clear()
 
-    def _ask(self, host: str, what: str, argument: object = None, within_s: float = _ANSWER_S) -> Any:
+    def _ask(self, host: str, what: str, argument: object = None, within_s: float = ANSWER_S) -> Any:
         if host not in self._hosts:
-            self._hosts[host] = _connected(self.kind, self._reached[host])
+            self._hosts[host] = connected(self.kind, self._reached[host])
         connection = self._hosts[host]
         try:
             answer = connection.ask({what: argument}, within_s)
@@ -251,10 +255,10 @@ class SharedHosts:
         return answer[what]
 
 
-def _connected(kind: PolicyKind, reached: str | tuple[str, ...] | None) -> HostConnection:
-    """Return a connection to a host, which is reached as `SharedHosts.look` has it."""
+def connected(kind: PolicyKind | None, reached: Reached) -> HostConnection:
+    """Return a connection to a host; without a policy it is for looking only."""
     address, through = (None, reached) if isinstance(reached, tuple) else (reached, ())
-    first = {"policy": kind.name, "lasting": not through}
+    first = {"policy": None if kind is None else kind.name, "lasting": not through}
     return HostConnection(address, first, through, program=_PROGRAM, python=sys.executable)
 
 

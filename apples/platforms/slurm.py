@@ -48,7 +48,7 @@ from nws.base.hostlist import fold
 from nws.series import CPU, Forecast, Resource, Series
 
 if TYPE_CHECKING:
-    from apples.platforms.sharedhosts import SharedHosts
+    from apples.platforms.foundpolicy import HostsPolicy
 
 ALLOCATED = "the offers of Slurm and looks at nodes"
 SILENT = "no weather of links from the service ({})"
@@ -77,7 +77,7 @@ class SlurmPlatform(Platform):
     }
 
     def __init__(
-        self, given: Given, *, service: ServiceWeather | None = None, sharing: SharedHosts | None = None
+        self, given: Given, *, service: ServiceWeather | None = None, sharing: HostsPolicy | None = None
     ) -> None:
         """service : asked for forecasts of links.  sharing : policy of the run, None without one"""
         super().__init__(given.grid or Grid(name="slurm", hosts=(), source="Slurm"))
@@ -160,7 +160,16 @@ class SlurmPlatform(Platform):
         self.cluster = replace(self.cluster, hosts={o.node.name: o.slots for o in offers}, threads=threads)
         found = replace(self._forecast(offers, notify), absent=absent)
         # Outside, the offers have the CPUs of other jobs; node managers can be asked once the nodes are allocated.
-        return _with_turns(found, self._sharing, self._given.job, self._nodes) if inside else found
+        return self._with_turns(found) if inside else found
+
+    def _with_turns(self, found: Snapshot) -> Snapshot:
+        """Return the snapshot of an allocation with the time slots that its hosts have given to other jobs."""
+        if self._sharing is None or self._given.job is None:
+            return found
+        managed = [name for name, facts in self._facts.items() if facts.node_manager]
+        hosts = [host.name for host in found.hosts]
+        turns = self._sharing.look(_prefixes(self._given.job, self._nodes, hosts), managed)
+        return found if turns is None else with_time_shares(found, turns, None)
 
     def reaches(self, host: Host) -> bool:
         """Return whether the node was usable in the last snapshot."""
@@ -325,16 +334,6 @@ def _addresses(nodes: Mapping[str, Node]) -> dict[str, str]:
 def _prefixes(job: str, nodes: Mapping[str, Node], hosts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return for each host of a job the prefix of commands that run there."""
     return prefixes(job, _addresses({host: nodes.get(host, Node(name=host)) for host in hosts}))
-
-
-def _with_turns(
-    found: Snapshot, sharing: SharedHosts | None, job: str | None, nodes: Mapping[str, Node]
-) -> Snapshot:
-    """Return the snapshot of an allocation with the time slots that its hosts have given to other jobs."""
-    if sharing is None or job is None:
-        return found
-    hosts = [host.name for host in found.hosts]
-    return with_time_shares(found, sharing.look(_prefixes(job, nodes, hosts)), None)
 
 
 def _named(grid: Grid | None, nodes: tuple[str, ...], where: str) -> tuple[str, ...]:

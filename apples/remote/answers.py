@@ -80,6 +80,7 @@ class FactsAnswer(SurveyedAnswer):
     cpu_model: Text
     disks: Annotated[dict[Text, DiskAnswer], Field(max_length=1000)]
     shared_memory_bytes: Bytes | None
+    node_manager: bool
     clock_s: Annotated[float, Field(gt=-1e12, lt=1e12)]
 
 

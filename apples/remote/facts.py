@@ -63,6 +63,7 @@ class HostFacts:
     called_back : our addresses at which it reached us; None if it was not asked to
     interfaces : interface → numeric addresses.  skew_s : its clock minus ours
     survey : None if it failed, with the reason in `survey_error`
+    node_manager : one listens there, or has left its socket
     """
 
     name: str
@@ -79,6 +80,7 @@ class HostFacts:
     survey: Survey | None
     survey_error: str | None
     called_back: tuple[str, ...] | None = None
+    node_manager: bool = False
 
     @property
     def our_address(self) -> str | None:
@@ -127,6 +129,7 @@ def parse(answer: FactsAnswer, received_s: float) -> HostFacts:
         survey=survey_of(answer.survey),
         survey_error=answer.survey_error,
         called_back=None if called is None else tuple(called),
+        node_manager=answer.node_manager,
     )
 
 

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 
+from apples.remote import nodesockets
 from nws.base.errors import ProbeError
 from nws.base.program import ProgramFailed, output_of
 
@@ -135,6 +136,12 @@ def cpu_model() -> str:
     return ""
 
 
+def node_manager() -> bool:
+    """Return whether a node manager listens here, or has left its socket."""
+    own = nodesockets.user_directory(os.environ)
+    return bool(nodesockets.sockets([own, nodesockets.SYSTEM_DIRECTORY]))
+
+
 def facts(request: dict[str, Any]) -> dict[str, Any]:
     """Return all facts of a request, which `apples.remote.facts.request` writes."""
     found: dict[str, Any] = {
@@ -145,6 +152,7 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
         "cpu_model": cpu_model(),
         "disks": {path: disk(path, token) for path, token in request["disks"].items()},
         "shared_memory_bytes": None,
+        "node_manager": node_manager(),
     }
     with contextlib.suppress(OSError):
         state = os.statvfs("/dev/shm")

@@ -23,6 +23,7 @@ from nws.base.sentprogram import sent_program
 #: The check, and all modules that it imports: the standard library only.
 MODULES = (
     "apples.remote.hostcheck",
+    "apples.remote.nodesockets",
     "nws.base.errors",
     "nws.base.program",
     "nws.base.threads",

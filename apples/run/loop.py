@@ -132,7 +132,7 @@ class AttemptLoop:
                 self._checkpoints.sweep()
             outcome = self._finished(outcome)
         request = self._request
-        sharing = self._waits.document() if request.shared is None else request.shared()
+        sharing = ({} if request.sharing is None else request.sharing.observed()) or self._waits.document()
         monitor = {} if self._waits.monitor is None else self._waits.monitor.document()
         return self._end(replace(self._record, outcome=outcome, sharing=sharing, monitor=monitor))
 

@@ -13,6 +13,7 @@ from apples.planning.options import PAPER, PlanningOptions
 if TYPE_CHECKING:
     from apples.adapting.progress import AdaptationController
     from apples.coscheduling.events import Wait
+    from apples.coscheduling.policies import PolicyKind
     from apples.model.grid import Snapshot
     from apples.run.agent import Decision
 
@@ -54,6 +55,19 @@ class Monitor(Protocol):
         """Return the JSON document of the run."""
 
 
+class Sharing(Protocol):
+    """The policy by which a run shares its hosts. job : name of its ranks there"""
+
+    job: str
+
+    @property
+    def kind(self) -> PolicyKind | None:
+        """Return the policy; None while it has none."""
+
+    def observed(self) -> dict[str, Any]:
+        """Return, after the run, the observations of the node managers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     """One run as the user asked for it.
@@ -61,9 +75,9 @@ class RunRequest:
     size : total rows.  template : the application.  settings : its options
     overrides : fields of `PlanningOptions` that the user set.  environment : variables for the ranks
     time_limit_s : wall seconds of all attempts together
-    shared : returns, after the run, the observations of the node manager.  monitor : the MPI monitor in the ranks
-    adaptive_waits : ranks that share CPUs with other processes leave them to these while they wait
-    polling : ranks poll while they wait, whatever share of a CPU they have
+    sharing : its policy, None for one that asks for none.  monitor : the MPI monitor in the ranks
+    adaptive_waits : without a policy, ranks that share CPUs with other processes leave them to these while they wait
+    polling : without a policy, ranks poll while they wait, whatever share of a CPU they have
     starts_programs : whether missing benchmarks of a user's program may be measured now
     make_controller : returns the adaptation controller of one attempt; None for a run that is not adapted
     """
@@ -77,7 +91,7 @@ class RunRequest:
     time_limit_s: float | None = None
     program_output_to_stderr: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
-    shared: Callable[[], dict[str, Any]] | None = None
+    sharing: Sharing | None = None
     monitor: Monitor | None = None
     adaptive_waits: bool = False
     polling: bool = False
@@ -90,9 +104,15 @@ class RunRequest:
         """Return the planner options: the scheduler's preset, overridden by the user's choices."""
         return replace(PAPER if self.scheduler == "paper" else PlanningOptions(), **self.overrides)
 
+    @property
+    def policy(self) -> PolicyKind | None:
+        """Return the policy of the ranks as far as it is known, None without one."""
+        return None if self.sharing is None else self.sharing.kind
+
     def as_waiting(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot for ranks that wait as those of this run do."""
-        return snapshot.for_polling_ranks() if self.polling else snapshot
+        polling = self.polling if self.policy is None else not self.policy.needs_monitor
+        return snapshot.for_polling_ranks() if polling else snapshot
 
     def with_fewer_ranks(self, slots: int) -> RunRequest:
         """Return the request with its number of ranks as a maximum, if `slots` is smaller than that number."""

@@ -1,8 +1,8 @@
 """How ranks wait for messages where they share CPUs with other processes (`--policy auto`).
 
-Ranks share CPUs if the forecast CPU share of a rank is small, because other processes compute on its host or because
-its host has fewer CPUs than ranks. Then they wait adaptively (`apples.monitoring`): they block while a rank of the job
-does not get its CPU, and else poll.
+The ranks of a run that takes part in a policy wait as node managers say. Other ranks share CPUs if the forecast CPU
+share of a rank is small, because other processes compute on its host or because its host has fewer CPUs than ranks.
+Then they wait adaptively (`apples.monitoring`): they block while a rank of the job does not get its CPU, and else poll.
 """
 
 from __future__ import annotations
@@ -25,26 +25,39 @@ class RankWaits:
 
     def __init__(self, request: RunRequest, notify: Notify) -> None:
         self.monitor: Monitor | None = request.monitor
-        self._wanted, self._notify = request.adaptive_waits, notify
+        self._request, self._notify = request, notify
         self._shared: dict[str, str] = {}
 
     def wait(self, decision: Decision) -> Wait | None:
-        """Return how the ranks of an attempt wait, None as the user or their MPI decides; finds a monitor for it."""
-        self._shared = shared_cpus(decision) if self._wanted else {}
-        if not self._shared:
-            return None
-        where = "; ".join(f"{host}: {what}" for host, what in self._shared.items())
-        if self.monitor is None:
-            from apples.monitoring.job import MonitoredRun
+        """Return how the ranks of an attempt wait, None as the user, their MPI or a policy decides.
 
-            try:
-                self.monitor = MonitoredRun()
-            except MonitorError as error:
-                self._notify(f"ranks share CPUs ({where}) and do not leave them to others: {error}")
-                self._shared = {}
-                return None
+        Finds a monitor if they need one; raises `MonitorError` if a policy cannot do without.
+        """
+        self._shared = {}
+        policy = self._request.policy
+        if policy is not None:
+            if policy.needs_monitor:
+                self._ensure_monitor()
+            return None
+        if not self._request.adaptive_waits or not (shared := shared_cpus(decision)):
+            return None
+        where = "; ".join(f"{host}: {what}" for host, what in shared.items())
+        try:
+            self._ensure_monitor()
+        except MonitorError as error:
+            self._notify(f"ranks share CPUs ({where}) and do not leave them to others: {error}")
+            return None
+        self._shared = shared
         self._notify(f"ranks leave CPUs to others while they wait ({where}); --policy none switches it off")
         return Wait.ADAPTIVE
+
+    def _ensure_monitor(self) -> None:
+        """Have a monitor in the ranks; raise `MonitorError`."""
+        if self.monitor is None:
+            from apples.monitoring.job import JOB, MonitoredRun
+
+            sharing = self._request.sharing
+            self.monitor = MonitoredRun(job=JOB if sharing is None else sharing.job)
 
     def document(self) -> dict[str, Any]:
         """Return the report of a run that shared CPUs, empty for others.

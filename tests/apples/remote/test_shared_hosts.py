@@ -1,7 +1,9 @@
 """Policies over several hosts: their node managers are started or joined, share one manager, and end again."""
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +14,10 @@ import pytest
 
 from apples.coscheduling.policies import policy_kind
 from apples.errors import SharingError
+from apples.platforms import foundpolicy
+from apples.platforms.foundpolicy import FoundPolicy
 from apples.platforms.sharedhosts import SharedHosts
+from apples.remote import hostcheck
 
 RUN = ("32", "--app", "heat", "-s", "nx=64", "-s", "ny=64", "-s", "iterations=600", "-n", "2")
 
@@ -44,6 +49,82 @@ def test_two_runs_share_hosts_under_one_manager(lab, library):
     while left := daemons(lab):
         assert time.monotonic() < deadline, left
         time.sleep(0.1)
+
+
+def test_a_run_without_a_policy_joins_that_of_its_hosts(lab, library):
+    words = [
+        str(Path(sys.executable).parent / "apples-run"),
+        *RUN,
+        "--launcher",
+        "ssh",
+        "-H",
+        "a1:1,a2:1",
+        "--json",
+    ]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    longer = ["-s", "iterations=40000", "--policy", "gang"]
+    first = subprocess.Popen(lab.command("a1", [*words, *longer]), **pipes)
+    deadline = time.monotonic() + 60.0
+    while sum("toolbox import main; main() node" in command for command in daemons(lab)) < 2:
+        assert first.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    second = subprocess.run(
+        lab.command("a2", [*words, "--policy", "auto"]),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert second.returncode == 0, second.stderr
+    first.communicate(timeout=60)
+    document = json.loads(second.stdout)
+    assert "policy gang on a1, a2: 1 job there already" in second.stderr
+    assert "gives 1 turn away already" in " ".join(document["notes"])
+    shared = document["sharing"]
+    assert (shared["policy"], shared["slots_before"], shared["daemons_started"]) == ("gang", 1, False)
+    assert all(rank["stopped_s"] > 0 for rank in shared["ranks"])
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind", "note"),
+    [
+        ({"a": "fcs", "b": "fcs"}, "fcs", None),
+        ({"a": "gang", "b": None}, "gang", None),
+        ({"a": None, "b": None}, None, None),
+        ({"a": "gang", "b": "fcs"}, None, "its hosts have different policies (a: gang, b: fcs)"),
+        ({"a": "strange"}, None, "no policy is called 'strange'"),
+        ({"a": SharingError("a: ends")}, None, "a: ends"),
+    ],
+)
+def test_the_policy_of_hosts_is_that_of_their_node_managers(monkeypatch, answers, kind, note):
+    def answer(host, _):
+        if isinstance(answers[host], Exception):
+            raise answers[host]
+        return answers[host]
+
+    said = []
+    monkeypatch.setattr(foundpolicy, "_policy_on", answer)
+    monkeypatch.setattr(SharedHosts, "look", lambda *_: "turns")
+    with FoundPolicy(said.append) as found:
+        assert found.look(dict.fromkeys("abc"), answers) == (None if kind is None else "turns")
+        assert (None if found.kind is None else found.kind.name) == kind
+        assert found.join(["a"], {}) == {}
+        assert found.observed() == {}
+    wanted = [] if note is None else [f"the run does not take part in the policy of its hosts: {note}"]
+    assert [text[: len(wanted[0])] for text in said] == wanted
+
+
+def test_a_check_reports_sockets_of_node_managers(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("apples.remote.nodesockets.SYSTEM_DIRECTORY", str(tmp_path / "none"))
+    own = tmp_path / f"apples-{os.getuid()}"
+    own.mkdir()
+    (own / "node-file.sock").touch()
+    assert not hostcheck.node_manager()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(own / "node-a.sock"))
+        assert hostcheck.node_manager()
 
 
 def node(manager, key="k"):

@@ -1,10 +1,12 @@
 """Ranks that share CPUs with others wait adaptively, and the report says so."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from apples.coscheduling.events import Wait
+from apples.coscheduling.policies import policy_kind
 from apples.errors import MonitorError
 from apples.model.grid import Estimate, Host, Snapshot
 from apples.monitoring import job
@@ -57,7 +59,7 @@ def busy(bench):
 
 def test_ranks_on_shared_cpus_wait_adaptively(busy, monkeypatch):
     made = []
-    monkeypatch.setattr(job, "MonitoredRun", lambda: made.append(FakeMonitor()) or made[0])
+    monkeypatch.setattr(job, "MonitoredRun", lambda job: made.append(FakeMonitor()) or made[0])
     record, desk = busy(0.5, adaptive_waits=True)
     assert made[0].waits == [Wait.ADAPTIVE]
     assert desk.platform.launcher.requests[0].environment == {"LD_PRELOAD": "monitor.so"}
@@ -74,7 +76,7 @@ def test_ranks_on_shared_cpus_wait_adaptively(busy, monkeypatch):
 
 @pytest.mark.parametrize(("share", "wanted"), [(0.95, True), (0.5, False)], ids=["own CPUs", "switched off"])
 def test_ranks_wait_as_their_mpi_does_otherwise(busy, monkeypatch, share, wanted):
-    monkeypatch.setattr(job, "MonitoredRun", lambda: pytest.fail("no monitor is wanted"))
+    monkeypatch.setattr(job, "MonitoredRun", lambda job: pytest.fail("no monitor is wanted"))
     record, desk = busy(share, adaptive_waits=wanted)
     assert record.sharing == {}
     assert desk.platform.launcher.requests[0].environment == {}
@@ -88,10 +90,23 @@ def test_ranks_of_a_monitored_run_wait_adaptively_too(busy):
 
 
 def test_shared_cpus_without_a_compiler_are_noted(busy, monkeypatch):
-    def refuse():
+    def refuse(job):
         raise MonitorError("no C compiler")
 
     monkeypatch.setattr(job, "MonitoredRun", refuse)
     record, desk = busy(0.5, adaptive_waits=True)
     assert record.sharing == {}
     assert any("do not leave them to others: no C compiler" in line for line in desk.said)
+
+
+@pytest.mark.parametrize(("policy", "monitored"), [("fcs", ["ours"]), ("gang", []), (None, ["ours"])])
+def test_under_a_policy_node_managers_say_how_ranks_wait(busy, monkeypatch, policy, monitored):
+    made, monitor = [], FakeMonitor()
+    monkeypatch.setattr(job, "MonitoredRun", lambda job: made.append(job) or monitor)
+    kind = None if policy is None else policy_kind(policy)
+    observed = {} if policy is None else {"policy": policy}
+    sharing = SimpleNamespace(kind=kind, job="ours", observed=lambda: observed)
+    record, _ = busy(0.3, adaptive_waits=True, sharing=sharing)
+    assert made == monitored
+    assert monitor.waits == [Wait.ADAPTIVE if policy is None else None] * len(monitored)
+    assert record.sharing["policy"] == (policy or "auto")
