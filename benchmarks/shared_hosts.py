@@ -1,7 +1,7 @@
 """Two people run over the same testbed hosts: each alone, and both at once under each policy.
 
     python benchmarks/shared_hosts.py [--launcher ssh|slurm] [--hosts 2] [--policy none --policy auto …] [--pairs 10]
-                                      [--rows 64] [--n 256] [--iterations 1200] [--daemons gang]
+                                      [--rows 64] [--n 256] [--iterations 1200] [--daemons gang] [--slice 100ms]
 
 Each host has one CPU, which two ranks share while both people run. Over ssh each starts at a host of the run; with
 Slurm both start at a login node, in a partition that gives each CPU to two jobs. With `--daemons` a machine manager and
@@ -61,13 +61,13 @@ def spans(bed: Testbed, people: dict[str, str], words: list[str], policy: str) -
     return found
 
 
-def serve(bed: Testbed, names: list[str], policy: str) -> None:
+def serve(bed: Testbed, names: list[str], policy: str, time_slice: str) -> None:
     """Start a machine manager on the first host and node managers on all, with one key; wait for them."""
     apples, address = str(APPLES_RUN.with_name("apples")), f"{bed.host(names[0]).address}:7171"
     key = Path(STATES) / "sharing.key"
     subprocess.run([apples, "manager", "--new-key", str(key)], check=True, capture_output=True)
     common = ["--key", str(key), "--policy", policy]
-    daemons = [(names[0], ["manager", "--listen", address, *common])]
+    daemons = [(names[0], ["manager", "--listen", address, "--slice", time_slice, *common])]
     daemons += [(name, ["node", "--name", name, "--manager", address, *common]) for name in names]
     for name, words in daemons:
         subprocess.Popen(bed.command(name, [apples, *words]), stderr=subprocess.DEVNULL)
@@ -87,6 +87,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=256, help="cells of a row along x and y")
     parser.add_argument("--iterations", type=int, default=1200)
     parser.add_argument("--daemons", metavar="POLICY")
+    parser.add_argument("--slice", metavar="TIME", default="100ms", help="of the daemons")
     options = parser.parse_args()
     names = [f"h{number}" for number in range(1, options.hosts + 1)]
     spec = {
@@ -110,7 +111,7 @@ def main() -> None:
             )
             Slurm(bed, LOGIN, [Node(name=name, cpus=1) for name in names], [shared]).up()
         if options.daemons is not None:
-            serve(bed, names, options.daemons)
+            serve(bed, names, options.daemons, options.slice)
         for person, host in people.items():
             spans(bed, {person: host}, words, "none")
         for pair in range(options.pairs):
