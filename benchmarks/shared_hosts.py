@@ -5,7 +5,7 @@
 
 Each host has one CPU, which two ranks share while both people run. Over ssh each starts at a host of the run; with
 Slurm both start at a login node, in a partition that gives each CPU to two jobs. With `--daemons` a machine manager and
-node managers of that policy run on the hosts from the begin, as an administrator installs them. Policies alternate.
+node managers of that policy run on the hosts from the beginning, as an administrator installs them. Policies alternate.
 Prints for each
 policy medians and the largest of two ratios: a run's time beside the other to its time alone, and the time until both
 have ended to that of one after the other. Times are those of the ranks, without the plan. Needs root, iproute2 and

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
     from apples.launching.launcher import Notify
     from apples.model.template import Template
-    from apples.platforms.foundpolicy import HostsPolicy
     from apples.platforms.platform import Platform
+    from apples.platforms.sharedhosts import SharedHosts
     from apples.run.agent import Decision
     from apples.run.request import Monitor
 
@@ -235,14 +235,14 @@ def assemble(
     size: int,
     options: RunOptions,
     console: Console,
-    session: SharingSession | HostsPolicy | None = None,
+    session: SharingSession | SharedHosts | None = None,
     monitor: Monitor | None = None,
 ) -> tuple[Agent, RunRequest]:
     """Return the agent and the request of an `apples-run` call; raise `ConfigError` with every problem.
 
     Args:
         size: rows.
-        session: coscheduling of the run, None without a policy.
+        session: how the run shares its hosts, None without a policy.
         monitor: monitor of the ranks, None without one.
     """
     problems, run, pool = Problems(), options.run, options.pool

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
     from apples.launching.launcher import Notify
     from apples.model.gridfile import GridFile
-    from apples.platforms.foundpolicy import HostsPolicy
     from apples.platforms.serviceforecasts import ServiceWeather
+    from apples.platforms.sharedhosts import SharedHosts
 
 #: Source of a grid that no file describes.
 BUILT_IN = "built in"
@@ -63,7 +63,7 @@ def open_platform(
     options: PoolOptions,
     service: ServiceWeather | None = None,
     notify: Notify = ignore,
-    session: SharingSession | HostsPolicy | None = None,
+    session: SharingSession | SharedHosts | None = None,
 ) -> tuple[Platform, GridFile | None]:
     """Return the platform that the options select, and its grid file if there is one; raise `ConfigError`."""
     kind = find_platform(options.platform)

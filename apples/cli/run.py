@@ -17,7 +17,7 @@ from nws.base.command import DISTRIBUTION, run_program
 
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
-    from apples.platforms.foundpolicy import HostsPolicy
+    from apples.platforms.sharedhosts import SharedHosts
     from apples.run.agent import Agent, Decision
     from apples.run.loop import AttemptLoop
     from apples.run.request import Monitor, RunRequest
@@ -55,45 +55,49 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
     if sharing.queue:
         return queued_run.run_queued(size, options, console)
     with ExitStack() as stack:
-        session: SharingSession | HostsPolicy | None = None
+        session: SharingSession | SharedHosts | None = None
         if sharing.coscheduled is not None:
             session = _session(sharing.coscheduled, options, console)
             stack.enter_context(session)
         elif sharing.policy == "auto" and sharing.wait is None and not options.pool.simulated:
-            session = _found(options, console, stack)
+            session = _policy_there(options, console, stack)
         monitor: Monitor | None = None
         if _needs_monitor(sharing, session) and not output.dry_run:
             monitor = _monitor(sharing, session, stack)
         return _plan_and_run(assemble(size, options, console, session, monitor), options, console)
 
 
-def _found(options: RunOptions, console: Console, stack: ExitStack) -> SharingSession | HostsPolicy | None:
-    """Return a session under `--policy auto` with the node managers on the hosts of the run.
+def _policy_there(
+    options: RunOptions, console: Console, stack: ExitStack
+) -> SharingSession | SharedHosts | None:
+    """Return the session of a run under `--policy auto`, for the policy of the node managers on its hosts.
 
-    Those of several hosts are looked for with each look at the hosts. None without a node manager on this machine, and,
-    with a note, if the run cannot take part.
+    On several hosts, each snapshot looks for them. None if there is none on this machine, and, with a note, if the run
+    cannot take part.
     """
     if options.pool.several_hosts:
-        from apples.platforms.foundpolicy import FoundPolicy
+        from apples.platforms.sharedhosts import SharedHosts
 
-        return stack.enter_context(FoundPolicy(console.note))
+        return stack.enter_context(SharedHosts(None, console.note))
     from apples.daemons.client import find_node
 
     found = find_node()
     if found is None:
         return None
     policy = str(found[1]["policy"])
-    session = _session(policy, options, console)
+    session: SharingSession | SharedHosts | None = None
     try:
+        session = _session(policy, options, console)
         stack.enter_context(session)
-    except (MonitorError, SharingError) as error:
-        session.__exit__()
+        return session
+    except (ConfigError, MonitorError, SharingError) as error:
+        if session is not None:
+            session.__exit__()
         console.note(f"the run does not take part in policy {policy} of this machine: {error}")
         return None
-    return session
 
 
-def _needs_monitor(sharing: SharingOptions, session: SharingSession | HostsPolicy | None) -> bool:
+def _needs_monitor(sharing: SharingOptions, session: SharingSession | SharedHosts | None) -> bool:
     """Return whether the user wants a monitor, or a policy that is known now needs one on several hosts."""
     if sharing.monitor or sharing.wait is not None:
         return True
@@ -103,7 +107,7 @@ def _needs_monitor(sharing: SharingOptions, session: SharingSession | HostsPolic
 
 
 def _monitor(
-    sharing: SharingOptions, session: SharingSession | HostsPolicy | None, stack: ExitStack
+    sharing: SharingOptions, session: SharingSession | SharedHosts | None, stack: ExitStack
 ) -> Monitor:
     """Return the monitor of this run; raise `MonitorError` if it cannot be built."""
     from apples.daemons.session import SharingSession
@@ -119,7 +123,7 @@ def _monitor(
     return MonitoredRun(job=session.job, directory=directory)
 
 
-def _session(policy: str, options: RunOptions, console: Console) -> SharingSession | HostsPolicy:
+def _session(policy: str, options: RunOptions, console: Console) -> SharingSession | SharedHosts:
     """Return the coscheduling session of this run; raise `ConfigError` for an unknown policy."""
     from apples.coscheduling.policies import policy_kind
 

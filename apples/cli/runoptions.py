@@ -333,9 +333,9 @@ class SharingOptions:
         envvar="APPLES_POLICY",
         default="auto",
         show_default=True,
-        help="Share hosts with other jobs. auto: joins node managers that run on its hosts; else ranks that share "
-        "CPUs leave them to others while they wait. none: no sharing. fcs, gang, batch, spin-block, share-by-need, "
-        "message-driven, uncoordinated: coschedule (env APPLES_POLICY).",
+        help="Share hosts with other jobs. auto: joins the node managers of its hosts (with Slurm inside an "
+        "allocation); else ranks that share CPUs leave them to others while they wait. none: no sharing. fcs, gang, "
+        "batch, spin-block, share-by-need, message-driven, uncoordinated: coschedule (env APPLES_POLICY).",
     )
     monitor: bool = _sharing(
         "--monitor", is_flag=True, help="Measure how ranks compute and wait, and print the efficiencies."

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,38 +34,27 @@ class HostSharing:
     started : it was started here.  path : its socket.  status : what it answered when the run joined it
     """
 
-    def __init__(self, kind: PolicyKind | None, notify: Notify, *, lasting: bool = True) -> None:
-        """With `lasting` False, daemons that are started end with the run. Without a `kind`, only `look` is legal."""
+    def __init__(self, notify: Notify, *, lasting: bool = True) -> None:
+        """With `lasting` False, daemons that are started end with the run."""
         self.started = False
         self._lasting = lasting
         self._daemons: Sequence[subprocess.Popen[bytes]] = ()
         self.path, self.status = Path(), dict[str, Any]()
-        self._kind, self._notify = kind, notify
+        self._notify = notify
         self._client: NodeClient | None = None
 
-    def look(self) -> tuple[Path, dict[str, Any]] | None:
-        """Return socket and status of the node manager; None without one.
+    def join(self, kind: PolicyKind, machine: ManagerAccess | None = None, listen: str = "127.0.0.1") -> None:
+        """Hold the node manager, which is started if there is none. Arguments: `start_node`.
 
-        Raises `SharingError` if it has another policy than that of the run.
+        Raises `SharingError`, also if it has another policy.
         """
         found = find_node()
-        if found is not None and self._kind is not None and found[1]["policy"] != self._kind.name:
-            path, status = found
-            raise SharingError(
-                f"the node manager of this host ({path}) runs policy {status['policy']}, not {self._kind.name}; ask "
-                f"for --policy {status['policy']}, or end it (process {status['pid']}) to have another started"
-            )
-        return found
-
-    def join(self, machine: ManagerAccess | None = None, listen: str = "127.0.0.1") -> None:
-        """Hold the node manager, which is started if there is none; raises `SharingError`. Arguments: `start_node`."""
-        found = self.look()
-        assert self._kind is not None
         if found is None:
-            started = start_node(self._kind, self._notify, machine=machine, listen=listen)
+            started = start_node(kind, self._notify, machine=machine, listen=listen)
             found, self._daemons = (started.path, started.status), started.daemons
             self.started |= bool(started.daemons)
         self.path, self.status = found
+        check_policy(kind, self.status, self.path)
         if cut_off(self.status):
             self._notify(
                 f"the manager at {self.status['manager']} is not connected: everything runs until it is back"
@@ -96,18 +85,25 @@ class HostSharing:
         self._daemons = ()
 
 
+def check_policy(kind: PolicyKind, status: Mapping[str, Any], socket: str | Path) -> None:
+    """Raise `SharingError` if the node manager at a socket has another policy."""
+    if status["policy"] != kind.name:
+        raise SharingError(
+            f"the node manager of this host ({socket}) runs policy {status['policy']}, not {kind.name}; ask for "
+            f"--policy {status['policy']}, or end it (process {status['pid']}) to have another started"
+        )
+
+
 def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> None:
     """Answer the requests of a launcher on another host until its connection ends.
 
-    The first line has the policy's name, null to look only, and `lasting`. Requests: `look`, `join` (a machine
-    manager's address and key, or null; the address at which to listen, or null for that which the launcher reached),
-    `holds`, `leave`, and `ask` (a request of the node manager, with its argument). A refused request is answered by
-    `refused`, a reason.
+    The first line has `lasting`. Requests: `look`, `join` (the policy; a machine manager's address and key, or null;
+    the address at which to listen, or null for that which the launcher reached), `holds`, `leave`, and `ask` (a request
+    of the node manager, with its argument). A refused request is answered by `refused`, a reason.
     """
     requests = iter(lines)
     first = json.loads(next(requests))
-    kind = None if first["policy"] is None else policy_kind(first["policy"])
-    sharing = HostSharing(kind, lambda text: answer({"note": text}), lasting=first["lasting"])
+    sharing = HostSharing(lambda text: answer({"note": text}), lasting=first["lasting"])
     try:
         for line in requests:
             try:
@@ -128,14 +124,15 @@ def _addresses() -> tuple[str, str]:
     return (known[0], known[2]) if len(known) == 4 else (here, os.environ.get(REACHED_AT, here))
 
 
-def _look(sharing: HostSharing, _: object) -> dict[str, Any]:
-    found = sharing.look()
+def _look(_: HostSharing, __: object) -> dict[str, Any]:
+    found = find_node()
     return {"launcher": _addresses()[0], "node": None if found is None else _described(*found)}
 
 
-def _join(sharing: HostSharing, argument: tuple[dict[str, str] | None, str | None]) -> dict[str, Any]:
-    machine, listen = argument
-    sharing.join(None if machine is None else ManagerAccess(**machine), listen or _addresses()[1])
+def _join(sharing: HostSharing, argument: tuple[str, dict[str, str] | None, str | None]) -> dict[str, Any]:
+    policy, machine, listen = argument
+    manager = None if machine is None else ManagerAccess(**machine)
+    sharing.join(policy_kind(policy), manager, listen or _addresses()[1])
     return _described(sharing.path, sharing.status) | {"started": sharing.started}
 
 

@@ -99,10 +99,9 @@ def known_sockets(given: Path | None = None) -> list[Path]:
     named = os.environ.get(SOCKET_VARIABLE)
     if given is not None or named:
         return [given or Path(named or "")]
-    directories = [user_directory(), SYSTEM_DIRECTORY]
-    found = [Path(path) for path in nodesockets.sockets([str(directory) for directory in directories])]
     own = f"node-{local_host()}.sock"
-    return sorted(found, key=lambda path: (directories.index(path.parent), path.name != own))
+    found = [[Path(path) for path in paths] for paths in nodesockets.sockets(os.environ)]
+    return [path for paths in found for path in sorted(paths, key=lambda path: path.name != own)]
 
 
 def private_directory(path: Path, *, all_users: bool = False) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 
 from apples.coscheduling.fitting import duty_cycle, fit
 from apples.coscheduling.policies import PolicyKind, policy_kind
-from apples.daemons.client import efficiencies
+from apples.daemons.client import efficiencies, find_node
 from apples.daemons.hostsharing import HostSharing
 from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE
 from apples.daemons.starting import Notify
@@ -82,13 +82,13 @@ class SharingSession:
         self.slots = 0
         self.node = ""
         self.turns: TimeShares | None = None
-        self._here = HostSharing(kind, notify)
+        self._here = HostSharing(notify)
         self._pages: Path | None = None
 
     def __enter__(self) -> SharingSession:
-        if not self._run and self._here.look() is None:
+        if not self._run and find_node() is None:
             return self
-        self._here.join()
+        self._here.join(self.kind)
         status = self._here.status
         self.slots, self.node = int(status["slots"]), str(status["node"])
         self.turns = turns_of(status, self._here.ask("view"))
@@ -103,6 +103,9 @@ class SharingSession:
         self._here.leave()
         if self._pages is not None:
             remove_pages(self._pages, self.job)
+
+    def settle(self, hosts: Sequence[str]) -> None:
+        """Do nothing: the node manager is joined before there is a plan."""
 
     def observed(self) -> dict[str, Any]:
         """Return the node manager's values of an ended run; empty if the node manager has ended too."""

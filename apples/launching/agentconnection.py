@@ -322,6 +322,7 @@ def setup(
     environment: Mapping[str, str],
     *,
     watched: str | None,
+    look_s: float,
     heartbeats: bool,
 ) -> bytes:
     """Build the setup frame for a host agent.
@@ -330,6 +331,7 @@ def setup(
         token: name of a file in the run directory, by which the agent sees whether the directory is shared
         proxies: number of start orders that will follow
         watched: path of the page of rank 0 (empty without one) if this host's agent has to forward its progress
+        look_s: seconds between its looks at the progress
         heartbeats: both sides send them, and the agent ends its part of the run without them
     """
     return json.dumps(
@@ -339,6 +341,7 @@ def setup(
             "directory": os.getcwd(),
             "proxies": proxies,
             "watched": watched,
+            "look_s": look_s,
             "environment": dict(environment),
             "beat_s": HEARTBEAT_S if heartbeats else None,
             "silence_s": AGENT_TIMEOUT_S if heartbeats else None,

@@ -71,8 +71,8 @@ class HostAgent:
         self._run_dir: str = setup["run_dir"]
         self._supervisors = RankSupervisors()
         self._partial = b""
-        page = setup["watched"]
-        self._tail = None if page is None else ProgressReader(self._run_dir, page)
+        page, look_s = setup["watched"], setup["look_s"]
+        self._tail = None if page is None else ProgressReader(self._run_dir, page, look_s)
         self._launcher = FrameWriter(1)
         self._end_at: float | None = None
         self._killed = self._drained = False

@@ -44,7 +44,7 @@ from apples.launching.orders import read_file
 from apples.launching.outputreader import RankOutput
 from apples.launching.starter import Starter
 from apples.launching.statuses import RankRecord, clear_statuses, parse_status, status_path
-from apples.launching.steering import clear, page_of
+from apples.launching.steering import SHOWN_LOOK_S, STEERED_LOOK_S, clear, page_of
 from apples.monitoring.names import LIBRARY
 from nws.base.files import write_whole
 
@@ -122,11 +122,15 @@ class RunProcesses:
         host, here = address.host, self._method.here
         log = self._log if here else self._run_dir / f"agent-{host}.log"
         own = {**network_environment(address.interface, os.environ), **address.environment}
-        listens = self._request.controller is not None or self._request.on_progress is not None
+        steered = self._request.controller is not None
+        listens = steered or self._request.on_progress is not None
         watched = page_of(self._request.environment) if listens and host == self._first_host else None
+        look_s = STEERED_LOOK_S if steered else SHOWN_LOOK_S
         self._agents.add(
             AgentConnection(address, command, log, self._output.inherited),
-            setup(self._run_dir, self._token, proxies, own, watched=watched, heartbeats=not here),
+            setup(
+                self._run_dir, self._token, proxies, own, watched=watched, look_s=look_s, heartbeats=not here
+            ),
         )
 
     @property

@@ -25,8 +25,8 @@ PROGRESS_VARIABLE = "STENCIL_APP_PROGRESS"
 SLABS_VARIABLE = "STENCIL_APP_SLABS"
 EVERY_VARIABLE = "STENCIL_APP_REPORT_EVERY"
 
-#: Seconds from one look at the progress to the next.
-LOOK_EVERY_S = 0.2
+#: Seconds from one look at the progress to the next, of a run that is adapted, and of one whose progress is only shown.
+STEERED_LOOK_S, SHOWN_LOOK_S = 0.2, 1.0
 _CHUNK = 1 << 20
 
 #: Offset of the iterations in a page of the monitor (`apples.monitoring.pagelayout`), its magic and version.
@@ -44,9 +44,7 @@ class FileTail:
     def lines(self) -> list[bytes]:
         """Return the complete lines that are new since the last call."""
         try:
-            with open(self._path, "rb") as file:
-                file.seek(self._read)
-                data = file.read(_CHUNK)
+            data = _read(self._path, _CHUNK, self._read)
         except OSError:
             return []
         self._read += len(data)
@@ -54,14 +52,24 @@ class FileTail:
         return lines
 
 
+def _read(path: str, size: int, offset: int = 0) -> bytes:
+    """Return at most `size` bytes of a file. A look happens often: this takes three system calls."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.pread(file, size, offset)
+    finally:
+        os.close(file)
+
+
 class ProgressReader:
     """Progress of a run, on the host of rank 0. page : path of the rank's page, empty for a run without the monitor.
 
-    look_at : time of the next look, by the clock of `lines`
+    every_s : seconds between looks.  look_at : time of the next look, by the clock of `lines`
     """
 
-    def __init__(self, directory: str, page: str) -> None:
+    def __init__(self, directory: str, page: str, every_s: float = STEERED_LOOK_S) -> None:
         self._tail, self._page = FileTail(os.path.join(directory, PROGRESS)), page
+        self._every_s = every_s
         self._counted = 0
         self.look_at = 0.0
 
@@ -69,13 +77,12 @@ class ProgressReader:
         """Return the lines of progress that are new since the last call; none before `look_at`."""
         if now < self.look_at:
             return []
-        self.look_at = now + LOOK_EVERY_S
+        self.look_at = now + self._every_s
         lines = self._tail.lines()
         if not self._page:
             return lines
         try:
-            with open(self._page, "rb") as file:
-                page = file.read(PAGE_ITERATIONS + 8)
+            page = _read(self._page, PAGE_ITERATIONS + 8)
         except OSError:
             return lines
         if page.startswith(PAGE_BEGIN) and len(page) == PAGE_ITERATIONS + 8:

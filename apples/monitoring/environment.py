@@ -14,7 +14,7 @@ from apples.coscheduling.events import Wait
 from apples.errors import MonitorError
 from apples.monitoring.build import monitor_library
 from apples.monitoring.counters import PageCounters
-from apples.monitoring.names import check_job
+from apples.monitoring.names import DIRECTORY_VARIABLE, check_job
 from apples.monitoring.page import MonitorPage
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -77,7 +77,7 @@ def monitor_environment(
     preloaded = (os.environ if base is None else base).get("LD_PRELOAD", "")
     variables = {
         "LD_PRELOAD": f"{preloaded}:{library}" if preloaded else str(library),
-        "APPLES_MONITOR": str(directory),
+        DIRECTORY_VARIABLE: str(directory),
         "APPLES_JOB": job,
         "APPLES_SPIN_US": f"{spin_s * 1e6:.6g}",
     }

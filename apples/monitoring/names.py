@@ -1,4 +1,7 @@
-"""Legal job names, used without quotes in file names, environments and lines of JSON; the name of the library."""
+"""Names of the monitor: its library, the variable with its directory, and legal job names.
+
+Job names are used without quotes in file names, environments and lines of JSON.
+"""
 
 import re
 
@@ -6,6 +9,8 @@ from apples.errors import ConfigError
 
 #: Name of the library in a run directory. Host agents do not send back files whose names begin with a dot.
 LIBRARY = ".monitor.so"
+#: Environment variable of a rank with the directory of its pages.
+DIRECTORY_VARIABLE = "APPLES_MONITOR"
 
 #: Characters of the longest name.
 LONGEST = 64

@@ -35,8 +35,8 @@ from nws.series import Forecast, Resource, Series
 if TYPE_CHECKING:
     from apples.model.gridfile import GridFile
     from apples.model.snapshots import TimeShares
-    from apples.platforms.foundpolicy import HostsPolicy
     from apples.platforms.serviceforecasts import ServiceWeather
+    from apples.platforms.sharedhosts import SharedHosts
     from apples.remote.speed import LinkSpeed
 
 #: Bytes written to measure the speed of a directory.
@@ -69,7 +69,7 @@ class PlatformSetup:
     options: Mapping[str, str] = field(default_factory=dict)
     service: ServiceWeather | None = None
     turns: TimeShares | None = None
-    sharing: HostsPolicy | None = None
+    sharing: SharedHosts | None = None
     state: Path = Path()
 
     def listed_grid(self) -> Grid:

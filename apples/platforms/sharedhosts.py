@@ -7,22 +7,26 @@ started, and looks again after a random time. While the run lasts, a thread look
 One may have been killed, or have ended with the Slurm job whose run has started it; and node managers end soon after
 their machine manager. Then the hosts are joined again in the same way, and new node managers adopt the ranks.
 
-A run under `--policy auto` joins the node managers on its hosts, if there are some (`foundpolicy`).
+A run under `--policy auto` joins the policy of the node managers on the hosts of its plan. Where there are none, or
+they refuse, it has no policy.
 """
 
 import random
 import sys
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Self, TypeAlias
 
-from apples.coscheduling.policies import PolicyKind
+from apples.coscheduling.policies import PolicyKind, policy_kind
+from apples.daemons.hostsharing import check_policy
 from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE, ManagerAccess
 from apples.daemons.session import new_job, others_there, sharing_document
 from apples.daemons.starting import Notify
 from apples.errors import SharingError
 from apples.model.snapshots import TimeShares
+from apples.monitoring.build import monitor_library
 from apples.remote.hostcheck import MARK
 from nws.base.errors import ReportedError
 from nws.base.hostconnection import HostCheckError, HostConnection, together
@@ -51,9 +55,9 @@ class _BeginningError(SharingError):
     """Other runs may be starting or ending daemons on the hosts: a later look may find them ready."""
 
 
-def _several_managers(found: str) -> _BeginningError:
-    """Return the error for hosts with different machine managers; those of runs that begin together end soon."""
-    return _BeginningError(
+def _several_managers(found: str, *, started: bool) -> SharingError:
+    """Return the error for hosts with different machine managers. started : runs have started one, which may end"""
+    return (_BeginningError if started else SharingError)(
         f"the hosts belong to different machine managers ({found}), which cannot share them together; "
         "name hosts of one, or wait until the runs of the others have ended"
     )
@@ -62,14 +66,20 @@ def _several_managers(found: str) -> _BeginningError:
 class SharedHosts:
     """The policy of one run over several hosts; a context manager.
 
+    kind : the policy, None while a run under `--policy auto` has none
     job : its name.  environment : variables for all ranks.  turns : None, each look at the hosts returns them
     """
 
     turns: TimeShares | None = None
 
-    def __init__(self, kind: PolicyKind, notify: Notify, job: str | None = None) -> None:
-        self.kind, self.job, self._notify = kind, job or new_job(), notify
+    def __init__(self, kind: PolicyKind | None, notify: Notify) -> None:
+        """Without a `kind`, that of the node managers on the hosts is taken."""
+        self.kind, self._auto, self._notify = kind, kind is None, notify
+        self.job = new_job()
         self.environment = {JOB_VARIABLE: self.job}
+        #: Names of the policies that hosts have.
+        self._policies: dict[str, str] = {}
+        self._refusal = ""
         self._reached: dict[str, Reached] = {}
         self._hosts: dict[str, HostConnection] = {}
         self._joined: dict[str, dict[str, Any]] = {}
@@ -98,24 +108,73 @@ class SharedHosts:
         """Return this object, which a platform of several hosts needs."""
         return self
 
-    def look(self, addresses: Addresses, _: Collection[str] = ()) -> TimeShares:
+    def look(self, addresses: Addresses, managed: Collection[str] = ()) -> TimeShares | None:
         """Return how many jobs share each host; the first answer is kept, as later ones would count this run.
 
+        Args:
+            addresses: of the hosts
+            managed: hosts on which a node manager may run; a run under `--policy auto` asks no others, and gets None
+                without any
+
         Raises:
-            SharingError: A host does not answer, or has another policy.
+            SharingError: A host does not answer, or has another policy than that which the user named.
         """
         with self._lock:
-            return self._looked(addresses)
+            self._reached |= addresses
+            if not self._auto:
+                return self._looked(list(addresses))
+            try:
+                return self._looked([host for host in managed if host in addresses])
+            except (ReportedError, OSError) as error:
+                self._give_up(error)
+                return None
 
-    def _looked(self, addresses: Addresses) -> TimeShares:
-        for host in addresses.keys() - self._hosts.keys():
-            self._reached[host] = addresses[host]
-            self._hosts[host] = connected(self.kind, addresses[host])
-        if self._shares is None:
-            found = self._look(list(addresses))
-            held = {host: int(node["slots"]) for host, (node, _) in found.items() if node is not None}
-            self._shares = TimeShares(here=0, node="", held=held, exclusive=self.kind.exclusive)
+    def _looked(self, hosts: Sequence[str]) -> TimeShares | None:
+        if self._shares is not None or (self._auto and not hosts):
+            return self._shares
+        known = {host: node for host, (node, _) in self._look(hosts).items() if node is not None}
+        if self.kind is not None:
+            for host, node in known.items():
+                check_policy(self.kind, node, f"{host}: {node['socket']}")
+        self._policies = {host: str(node["policy"]) for host, node in known.items()}
+        kinds = {policy_kind(name) for name in self._policies.values()}
+        if self._auto and len(kinds) == 1:
+            (self.kind,) = kinds
+        self._shares = TimeShares(
+            here=0,
+            node="",
+            held={host: int(node["slots"]) for host, node in known.items()},
+            exclusive=any(kind.exclusive for kind in kinds),
+        )
         return self._shares
+
+    def settle(self, hosts: Sequence[str]) -> None:
+        """Join the hosts of a plan under `--policy auto`, if node managers run there; otherwise have no policy."""
+        if not self._auto:
+            return
+        self._stop_watching()
+        with self._lock:
+            self.kind = None
+            found = {host: self._policies[host] for host in hosts if host in self._policies}
+            if not found:
+                return
+            try:
+                if len(set(found.values())) > 1:
+                    several = ", ".join(f"{host}: {name}" for host, name in found.items())
+                    raise SharingError(f"its hosts have different policies ({several})")
+                self.kind = policy_kind(next(iter(found.values())))
+                if self.kind.needs_monitor:
+                    monitor_library()
+                self._join_and_watch(hosts)
+            except (ReportedError, OSError) as error:
+                self._give_up(error)
+
+    def _give_up(self, why: Exception) -> None:
+        """Have no policy, with a note."""
+        if str(why) != self._refusal:
+            self._notify(f"the run does not take part in the policy of its hosts: {why}")
+        self.kind, self._refusal = None, str(why)
+        self._close()
 
     def join(self, hosts: Sequence[str], environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
         """Join the node managers of hosts; return for each the variables of its ranks.
@@ -123,27 +182,36 @@ class SharedHosts:
         A host that was left, or gave up, is joined again. Raises `SharingError`, with what it has started released.
 
         Args:
-            hosts: Of the plan; `look` has looked at them.
+            hosts: Of the plan; `look` has looked at them. Under `--policy auto`, `settle` has joined them.
             environment: Of the ranks; nothing is joined for those of another job, as benchmarks are.
         """
         if not self.shares(environment):
             return {}
+        if not self._auto:
+            self._join_and_watch(hosts)
+        with self._lock:
+            return {host: {SOCKET_VARIABLE: node["socket"]} for host, node in self._joined.items()}
+
+    def _join_and_watch(self, hosts: Sequence[str]) -> None:
+        assert self.kind is not None
         self._stop_watching()
         self._join_patiently(sorted(hosts))
         self._slots_before = max(int(node["slots"]) for node in self._joined.values())
         there = others_there(self._slots_before)
         self._notify(f"policy {self.kind.name} on {', '.join(sorted(hosts))}: {there}")
-        self._watcher = threading.Thread(target=self._watch, args=[sorted(hosts)], daemon=True)
+        self._watcher = threading.Thread(target=self._watch, args=[self.kind, sorted(hosts)], daemon=True)
         self._watcher.start()
-        return {host: {SOCKET_VARIABLE: self._joined[host]["socket"]} for host in hosts}
 
     def shares(self, environment: Mapping[str, str]) -> bool:
         """Return whether ranks with this environment belong to the job, as those of benchmarks do not."""
-        return environment.get(JOB_VARIABLE) == self.job
+        return self.kind is not None and environment.get(JOB_VARIABLE) == self.job
 
     def _join_patiently(self, hosts: Sequence[str]) -> None:
-        """Join hosts; give way a few times to other runs that begin or end now. Raises `SharingError`."""
-        for left in range(_TRIES - 1, -1, -1):
+        """Join hosts; give way a few times to other runs that begin or end now. Raises `SharingError`.
+
+        A run under `--policy auto` does not wait for others.
+        """
+        for left in range(0 if self._auto else _TRIES - 1, -1, -1):
             try:
                 self._join(hosts)
                 break
@@ -155,7 +223,7 @@ class SharedHosts:
                 self._release()
                 raise
 
-    def _watch(self, hosts: Sequence[str]) -> None:
+    def _watch(self, kind: PolicyKind, hosts: Sequence[str]) -> None:
         """Join the hosts again after the end of one of their node managers, until `_stop_watching`."""
         pause_s, known = _LOOK_S, ""
         while not self._ended.wait(pause_s):
@@ -170,7 +238,7 @@ class SharedHosts:
                     pause_s, known = _LOOK_S, ""
                 except (ReportedError, OSError) as error:
                     if str(error) != known:
-                        self._notify(f"the run goes on without policy {self.kind.name} for now: {error}")
+                        self._notify(f"the run goes on without policy {kind.name} for now: {error}")
                     pause_s, known = min(2.0 * pause_s, _LONGEST_S), str(error)
 
     def _stop_watching(self) -> None:
@@ -188,7 +256,7 @@ class SharedHosts:
     def observed(self) -> dict[str, Any]:
         """Return the node managers' values of an ended run; empty if one of them has ended too."""
         self._stop_watching()
-        if not self._hosts:
+        if self.kind is None or not self._joined:
             return self._observed
         processes: list[dict[str, Any]] = []
         for host, node in self._joined.items():
@@ -213,6 +281,11 @@ class SharedHosts:
         return {host: (one["node"], one["launcher"]) for host, one in zip(hosts, found, strict=True)}
 
     def _join(self, hosts: Sequence[str]) -> None:
+        assert self.kind is not None
+        # Hosts that the plan no longer has may be lost: closing their connection leaves them without an answer.
+        for host in [host for host in self._hosts if host not in hosts]:
+            self._joined.pop(host, None)
+            self._hosts.pop(host).close()
         self._release()
         found = self._look(hosts)
         nodes = {host: node for host, (node, _) in found.items()}
@@ -222,23 +295,25 @@ class SharedHosts:
             seen = [launcher for other, (_, launcher) in found.items() if not self._hosts[other].is_here]
             listen = next(iter(seen), "127.0.0.1") if self._hosts[host].is_here else None
             order = None if machine is None else asdict(machine)
-            node = self._joined[host] = self._ask(host, "join", (order, listen), _START_S)
+            node = self._joined[host] = self._ask(host, "join", (self.kind.name, order, listen), _START_S)
             if not self.kind.coordinated:
                 continue
             if machine is None:
                 # Its node manager may have been started meanwhile, by a run or by an administrator.
                 machine = _machine_of(nodes | {host: node})
             elif node["manager"] != machine.address:
-                raise _several_managers(f"{host}: {node['manager']}, others of the plan: {machine.address}")
+                several = f"{host}: {node['manager']}, others of the plan: {machine.address}"
+                raise _several_managers(several, started=True)
 
     def _release(self) -> None:
         for host in list(self._joined):
-            self._ask(host, "leave")
+            with suppress(SharingError):
+                self._ask(host, "leave")
         self._joined.clear()
 
     def _ask(self, host: str, what: str, argument: object = None, within_s: float = ANSWER_S) -> Any:
         if host not in self._hosts:
-            self._hosts[host] = connected(self.kind, self._reached[host])
+            self._hosts[host] = _connection(self._reached[host])
         connection = self._hosts[host]
         try:
             answer = connection.ask({what: argument}, within_s)
@@ -255,11 +330,9 @@ class SharedHosts:
         return answer[what]
 
 
-def connected(kind: PolicyKind | None, reached: Reached) -> HostConnection:
-    """Return a connection to a host; without a policy it is for looking only."""
+def _connection(reached: Reached) -> HostConnection:
     address, through = (None, reached) if isinstance(reached, tuple) else (reached, ())
-    first = {"policy": None if kind is None else kind.name, "lasting": not through}
-    return HostConnection(address, first, through, program=_PROGRAM, python=sys.executable)
+    return HostConnection(address, {"lasting": not through}, through, program=_PROGRAM, python=sys.executable)
 
 
 def _machine_of(found: Mapping[str, Mapping[str, Any] | None]) -> ManagerAccess | None:
@@ -273,7 +346,8 @@ def _machine_of(found: Mapping[str, Mapping[str, Any] | None]) -> ManagerAccess 
         )
     managers = {host: str(node["manager"]) for host, node in known.items()}
     if len(set(managers.values())) > 1:
-        raise _several_managers(", ".join(f"{host}: {manager}" for host, manager in managers.items()))
+        several = ", ".join(f"{host}: {manager}" for host, manager in managers.items())
+        raise _several_managers(several, started=any(node["key"] for node in known.values()))
     if not known:
         return None
     key = next((str(node["key"]) for node in known.values() if node["key"]), "")

@@ -37,7 +37,7 @@ from apples.platforms.requirements import SHARED_FILE_SYSTEMS, Requirements, fil
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
 from apples.platforms.slurmcheck import check_job, is_fresh, scaled, settled_nodes, unread
 from apples.platforms.slurmoptions import Given, chosen, current_job, is_yes, read_wishes, running_job
-from apples.remote.facts import HostFacts, holds
+from apples.remote.facts import HostFacts, holds, managed
 from apples.slurm import records, runner
 from apples.slurm.commands import Wishes
 from apples.slurm.linkstore import LinkStore
@@ -48,7 +48,7 @@ from nws.base.hostlist import fold
 from nws.series import CPU, Forecast, Resource, Series
 
 if TYPE_CHECKING:
-    from apples.platforms.foundpolicy import HostsPolicy
+    from apples.platforms.sharedhosts import SharedHosts
 
 ALLOCATED = "the offers of Slurm and looks at nodes"
 SILENT = "no weather of links from the service ({})"
@@ -77,7 +77,7 @@ class SlurmPlatform(Platform):
     }
 
     def __init__(
-        self, given: Given, *, service: ServiceWeather | None = None, sharing: HostsPolicy | None = None
+        self, given: Given, *, service: ServiceWeather | None = None, sharing: SharedHosts | None = None
     ) -> None:
         """service : asked for forecasts of links.  sharing : policy of the run, None without one"""
         super().__init__(given.grid or Grid(name="slurm", hosts=(), source="Slurm"))
@@ -166,10 +166,9 @@ class SlurmPlatform(Platform):
         """Return the snapshot of an allocation with the time slots that its hosts have given to other jobs."""
         if self._sharing is None or self._given.job is None:
             return found
-        managed = [name for name, facts in self._facts.items() if facts.node_manager]
         hosts = [host.name for host in found.hosts]
-        turns = self._sharing.look(_prefixes(self._given.job, self._nodes, hosts), managed)
-        return found if turns is None else with_time_shares(found, turns, None)
+        held = self._sharing.look(_prefixes(self._given.job, self._nodes, hosts), managed(self._facts))
+        return found if held is None else with_time_shares(found, held, None)
 
     def reaches(self, host: Host) -> bool:
         """Return whether the node was usable in the last snapshot."""

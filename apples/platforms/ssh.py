@@ -36,7 +36,7 @@ from apples.platforms.platform import (
 from apples.platforms.requirements import Requirements
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
 from apples.remote import preflight, speed
-from apples.remote.facts import HostFacts, holds
+from apples.remote.facts import HostFacts, holds, managed
 from apples.remote.preflight import Candidate, Checked
 from apples.remote.speed import CheckedConnection, LinkSpeed
 from nws.base.paths import local_host
@@ -44,7 +44,7 @@ from nws.base.ssh import find_ssh, ssh_command
 from nws.series import Forecast, Series
 
 if TYPE_CHECKING:
-    from apples.platforms.foundpolicy import HostsPolicy
+    from apples.platforms.sharedhosts import SharedHosts
 
 CHECKED = "looks at each host over ssh"
 SILENT = f"no weather from the service ({{}}); planning with {CHECKED}"
@@ -73,7 +73,7 @@ class SshPlatform(Platform):
         open_slots: frozenset[str] = frozenset(),
         open_types: frozenset[str] = frozenset(),
         service: ServiceWeather | None = None,
-        sharing: HostsPolicy | None = None,
+        sharing: SharedHosts | None = None,
         limit_s: float = preflight.LIMIT_S,
         state: Path = Path(),
     ) -> None:
@@ -178,9 +178,8 @@ class SshPlatform(Platform):
         found = replace(self._forecast(notify), absent={**self._dropped, **absent})
         if self._sharing is None:
             return found
-        managed = [name for name, facts in self._facts.items() if facts.node_manager]
-        turns = self._sharing.look({host.name: address_of(host) for host in hosts}, managed)
-        return found if turns is None else with_time_shares(found, turns, None)
+        held = self._sharing.look({host.name: address_of(host) for host in hosts}, managed(self._facts))
+        return found if held is None else with_time_shares(found, held, None)
 
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run the plan after its hosts have joined the policy of the run; raise `LaunchError`, `SharingError`."""

@@ -63,7 +63,7 @@ class HostFacts:
     called_back : our addresses at which it reached us; None if it was not asked to
     interfaces : interface → numeric addresses.  skew_s : its clock minus ours
     survey : None if it failed, with the reason in `survey_error`
-    node_manager : one listens there, or has left its socket
+    node_manager : one listens there, or the socket of one that has ended remains
     """
 
     name: str
@@ -155,6 +155,11 @@ def holds(facts: HostFacts, path: str, size_bytes: float) -> bool:
     """Return whether a host can write `size_bytes` at `path`, in the same directory as this machine."""
     disk = facts.disks.get(path)
     return disk is not None and bool(disk["shared"]) and not _disk(disk, path, size_bytes, shared=True)
+
+
+def managed(facts: Mapping[str, HostFacts]) -> list[str]:
+    """Return the hosts on which a node manager may run."""
+    return [host for host, known in facts.items() if known.node_manager]
 
 
 def _installed(facts: HostFacts, needs: Needs) -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 #: Of the node manager that root runs for all users.
 SYSTEM_DIRECTORY = "/run/apples"
@@ -21,17 +20,24 @@ def user_directory(environ: Mapping[str, str]) -> str:
     return os.path.join(runtime if os.path.isdir(runtime) else "/tmp", f"apples-{os.getuid()}")
 
 
-def sockets(directories: Sequence[str]) -> list[str]:
-    """Return the sockets of node managers in directories; they may have ended."""
-    found = []
-    for directory in directories:
-        with contextlib.suppress(OSError):
-            names = sorted(n for n in os.listdir(directory) if n.startswith("node-") and n.endswith(".sock"))
-            found += [os.path.join(directory, name) for name in names]
+def sockets(environ: Mapping[str, str]) -> list[list[str]]:
+    """Return the sockets of this user's node managers, and of those of all users; some may have ended."""
+    return [_sockets_in(directory) for directory in (user_directory(environ), SYSTEM_DIRECTORY)]
+
+
+def _sockets_in(directory: str) -> list[str]:
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    found = (
+        os.path.join(directory, n) for n in sorted(names) if n.startswith("node-") and n.endswith(".sock")
+    )
     return [path for path in found if _is_socket(path)]
 
 
 def _is_socket(path: str) -> bool:
-    with contextlib.suppress(OSError):
+    try:
         return stat.S_ISSOCK(os.stat(path).st_mode)
-    return False
+    except OSError:
+        return False

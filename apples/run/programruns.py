@@ -17,12 +17,13 @@ from apples.learning.shortruns import observations_of
 from apples.model.plan import Outcome
 from apples.model.template import Deployment
 from apples.monitoring.environment import figures_of
-from apples.monitoring.job import MonitoredRun
+from apples.monitoring.job import JOB, MonitoredRun
+from apples.monitoring.names import DIRECTORY_VARIABLE
 from apples.platforms.platform import Platform
 from apples.run.agent import Decision
 from nws.client import state_dir
 
-_DIRECTORY, _NAME = "APPLES_MONITOR", "APPLES_JOB"
+_NAME = "APPLES_JOB"
 
 
 def run_program(
@@ -60,10 +61,10 @@ def _monitored(launch: LaunchRequest, notify: Notify) -> LaunchRequest:
 
     The pages are in the run directory, so that they come back from other hosts with the other files.
     """
-    if _DIRECTORY in launch.environment:
+    if DIRECTORY_VARIABLE in launch.environment:
         return launch
     try:
-        variables = MonitoredRun().environment(launch.run_dir)
+        variables = MonitoredRun(job=launch.environment.get(_NAME, JOB)).environment(launch.run_dir)
     except MonitorError as error:
         notify(f"this run will not improve predictions: {error}")
         return launch
@@ -76,10 +77,10 @@ def _with_observations(outcome: Outcome, launch: LaunchRequest, decision: Decisi
     After moves of rows the ranks' totals belong to no cut, so such a run teaches nothing.
     """
     environment: Mapping[str, str] = launch.environment
-    if _DIRECTORY not in environment or outcome.moves:
+    if DIRECTORY_VARIABLE not in environment or outcome.moves:
         return outcome
     try:
-        counters = figures_of(Path(environment[_DIRECTORY]), environment[_NAME])
+        counters = figures_of(Path(environment[DIRECTORY_VARIABLE]), environment[_NAME])
     except MonitorError:
         return outcome
     ranks = decision.plan.assignments

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -56,13 +56,16 @@ class Monitor(Protocol):
 
 
 class Sharing(Protocol):
-    """The policy by which a run shares its hosts. job : name of its ranks there"""
+    """How a run shares its hosts. job : the job's name there"""
 
     job: str
 
     @property
     def kind(self) -> PolicyKind | None:
         """Return the policy; None while it has none."""
+
+    def settle(self, hosts: Sequence[str]) -> None:
+        """Decide, for the hosts of a plan, whether its ranks are under a policy."""
 
     def observed(self) -> dict[str, Any]:
         """Return, after the run, the observations of the node managers."""
@@ -75,7 +78,7 @@ class RunRequest:
     size : total rows.  template : the application.  settings : its options
     overrides : fields of `PlanningOptions` that the user set.  environment : variables for the ranks
     time_limit_s : wall seconds of all attempts together
-    sharing : its policy, None for one that asks for none.  monitor : the MPI monitor in the ranks
+    sharing : how it shares its hosts, None for one that may have no policy.  monitor : the MPI monitor in the ranks
     adaptive_waits : without a policy, ranks that share CPUs with other processes leave them to these while they wait
     polling : without a policy, ranks poll while they wait, whatever share of a CPU they have
     starts_programs : whether missing benchmarks of a user's program may be measured now
@@ -106,7 +109,7 @@ class RunRequest:
 
     @property
     def policy(self) -> PolicyKind | None:
-        """Return the policy of the ranks as far as it is known, None without one."""
+        """Return the policy of the ranks as far as it is known; None without one."""
         return None if self.sharing is None else self.sharing.kind
 
     def as_waiting(self, snapshot: Snapshot) -> Snapshot:

@@ -14,6 +14,7 @@ from apples.coscheduling.contention import LEAST_SHARE
 from apples.coscheduling.events import Wait
 from apples.errors import MonitorError
 from apples.launching.launcher import Notify
+from apples.monitoring.names import DIRECTORY_VARIABLE
 from apples.run.request import Monitor, RunRequest
 
 if TYPE_CHECKING:
@@ -34,9 +35,12 @@ class RankWaits:
         Finds a monitor if they need one; raises `MonitorError` if a policy cannot do without.
         """
         self._shared = {}
-        policy = self._request.policy
-        if policy is not None:
-            if policy.needs_monitor:
+        request = self._request
+        if request.sharing is not None:
+            request.sharing.settle(decision.plan.hosts)
+        if request.policy is not None:
+            # On one machine the policy has put it into the ranks' environment already.
+            if request.policy.needs_monitor and DIRECTORY_VARIABLE not in request.environment:
                 self._ensure_monitor()
             return None
         if not self._request.adaptive_waits or not (shared := shared_cpus(decision)):

@@ -16,7 +16,7 @@ from apples.launching.processes import RunProcesses
 from apples.launching.statuses import parse_status
 
 LEGAL = {"run_dir": ".", "token": "t", "directory": ".", "proxies": 1, "watched": None, "environment": {}}
-LEGAL |= {"beat_s": None, "silence_s": None}
+LEGAL |= {"look_s": 0.2, "beat_s": None, "silence_s": None}
 
 
 @pytest.fixture

@@ -91,7 +91,14 @@ def test_check_runs_without_installation(python, tmp_path) -> None:
 @pytest.mark.parametrize("python", [sys.executable, *map(str, OLD)])
 def test_agent_runs_ranks_without_installation(python, tmp_path) -> None:
     run_dir = tmp_path / "run"
-    setup = {"run_dir": str(run_dir), "token": "t", "directory": "/", "proxies": 1, "environment": {}}
+    setup = {
+        "run_dir": str(run_dir),
+        "token": "t",
+        "directory": "/",
+        "proxies": 1,
+        "look_s": 1.0,
+        "environment": {},
+    }
     program = 'exec "$APPLES_PYTHON" -I -S "$APPLES_WRAPPER" "$@"'
     rank = ["/bin/sh", "-c", program, "sh", str(run_dir), "here:1", "--", "sh", "-c", "kill -USR1 $$"]
     orders = frame(b"J", json.dumps(setup).encode()) + frame(

@@ -14,8 +14,6 @@ import pytest
 
 from apples.coscheduling.policies import policy_kind
 from apples.errors import SharingError
-from apples.platforms import foundpolicy
-from apples.platforms.foundpolicy import FoundPolicy
 from apples.platforms.sharedhosts import SharedHosts
 from apples.remote import hostcheck
 
@@ -79,32 +77,55 @@ def test_a_run_without_a_policy_joins_that_of_its_hosts(lab, library):
 
 
 @pytest.mark.parametrize(
-    ("answers", "kind", "note"),
+    ("policies", "plan", "kind", "note"),
     [
-        ({"a": "fcs", "b": "fcs"}, "fcs", None),
-        ({"a": "gang", "b": None}, "gang", None),
-        ({"a": None, "b": None}, None, None),
-        ({"a": "gang", "b": "fcs"}, None, "its hosts have different policies (a: gang, b: fcs)"),
-        ({"a": "strange"}, None, "no policy is called 'strange'"),
-        ({"a": SharingError("a: ends")}, None, "a: ends"),
+        ({"a": "gang", "b": "gang"}, "ab", "gang", "policy gang on a, b: 2 jobs there already"),
+        ({"a": "gang", "b": "fcs"}, "b", "fcs", "policy fcs on b: 2 jobs there already"),
+        ({"a": "gang"}, "b", None, None),
+        ({}, "ab", None, None),
+        ({"a": "gang", "b": "fcs"}, "ab", None, "its hosts have different policies (a: gang, b: fcs)"),
+        ({"a": "strange"}, "a", None, "no policy is called 'strange'"),
+        ({"a": SharingError("a: ends")}, "a", None, "a: ends"),
+        # Its node managers belong to different administrators, or it has no right to the key.
+        (
+            {"a": "gang 1", "b": "gang 2"},
+            "ab",
+            None,
+            "different machine managers (a: 1.2.3.1:5, b: 1.2.3.2:5)",
+        ),
+        ({"a": "gang"}, "ab", None, "the key of the machine manager at 1.2.3.0:5 is not ours to give"),
     ],
 )
-def test_the_policy_of_hosts_is_that_of_their_node_managers(monkeypatch, answers, kind, note):
-    def answer(host, _):
-        if isinstance(answers[host], Exception):
-            raise answers[host]
-        return answers[host]
-
+def test_a_run_without_a_policy_has_that_of_the_hosts_of_its_plan(monkeypatch, policies, plan, kind, note):
+    """The hosts' answers are made up: such states take several users."""
     said = []
-    monkeypatch.setattr(foundpolicy, "_policy_on", answer)
-    monkeypatch.setattr(SharedHosts, "look", lambda *_: "turns")
-    with FoundPolicy(said.append) as found:
-        assert found.look(dict.fromkeys("abc"), answers) == (None if kind is None else "turns")
-        assert (None if found.kind is None else found.kind.name) == kind
-        assert found.join(["a"], {}) == {}
-        assert found.observed() == {}
-    wanted = [] if note is None else [f"the run does not take part in the policy of its hosts: {note}"]
-    assert [text[: len(wanted[0])] for text in said] == wanted
+    hosts = SharedHosts(None, said.append)
+
+    def ask(host, what, *_):
+        if isinstance(policies.get(host), Exception):
+            raise policies[host]
+        policy, _, manager = policies.get(host, "").partition(" ")
+        found = node(f"1.2.3.{manager or 0}:5", key=None) | {"policy": policy, "slots": 2} if policy else None
+        return {"launcher": "1.2.3.1", "node": found} if what == "look" else [] if what == "ask" else found
+
+    monkeypatch.setattr(hosts, "_ask", ask)
+    hosts._hosts = {host: SimpleNamespace(is_here=False, close=lambda: None) for host in plan}
+    monkeypatch.setattr("apples.platforms.sharedhosts.HostConnection.close", lambda host: None)
+    with hosts:
+        held = hosts.look(dict.fromkeys("abc"), [*policies, "elsewhere"])
+        if note is None or kind is not None:
+            assert (held is None) == (not policies)
+        hosts.settle([*plan])
+        assert (None if hosts.kind is None else hosts.kind.name) == kind
+        joined = hosts.join([*plan], hosts.environment)
+        assert sorted(joined) == ([] if kind is None else [*plan])
+        assert (hosts.observed() == {}) == (kind is None)
+        assert hosts.join([*plan], {}) == {}
+    assert len(said) == (note is not None)
+    assert all(note in text for text in said)
+    # A look while the ranks run says nothing again.
+    hosts.look(dict.fromkeys("abc"), [*policies])
+    assert len(said) == (note is not None)
 
 
 def test_a_check_reports_sockets_of_node_managers(monkeypatch, tmp_path):

@@ -99,14 +99,24 @@ def test_shared_cpus_without_a_compiler_are_noted(busy, monkeypatch):
     assert any("do not leave them to others: no C compiler" in line for line in desk.said)
 
 
-@pytest.mark.parametrize(("policy", "monitored"), [("fcs", ["ours"]), ("gang", []), (None, ["ours"])])
-def test_under_a_policy_node_managers_say_how_ranks_wait(busy, monkeypatch, policy, monitored):
+@pytest.mark.parametrize(
+    ("policy", "environment", "monitored"),
+    [
+        ("fcs", {}, ["ours"]),
+        ("fcs", {"APPLES_MONITOR": "/dev/shm/pages"}, []),
+        ("gang", {}, []),
+        (None, {}, ["ours"]),
+    ],
+)
+def test_under_a_policy_node_managers_say_how_ranks_wait(busy, monkeypatch, policy, environment, monitored):
     made, monitor = [], FakeMonitor()
     monkeypatch.setattr(job, "MonitoredRun", lambda job: made.append(job) or monitor)
     kind = None if policy is None else policy_kind(policy)
     observed = {} if policy is None else {"policy": policy}
-    sharing = SimpleNamespace(kind=kind, job="ours", observed=lambda: observed)
-    record, _ = busy(0.3, adaptive_waits=True, sharing=sharing)
+    settled = []
+    sharing = SimpleNamespace(kind=kind, job="ours", settle=settled.append, observed=lambda: observed)
+    record, _ = busy(0.3, adaptive_waits=True, sharing=sharing, environment=environment)
+    assert settled == [("alpha",)]
     assert made == monitored
     assert monitor.waits == [Wait.ADAPTIVE if policy is None else None] * len(monitored)
     assert record.sharing["policy"] == (policy or "auto")
