@@ -157,6 +157,7 @@ class SharedHosts:
             self.kind = None
             found = {host: self._policies[host] for host in hosts if host in self._policies}
             if not found:
+                self._close()
                 return
             try:
                 if len(set(found.values())) > 1:
