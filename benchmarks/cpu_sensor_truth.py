@@ -251,7 +251,7 @@ def play(
             return None
         pids = stack.enter_context(spinning(scene, group, containers))
         start, before = time.perf_counter(), cpu_seconds(pids)
-        passive, new, _, _ = run(_SENSOR, str(watch), group=group, pin=scene.pin)
+        passive, new, *_ = run(_SENSOR, str(watch), group=group, pin=scene.pin)
         (spun,) = run(_NEWCOMER, "3", group=group, pin=scene.pin) if spin else (math.nan,)
         (real,) = run(_NEWCOMER, str(seconds), group=group, pin=scene.pin)
         others = (cpu_seconds(pids) - before) / (time.perf_counter() - start)

@@ -306,7 +306,7 @@ def _competitor(run: float, wait: float | None, traits: TaskTraits, rates: Mappi
         task=Task(demand=demand, weight=traits.weight, cpus=traits.cpus),
         run=run,
         runnable=run + wait,
-        niced=traits.weight < NORMAL_WEIGHT,
+        niced=traits.niced,
         groups=traits.groups,
         session=traits.session,
     )

@@ -49,10 +49,12 @@ class TaskTimes:
 class TaskTraits:
     """Scheduler weight of one thread, the CPUs it may run on, its cgroup paths (hierarchy → path).
 
+    niced : whether its CPU time counts as niced, which depends on the nice value under any scheduling policy
     session : name and weight of the autogroup its session is scheduled as, None where the kernel knows none
     """
 
     weight: float
+    niced: bool
     cpus: frozenset[int]
     groups: Mapping[str, str]
     session: tuple[str, float] | None
@@ -149,7 +151,9 @@ class ProcFs:
             weight = IDLE_POLICY_WEIGHT
         else:
             weight = weight_of_nice(nice)
-        return TaskTraits(weight=weight, cpus=cpus, groups=groups, session=self._session(pid))
+        return TaskTraits(
+            weight=weight, niced=nice > 0, cpus=cpus, groups=groups, session=self._session(pid)
+        )
 
     def groups_sessions(self) -> bool:
         """Return whether the kernel schedules each session as one group, wherever no CPU cgroup does it instead."""

@@ -76,6 +76,12 @@ def test_a_niced_spinner_hardly_counts(host):
     assert readings(host.sensor())[0] > 0.98
 
 
+def test_a_spinner_by_the_idle_policy_hardly_counts(host):
+    host.usable = {0}
+    host.task(7, run=1.0, policy=5, cpus={0})
+    assert readings(host.sensor())[0] > 0.98
+
+
 def test_our_own_nice_value_is_what_new_processes_inherit(host):
     host.usable = {0}
     host.task(7, run=1.0, cpus={0})
