@@ -230,9 +230,11 @@ def spinning(scene: Scene, group: Path | None, containers: Sequence[Path]) -> It
 
 def cpu_seconds(spinners: Sequence[int]) -> float:
     """Return CPU seconds since boot of all processes on this machine that are not part of the scene."""
-    times, _ = ProcFs().cpu_times()
+    proc = ProcFs()
+    times, _ = proc.cpu_times()
     everybody = sum(t.normal + t.niced for t in times.values())
-    ran = sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9 for pid in spinners)
+    tasks = proc.tasks()
+    ran = sum(tasks[pid].run + tasks[pid].ended for pid in spinners)
     ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return everybody - ran - sum(u.ru_utime + u.ru_stime for u in ours)
 

@@ -123,8 +123,11 @@ class CpuSensor:
         self._bias = old + self.gain * (difference - old)
         if self.gain and abs(difference - old) > self.doubt:
             long = self.probe(self.long_s)
-            # beside the load during the probe: what others began or ended meanwhile is no error of the model
-            self._bias = long - shares(self.meter.read(), weight).new
+            during = self.meter.read()
+            # What others began or ended meanwhile is no error of the model. Short processes get less beside a probe,
+            # and none is seen waiting: where only they changed, the load is the same.
+            same = abs(during.visible - load.visible) < self.moved
+            self._bias = long - (passive if same else shares(during, weight)).new
             spent_s += self.long_s
         self._since_probe, self._probed_at = 1, passive.new
         self._rests_until = now + self.rest_s * spent_s / self.probe_s

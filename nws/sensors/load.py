@@ -41,6 +41,7 @@ class Load:
     available : every CPU online → part of it that is available to processes (no interrupts, not stolen), 0..1
     usable : CPUs of this process and its children
     competitors : the hierarchy of tasks on any CPU.  quotas : limits of our own groups
+    visible : CPUs that the visible threads among them demand together
     home : names of our own groups in it, outermost first: where newcomers compete
     newcomers_grouped : whether a new session, such as a launcher makes for its children, is a group to the scheduler:
         it then has a normal process' weight whatever its nice value
@@ -50,6 +51,7 @@ class Load:
     available: Mapping[int, float]
     usable: frozenset[int]
     competitors: tuple[Task | SchedulingGroup, ...]
+    visible: float
     quotas: tuple[Quota, ...]
     home: tuple[str, ...] = ()
     newcomers_grouped: bool = False
@@ -161,6 +163,7 @@ class LoadMeter:
             available={c: 1.0 - r.interrupts - r.stolen for c, r in rates.items()},
             usable=usable,
             competitors=(*self._hierarchy(seen + brief, home), *lumped, *hidden),
+            visible=sum(one.task.demand for one in seen) + small,
             quotas=tuple(_quotas(before.limits, now.limits, seen, own, interval, usable)),
             home=tuple(group.name for group in home),
             newcomers_grouped=not home and self.proc.groups_sessions(),

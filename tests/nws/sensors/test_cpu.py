@@ -291,7 +291,22 @@ def test_load_that_begins_during_long_probe_is_no_error(host):
             return 2 / 3
         return 0.5
 
-    assert readings(host.sensor(probe=probe))[0] == pytest.approx(1.0, abs=0.02)
+    assert readings(host.sensor(gain=0.25, probe=probe))[0] == pytest.approx(1.0, abs=0.02)
+
+
+def test_short_processes_that_yield_to_a_long_probe_count_less(host):
+    for tid in (7, 8):
+        host.task(tid, run=0.02, children=0.65)
+
+    def probe(seconds):
+        if seconds > 0.5:
+            for tid in (7, 8):
+                host.tasks[tid]["children"] = 0.48
+            host.sleep(seconds)
+        return 0.98
+
+    assert readings(host.sensor())[0] < 0.8
+    assert readings(host.sensor(gain=0.25, probe=probe))[0] == pytest.approx(0.98, abs=0.01)
 
 
 def test_the_probe_runs_now_and_then_and_when_the_load_moves(host):
