@@ -31,8 +31,8 @@ Notify = Callable[[str], None]
 _START_S, _OTHER_S = 12.0, 3.0
 #: Bytes after which another log is begun.
 _LONG_LOG = 1 << 20
-#: Slices over several hosts. Each costs a node manager 0.3 ms and its manager 0.1 ms a host. No rank
-#: may stay stopped for half a second without heartbeats, which limits their length.
+#: Slices over several hosts. Each costs a node manager 0.3 ms and its manager 0.1 ms a host. Their length is limited by
+#: the time for which a rank may stay stopped without heartbeats, half a second.
 _SLICE_OVER_HOSTS, _LOOPBACK = "250ms", "127.0.0.1"
 _COMMAND = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 

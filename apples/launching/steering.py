@@ -25,8 +25,9 @@ PROGRESS_VARIABLE = "STENCIL_APP_PROGRESS"
 SLABS_VARIABLE = "STENCIL_APP_SLABS"
 EVERY_VARIABLE = "STENCIL_APP_REPORT_EVERY"
 
-#: Seconds from one look at the progress to the next, of a run that is adapted, and of one whose progress is only shown.
-STEERED_LOOK_S, SHOWN_LOOK_S = 0.2, 1.0
+#: Seconds from one look at the progress to the next, of a run that is adapted, and of one whose progress is only shown:
+#: a little more than the second between two reports, so that none comes too soon because the one before was late.
+STEERED_LOOK_S, SHOWN_LOOK_S = 0.2, 1.1
 _CHUNK = 1 << 20
 
 #: Offset of the iterations in a page of the monitor (`apples.monitoring.pagelayout`), its magic and version.

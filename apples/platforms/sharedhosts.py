@@ -77,9 +77,10 @@ class SharedHosts:
         self.kind, self._auto, self._notify = kind, kind is None, notify
         self.job = new_job()
         self.environment = {JOB_VARIABLE: self.job}
-        #: Names of the policies that hosts have.
-        self._policies: dict[str, str] = {}
+        #: Hosts on which a node manager may run, and why the run has no part in their policy.
+        self._managed: Collection[str] = ()
         self._refusal = ""
+        self._settled = False
         self._reached: dict[str, Reached] = {}
         self._hosts: dict[str, HostConnection] = {}
         self._joined: dict[str, dict[str, Any]] = {}
@@ -98,6 +99,9 @@ class SharedHosts:
 
     def _close(self) -> None:
         self._stop_watching()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         together(HostConnection.close, list(self._hosts.values()))
         # With their connections the hosts are left.
         self._hosts.clear()
@@ -111,42 +115,40 @@ class SharedHosts:
     def look(self, addresses: Addresses, managed: Collection[str] = ()) -> TimeShares | None:
         """Return how many jobs share each host; the first answer is kept, as later ones would count this run.
 
+        Under `--policy auto` it may be called while ranks run, and returns None without a policy to share by.
+
         Args:
             addresses: of the hosts
-            managed: hosts on which a node manager may run; a run under `--policy auto` asks no others, and gets None
-                without any
+            managed: hosts on which a node manager may run; under `--policy auto` no others are asked
 
         Raises:
             SharingError: A host does not answer, or has another policy than that which the user named.
         """
         with self._lock:
             self._reached |= addresses
+            if self._shares is not None:
+                return self._shares
             if not self._auto:
-                return self._looked(list(addresses))
-            try:
-                return self._looked([host for host in managed if host in addresses])
-            except (ReportedError, OSError) as error:
-                self._give_up(error)
+                found = self._nodes(list(addresses))
+                assert self.kind is not None
+                _check_policies(self.kind, found)
+                self._shares = _time_shares(found, self.kind)
+                return self._shares
+            self._managed = [host for host in managed if host in addresses]
+            if self._joined or self._refusal:
                 return None
-
-    def _looked(self, hosts: Sequence[str]) -> TimeShares | None:
-        if self._shares is not None or (self._auto and not hosts):
+            try:
+                found = self._nodes(self._managed)
+                kinds = {policy_kind(str(node["policy"])) for node in found.values()}
+                if len(kinds) == 1:
+                    (kind,) = kinds
+                    self._shares = _time_shares(found, kind)
+                    # Ranks that run already keep what was settled for them.
+                    self.kind = self.kind if self._settled else kind
+            except (ReportedError, OSError) as error:
+                self._refuse(error)
+            self._disconnect()
             return self._shares
-        known = {host: node for host, (node, _) in self._look(hosts).items() if node is not None}
-        if self.kind is not None:
-            for host, node in known.items():
-                check_policy(self.kind, node, f"{host}: {node['socket']}")
-        self._policies = {host: str(node["policy"]) for host, node in known.items()}
-        kinds = {policy_kind(name) for name in self._policies.values()}
-        if self._auto and len(kinds) == 1:
-            (self.kind,) = kinds
-        self._shares = TimeShares(
-            here=0,
-            node="",
-            held={host: int(node["slots"]) for host, node in known.items()},
-            exclusive=any(kind.exclusive for kind in kinds),
-        )
-        return self._shares
 
     def settle(self, hosts: Sequence[str]) -> None:
         """Join the hosts of a plan under `--policy auto`, if node managers run there; otherwise have no policy."""
@@ -154,28 +156,28 @@ class SharedHosts:
             return
         self._stop_watching()
         with self._lock:
-            self.kind = None
-            found = {host: self._policies[host] for host in hosts if host in self._policies}
-            if not found:
-                self._close()
-                return
+            self.kind, self._settled, self._observed = None, True, {}
             try:
-                if len(set(found.values())) > 1:
-                    several = ", ".join(f"{host}: {name}" for host, name in found.items())
+                found = self._nodes([host for host in hosts if host in self._managed])
+                names = {host: str(node["policy"]) for host, node in found.items()}
+                if len(set(names.values())) > 1:
+                    several = ", ".join(f"{host}: {name}" for host, name in names.items())
                     raise SharingError(f"its hosts have different policies ({several})")
-                self.kind = policy_kind(next(iter(found.values())))
-                if self.kind.needs_monitor:
-                    monitor_library()
-                self._join_and_watch(hosts)
+                if found:
+                    self.kind = policy_kind(next(iter(names.values())))
+                    if self.kind.needs_monitor:
+                        monitor_library()
+                    self._join_and_watch(hosts)
+                    return
             except (ReportedError, OSError) as error:
-                self._give_up(error)
+                self._refuse(error)
+            self._disconnect()
 
-    def _give_up(self, why: Exception) -> None:
+    def _refuse(self, why: Exception) -> None:
         """Have no policy, with a note."""
         if str(why) != self._refusal:
             self._notify(f"the run does not take part in the policy of its hosts: {why}")
-        self.kind, self._refusal = None, str(why)
-        self._close()
+        self.kind, self._shares, self._refusal = None, None, str(why)
 
     def join(self, hosts: Sequence[str], environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
         """Join the node managers of hosts; return for each the variables of its ranks.
@@ -276,6 +278,10 @@ class SharedHosts:
             processes=processes,
         )
 
+    def _nodes(self, hosts: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the node managers of hosts that have one."""
+        return {host: node for host, (node, _) in self._look(hosts).items() if node is not None}
+
     def _look(self, hosts: Sequence[str]) -> dict[str, tuple[dict[str, Any] | None, str]]:
         """Return for each host its node manager, if one runs, and the launcher's address as the host sees it."""
         found = together(lambda host: self._ask(host, "look"), hosts)
@@ -290,6 +296,7 @@ class SharedHosts:
         self._release()
         found = self._look(hosts)
         nodes = {host: node for host, (node, _) in found.items()}
+        _check_policies(self.kind, nodes)
         machine = _machine_of(nodes) if self.kind.coordinated else None
         for host in hosts:
             # The other hosts reach this machine where their connections came from.
@@ -329,6 +336,19 @@ class SharedHosts:
         if "refused" in answer:
             raise SharingError(f"{host}: {answer['refused']}")
         return answer[what]
+
+
+def _check_policies(kind: PolicyKind, nodes: Mapping[str, Mapping[str, Any] | None]) -> None:
+    """Raise `SharingError` if the node manager of a host has another policy. nodes : None for a host without one"""
+    for host, node in nodes.items():
+        if node is not None:
+            check_policy(kind, node, f"{host}: {node['socket']}")
+
+
+def _time_shares(found: Mapping[str, Mapping[str, Any]], kind: PolicyKind) -> TimeShares:
+    """Return the time shares that node managers have given away under one policy."""
+    held = {host: int(node["slots"]) for host, node in found.items()}
+    return TimeShares(here=0, node="", held=held, exclusive=kind.exclusive)
 
 
 def _connection(reached: Reached) -> HostConnection:

@@ -51,8 +51,8 @@ class Load:
     available: Mapping[int, float]
     usable: frozenset[int]
     competitors: tuple[Task | SchedulingGroup, ...]
-    visible: float
     quotas: tuple[Quota, ...]
+    visible: float = 0.0
     home: tuple[str, ...] = ()
     newcomers_grouped: bool = False
 

@@ -151,9 +151,7 @@ class ProcFs:
             weight = IDLE_POLICY_WEIGHT
         else:
             weight = weight_of_nice(nice)
-        return TaskTraits(
-            weight=weight, niced=nice > 0, cpus=cpus, groups=groups, session=self._session(pid)
-        )
+        return TaskTraits(weight=weight, niced=nice > 0, cpus=cpus, groups=groups, session=self._session(pid))
 
     def groups_sessions(self) -> bool:
         """Return whether the kernel schedules each session as one group, wherever no CPU cgroup does it instead."""

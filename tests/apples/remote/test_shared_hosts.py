@@ -102,19 +102,20 @@ def test_a_run_without_a_policy_has_that_of_the_hosts_of_its_plan(monkeypatch, p
     hosts = SharedHosts(None, said.append)
 
     def ask(host, what, *_):
+        hosts._hosts.setdefault(host, SimpleNamespace(is_here=False, close=lambda: None))
         if isinstance(policies.get(host), Exception):
             raise policies[host]
         policy, _, manager = policies.get(host, "").partition(" ")
-        found = node(f"1.2.3.{manager or 0}:5", key=None) | {"policy": policy, "slots": 2} if policy else None
+        found = node(f"1.2.3.{manager or 0}:5", None, policy) | {"slots": 2} if policy else None
         return {"launcher": "1.2.3.1", "node": found} if what == "look" else [] if what == "ask" else found
 
     monkeypatch.setattr(hosts, "_ask", ask)
-    hosts._hosts = {host: SimpleNamespace(is_here=False, close=lambda: None) for host in plan}
     monkeypatch.setattr("apples.platforms.sharedhosts.HostConnection.close", lambda host: None)
     with hosts:
         held = hosts.look(dict.fromkeys("abc"), [*policies, "elsewhere"])
         if note is None or kind is not None:
-            assert (held is None) == (not policies)
+            assert (held is None) == (len(set(policies.values())) != 1)
+        assert not hosts._hosts
         hosts.settle([*plan])
         assert (None if hosts.kind is None else hosts.kind.name) == kind
         joined = hosts.join([*plan], hosts.environment)
@@ -140,8 +141,10 @@ def test_a_check_reports_sockets_of_node_managers(monkeypatch, tmp_path):
         assert hostcheck.node_manager()
 
 
-def node(manager, key="k"):
+def node(manager, key="k", policy="gang"):
     return {
+        "policy": policy,
+        "pid": 1,
         "slots": 0,
         "manager": manager,
         "key": key,
@@ -158,6 +161,10 @@ def node(manager, key="k"):
         ({"a": node("1.2.3.4:5"), "b": node("1.2.3.9:5")}, "different machine managers"),
         ({"a": node("1.2.3.4:5", key=None), "b": None}, "the key of the machine manager at 1.2.3.4:5"),
         ({"a": node("127.0.0.1:5"), "b": None}, "the machine manager there serves that host only"),
+        (
+            {"a": node("1.2.3.4:5"), "b": node(None, policy="spin-block")},
+            "b: s.* runs policy spin-block, not gang",
+        ),
     ],
 )
 def test_hosts_that_cannot_share_are_refused(monkeypatch, found, reason):
