@@ -231,7 +231,7 @@ class Agents(Daemon):
         from apples.launching.frames import frame
 
         setup = {"run_dir": str(self.directory), "token": "token", "directory": "/", "proxies": 1}
-        setup |= {"watched": None, "environment": {}, "beat_s": None, "silence_s": None}
+        setup |= {"watched": None, "look_s": 0.2, "environment": {}, "beat_s": None, "silence_s": None}
         command = [sys.executable, "-I", "-S", hostagent.__file__, "serve"]
         agent = subprocess.Popen(command, stdin=-1, stdout=-1, stderr=self._stderr)
         assert agent.stdin is not None

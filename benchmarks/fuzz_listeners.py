@@ -397,6 +397,7 @@ class Agent(Daemon):
             "directory": ".",
             "proxies": chance.randint(0, 2),
             "watched": chance.choice((None, "", "page")),
+            "look_s": chance.choice((0.2, 1.1)),
             "environment": {"A": "b"},
             "beat_s": chance.choice((None, 2.0)),
             "silence_s": chance.choice((None, 30.0)),
@@ -450,6 +451,7 @@ class Agent(Daemon):
         from apples.launching.frames import Unframer, frame
 
         setup = {"run_dir": ".", "token": "token", "directory": ".", "proxies": 0, "watched": None}
+        setup["look_s"] = 0.2
         setup |= {"environment": {}, "beat_s": None, "silence_s": None}
         ours, theirs = socket.socketpair()
         with theirs:

@@ -19,7 +19,7 @@ SETUP: dict[str, tuple[Any, ...]] = {
     "directory": (str,),
     "proxies": (int,),
     "watched": (str, None),
-    "look_s": _NUMBERS,
+    "look_s": (float,),
     "environment": (dict,),
     "beat_s": (*_NUMBERS, None),
     "silence_s": (*_NUMBERS, None),
