@@ -23,7 +23,7 @@ from nws.base.files import write_whole
 from nws.base.paths import local_host
 from nws.client.endpoint import read_secret
 
-SOCKET_VARIABLE, JOB_VARIABLE = "APPLES_NODE_SOCKET", "APPLES_JOB"
+SOCKET_VARIABLE = "APPLES_NODE_SOCKET"
 SYSTEM_DIRECTORY = Path(nodesockets.SYSTEM_DIRECTORY)
 
 #: What the kernel takes as the path of a socket, less the byte that ends it.

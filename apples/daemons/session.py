@@ -12,11 +12,12 @@ from apples.coscheduling.fitting import duty_cycle, fit
 from apples.coscheduling.policies import PolicyKind, policy_kind
 from apples.daemons.client import efficiencies, find_node
 from apples.daemons.hostsharing import HostSharing
-from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE
+from apples.daemons.paths import SOCKET_VARIABLE
 from apples.daemons.starting import Notify
 from apples.errors import SharingError
 from apples.model.snapshots import TimeShares
 from apples.monitoring.environment import make_directory, monitor_environment, remove_pages
+from apples.monitoring.names import JOB_VARIABLE
 
 
 def turns_of(status: Mapping[str, Any], view: Mapping[str, Any] | None) -> TimeShares:

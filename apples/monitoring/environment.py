@@ -14,7 +14,7 @@ from apples.coscheduling.events import Wait
 from apples.errors import MonitorError
 from apples.monitoring.build import monitor_library
 from apples.monitoring.counters import PageCounters
-from apples.monitoring.names import DIRECTORY_VARIABLE, check_job
+from apples.monitoring.names import DIRECTORY_VARIABLE, JOB_VARIABLE, check_job
 from apples.monitoring.page import MonitorPage
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -78,7 +78,7 @@ def monitor_environment(
     variables = {
         "LD_PRELOAD": f"{preloaded}:{library}" if preloaded else str(library),
         DIRECTORY_VARIABLE: str(directory),
-        "APPLES_JOB": job,
+        JOB_VARIABLE: job,
         "APPLES_SPIN_US": f"{spin_s * 1e6:.6g}",
     }
     if wait is not None:

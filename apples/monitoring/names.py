@@ -1,4 +1,4 @@
-"""Names of the monitor: its library, the variable with its directory, and legal job names.
+"""Names of the monitor: its library, its variables, and legal job names.
 
 Job names are used without quotes in file names, environments and lines of JSON.
 """
@@ -9,8 +9,8 @@ from apples.errors import ConfigError
 
 #: Name of the library in a run directory. Host agents do not send back files whose names begin with a dot.
 LIBRARY = ".monitor.so"
-#: Environment variable of a rank with the directory of its pages.
-DIRECTORY_VARIABLE = "APPLES_MONITOR"
+#: Environment variables of a rank: the directory of its pages, and the name of its job.
+DIRECTORY_VARIABLE, JOB_VARIABLE = "APPLES_MONITOR", "APPLES_JOB"
 
 #: Characters of the longest name.
 LONGEST = 64

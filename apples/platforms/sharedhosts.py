@@ -21,12 +21,14 @@ from typing import Any, Self, TypeAlias
 
 from apples.coscheduling.policies import PolicyKind, policy_kind
 from apples.daemons.hostsharing import check_policy
-from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE, ManagerAccess
+from apples.daemons.paths import SOCKET_VARIABLE, ManagerAccess
 from apples.daemons.session import new_job, others_there, sharing_document
 from apples.daemons.starting import Notify
 from apples.errors import SharingError
 from apples.model.snapshots import TimeShares
 from apples.monitoring.build import monitor_library
+from apples.monitoring.names import JOB_VARIABLE
+from apples.remote.answers import Answer, AskAnswer, HoldsAnswer, JoinAnswer, LeaveAnswer, LookAnswer, read
 from apples.remote.hostcheck import MARK
 from nws.base.errors import ReportedError
 from nws.base.hostconnection import HostCheckError, HostConnection, together
@@ -38,6 +40,14 @@ from apples.daemons.hostsharing import serve
 serve(sys.stdin.buffer, lambda a: print({MARK!r} + json.dumps(a), flush=True))
 """.encode()
 
+#: Models of the answers to each request.
+_ANSWERS: Mapping[str, type[Answer]] = {
+    "look": LookAnswer,
+    "join": JoinAnswer,
+    "holds": HoldsAnswer,
+    "leave": LeaveAnswer,
+    "ask": AskAnswer,
+}
 #: Seconds until a host must answer a question, and until daemons must have started.
 ANSWER_S, _START_S = 10.0, 30.0
 #: Seconds between looks at the node managers of a run; they double with each that fails, up to the second.
@@ -328,6 +338,8 @@ class SharedHosts:
             while "note" in answer:
                 self._notify(f"{host}: {answer['note']}")
                 answer = connection.receive(within_s)
+            if "refused" not in answer:
+                read(_ANSWERS[what], answer)
         except HostCheckError as error:
             # A late answer would be taken for that of the next question. With its connection the host is left.
             self._joined.pop(host, None)

@@ -109,6 +109,57 @@ class PortAnswer(Answer):
     port: Annotated[int, Field(ge=1, lt=1 << 16)]
 
 
+class NodeManagerAnswer(Answer):
+    """A node manager, as `apples.daemons.hostsharing` describes it."""
+
+    node: Text
+    policy: Text
+    slots: Annotated[int, Field(ge=0, le=1 << 20)]
+    manager: Text | None
+    connected: bool
+    pid: Annotated[int, Field(ge=1)]
+    socket: Text
+    key: Text | None
+    started: bool = False
+
+
+class SharedHostAnswer(Answer):
+    """A host's launcher address and node manager, None without one."""
+
+    launcher: Address
+    node: NodeManagerAnswer | None
+
+
+class LookAnswer(Answer):
+    """To `look` of `apples.daemons.hostsharing.serve`; the next four to its other requests."""
+
+    look: SharedHostAnswer
+
+
+class JoinAnswer(Answer):
+    """The node manager that was joined."""
+
+    join: NodeManagerAnswer
+
+
+class HoldsAnswer(Answer):
+    """Whether the node manager that was joined still runs."""
+
+    holds: bool
+
+
+class LeaveAnswer(Answer):
+    """Nothing."""
+
+    leave: None
+
+
+class AskAnswer(Answer):
+    """The processes of a job as the node manager reports them."""
+
+    ask: Annotated[list[dict[str, Any]], Field(max_length=1 << 16)]
+
+
 Kind = TypeVar("Kind", bound=Answer)
 
 

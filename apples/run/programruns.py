@@ -18,12 +18,10 @@ from apples.model.plan import Outcome
 from apples.model.template import Deployment
 from apples.monitoring.environment import figures_of
 from apples.monitoring.job import JOB, MonitoredRun
-from apples.monitoring.names import DIRECTORY_VARIABLE
+from apples.monitoring.names import DIRECTORY_VARIABLE, JOB_VARIABLE
 from apples.platforms.platform import Platform
 from apples.run.agent import Decision
 from nws.client import state_dir
-
-_NAME = "APPLES_JOB"
 
 
 def run_program(
@@ -64,7 +62,7 @@ def _monitored(launch: LaunchRequest, notify: Notify) -> LaunchRequest:
     if DIRECTORY_VARIABLE in launch.environment:
         return launch
     try:
-        variables = MonitoredRun(job=launch.environment.get(_NAME, JOB)).environment(launch.run_dir)
+        variables = MonitoredRun(job=launch.environment.get(JOB_VARIABLE, JOB)).environment(launch.run_dir)
     except MonitorError as error:
         notify(f"this run will not improve predictions: {error}")
         return launch
@@ -80,7 +78,7 @@ def _with_observations(outcome: Outcome, launch: LaunchRequest, decision: Decisi
     if DIRECTORY_VARIABLE not in environment or outcome.moves:
         return outcome
     try:
-        counters = figures_of(Path(environment[DIRECTORY_VARIABLE]), environment[_NAME])
+        counters = figures_of(Path(environment[DIRECTORY_VARIABLE]), environment[JOB_VARIABLE])
     except MonitorError:
         return outcome
     ranks = decision.plan.assignments

@@ -205,6 +205,16 @@ def test_late_answer_is_not_that_of_the_next_question(monkeypatch, tmp_path):
         assert hosts._ask("here", "holds") is False
 
 
+def test_an_answer_that_cannot_be_understood_ends_the_policy_only(monkeypatch):
+    answers = {"look": {"launcher": "1.2.3.1", "node": {"policy": 7}}}
+    monkeypatch.setattr("apples.platforms.sharedhosts.HostConnection.ask", lambda *_: answers)
+    said = []
+    with SharedHosts(None, said.append) as hosts:
+        assert hosts.look({"a": "a"}, ["a"]) is None
+    assert len(said) == 1
+    assert "a gave an answer that cannot be understood (look.node" in said[0]
+
+
 def test_host_without_a_connection_is_named(fake_ssh):
     with (
         SharedHosts(policy_kind("gang"), print) as hosts,
