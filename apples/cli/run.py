@@ -85,14 +85,11 @@ def _policy_there(
     if found is None:
         return None
     policy = str(found[1]["policy"])
-    session: SharingSession | SharedHosts | None = None
     try:
         session = _session(policy, options, console)
         stack.enter_context(session)
         return session
     except (ConfigError, MonitorError, SharingError) as error:
-        if session is not None:
-            session.__exit__()
         console.note(f"the run does not take part in policy {policy} of this machine: {error}")
         return None
 

@@ -7,13 +7,14 @@ step of Slurm, which Slurm kills after the step: they are ended before, so that 
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from apples.coscheduling.policies import PolicyKind, policy_kind
 from apples.daemons.client import NodeClient, find_node
@@ -27,17 +28,19 @@ REACHED_AT = "APPLES_REACHED_AT"
 #: Seconds until daemons that have been asked to end must have ended.
 _END_S = 2.0
 
+_Text = Annotated[str, Field(max_length=4096)]
+
 
 class HostSharing:
     """The node manager of this host for one run; `leave` releases it.
 
     started : it was started here.  path : its socket.  status : what it answered when the run joined it
+    lasting : whether daemons that are started outlive the run while others need them
     """
 
-    def __init__(self, notify: Notify, *, lasting: bool = True) -> None:
-        """With `lasting` False, daemons that are started end with the run."""
-        self.started = False
-        self._lasting = lasting
+    def __init__(self, notify: Notify) -> None:
+        """Receives a line for each note."""
+        self.started, self.lasting = False, True
         self._daemons: Sequence[subprocess.Popen[bytes]] = ()
         self.path, self.status = Path(), dict[str, Any]()
         self._notify = notify
@@ -64,7 +67,8 @@ class HostSharing:
 
     def ask(self, what: str, argument: object = None) -> Any:
         """Return the node manager's answer to one request; raises `SharingError`."""
-        assert self._client is not None
+        if self._client is None:
+            raise SharingError("no node manager has been joined")
         return self._client.ask(what, argument)
 
     def holds(self) -> bool:
@@ -77,9 +81,9 @@ class HostSharing:
             self._client.close()
             self._client = None
         # The node manager first: it resumes everything, and does not wait for heartbeats.
-        for daemon in () if self._lasting else reversed(self._daemons):
+        for daemon in () if self.lasting else reversed(self._daemons):
             daemon.terminate()
-        for daemon in () if self._lasting else self._daemons:
+        for daemon in () if self.lasting else self._daemons:
             with suppress(subprocess.TimeoutExpired):
                 daemon.wait(_END_S)
         self._daemons = ()
@@ -94,27 +98,63 @@ def check_policy(kind: PolicyKind, status: Mapping[str, Any], socket: str | Path
         )
 
 
-def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> None:
-    """Answer the requests of a launcher on another host until its connection ends.
+class HostRequest(BaseModel):
+    """One request of a launcher on another host: exactly one of the fields.
 
-    The first line has `lasting`. Requests: `look`, `join` (the policy; a machine manager's address and key, or null;
-    the address at which to listen, or null for that which the launcher reached), `holds`, `leave`, and `ask` (a request
-    of the node manager, with its argument). A refused request is answered by `refused`, a reason.
+    look : for a node manager.  join : the policy; a machine manager, or null; the address at which to listen, or null
+        for that which the launcher reached.  holds : whether the node manager that was joined still runs
+    ranks : of a job, as the node manager reports them.  leave : the node manager
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    look: None = None
+    join: tuple[_Text, ManagerAccess | None, _Text | None] = ("", None, None)
+    holds: None = None
+    ranks: _Text = ""
+    leave: None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("one request in a line is legal")
+        return self
+
+
+class _FirstLine(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    lasting: bool
+
+
+def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> None:
+    """Answer the requests of a launcher on another host (`HostRequest`) until its connection ends.
+
+    The first line has `lasting`. A refused request is answered by `refused`, a reason.
     """
     requests = iter(lines)
-    first = json.loads(next(requests))
-    sharing = HostSharing(lambda text: answer({"note": text}), lasting=first["lasting"])
+    sharing = HostSharing(lambda text: answer({"note": text}))
     try:
+        sharing.lasting = _FirstLine.model_validate_json(next(requests, b"")).lasting
         for line in requests:
             try:
-                ((what, argument),) = json.loads(line).items()
-                answer({what: _REQUESTS[what](sharing, argument)})
+                request = HostRequest.model_validate_json(line)
+                (what,) = request.model_fields_set
+                answer({what: _REQUESTS[what](sharing, getattr(request, what))})
             except (ReportedError, OSError) as error:
                 answer({"refused": str(error)})
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                answer({"refused": f"a request that cannot be understood: {error!r}"})
+            except ValidationError as error:
+                answer({"refused": f"a request that cannot be understood: {_first(error)}"})
+    except ValidationError as error:
+        answer({"refused": f"a first line that cannot be understood: {_first(error)}"})
     finally:
         sharing.leave()
+
+
+def _first(error: ValidationError) -> str:
+    """Return the first fault, without what was sent."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in first['loc'])[:200]}: {first['msg'][:200]}"
 
 
 def _addresses() -> tuple[str, str]:
@@ -129,10 +169,9 @@ def _look(_: HostSharing, __: object) -> dict[str, Any]:
     return {"launcher": _addresses()[0], "node": None if found is None else _described(*found)}
 
 
-def _join(sharing: HostSharing, argument: tuple[str, dict[str, str] | None, str | None]) -> dict[str, Any]:
+def _join(sharing: HostSharing, argument: tuple[str, ManagerAccess | None, str | None]) -> dict[str, Any]:
     policy, machine, listen = argument
-    manager = None if machine is None else ManagerAccess(**machine)
-    sharing.join(policy_kind(policy), manager, listen or _addresses()[1])
+    sharing.join(policy_kind(policy), machine, listen or _addresses()[1])
     return _described(sharing.path, sharing.status) | {"started": sharing.started}
 
 
@@ -144,8 +183,8 @@ def _leave(sharing: HostSharing, _: object) -> None:
     sharing.leave()
 
 
-def _ask(sharing: HostSharing, request: tuple[str, object]) -> Any:
-    return sharing.ask(*request)
+def _ranks(sharing: HostSharing, job: str) -> Any:
+    return sharing.ask("job", job)
 
 
 def _described(path: Path, status: dict[str, Any]) -> dict[str, Any]:
@@ -163,5 +202,5 @@ _REQUESTS: dict[str, Callable[[HostSharing, Any], Any]] = {
     "join": _join,
     "holds": _holds,
     "leave": _leave,
-    "ask": _ask,
+    "ranks": _ranks,
 }

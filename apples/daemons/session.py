@@ -87,8 +87,15 @@ class SharingSession:
         self._pages: Path | None = None
 
     def __enter__(self) -> SharingSession:
-        if not self._run and find_node() is None:
-            return self
+        try:
+            if self._run or find_node() is not None:
+                self._join()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _join(self) -> None:
         self._here.join(self.kind)
         status = self._here.status
         self.slots, self.node = int(status["slots"]), str(status["node"])
@@ -98,7 +105,6 @@ class SharingSession:
             self._pages = make_directory()
             self.environment |= monitor_environment(self._pages, self.job)
         self._notify(f"policy {self.kind.name}, node {self.node}: {others_there(self.slots)}")
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self._here.leave()

@@ -154,10 +154,10 @@ class LeaveAnswer(Answer):
     leave: None
 
 
-class AskAnswer(Answer):
-    """The processes of a job as the node manager reports them."""
+class RanksAnswer(Answer):
+    """The ranks of a job as the node manager reports them."""
 
-    ask: Annotated[list[dict[str, Any]], Field(max_length=1 << 16)]
+    ranks: Annotated[list[dict[str, Any]], Field(max_length=1 << 16)]
 
 
 Kind = TypeVar("Kind", bound=Answer)

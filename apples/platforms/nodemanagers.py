@@ -1,0 +1,196 @@
+"""The node managers of several hosts, which a run joins or starts, over ssh or steps of Slurm.
+
+All node managers of a coordinated policy must have one machine manager. If hosts of the plan have one, the others join
+it; otherwise the first host by name starts it. Hosts are joined in the order of their names, so that of two runs that
+begin at the same time one finds what the other has started.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+from apples.coscheduling.policies import PolicyKind
+from apples.daemons.hostsharing import check_policy
+from apples.daemons.paths import ManagerAccess
+from apples.daemons.starting import Notify
+from apples.errors import SharingError
+from apples.remote.answers import Answer, HoldsAnswer, JoinAnswer, LeaveAnswer, LookAnswer, RanksAnswer, read
+from apples.remote.hostcheck import MARK
+from nws.base.hostconnection import HostCheckError, HostConnection, together
+
+#: Runs on each host, whose environment must have this package.
+_PROGRAM = f"""
+import json, sys
+from apples.daemons.hostsharing import serve
+serve(sys.stdin.buffer, lambda a: print({MARK!r} + json.dumps(a), flush=True))
+""".encode()
+
+#: Models of the answers to each request.
+_ANSWERS: Mapping[str, type[Answer]] = {
+    "look": LookAnswer,
+    "join": JoinAnswer,
+    "holds": HoldsAnswer,
+    "leave": LeaveAnswer,
+    "ranks": RanksAnswer,
+}
+#: Seconds until a host must answer a question, and until daemons must have started.
+ANSWER_S, _START_S = 10.0, 30.0
+
+
+#: How a host is reached: destination for ssh, None for this machine, or command prefix of a step of Slurm.
+Reached: TypeAlias = str | tuple[str, ...] | None
+Addresses: TypeAlias = Mapping[str, Reached]
+
+
+class BeginningError(SharingError):
+    """Other runs may be starting or ending daemons on the hosts: a later look may find them ready."""
+
+
+def _several_managers(found: str, *, started: bool) -> SharingError:
+    """Return the error for hosts with different machine managers. started : runs have started one, which may end"""
+    return (BeginningError if started else SharingError)(
+        f"the hosts belong to different machine managers ({found}), which cannot share them together; "
+        "name hosts of one, or wait until the runs of the others have ended"
+    )
+
+
+class NodeManagers:
+    """Connections to hosts, and the node managers there that a run has joined.
+
+    joined : host → what its node manager said of itself.  Not for several threads at a time.
+    """
+
+    def __init__(self, notify: Notify) -> None:
+        """Receives a line for each note of a host."""
+        self.joined: dict[str, dict[str, Any]] = {}
+        self._notify = notify
+        self._reached: dict[str, Reached] = {}
+        self._hosts: dict[str, HostConnection] = {}
+
+    def reach(self, addresses: Addresses) -> None:
+        """Learn how further hosts are reached."""
+        self._reached |= addresses
+
+    def close(self) -> None:
+        """End the connections; with them the hosts are left."""
+        together(HostConnection.close, list(self._hosts.values()))
+        self._hosts.clear()
+        self.joined.clear()
+
+    def on(self, hosts: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the node managers of hosts that have one."""
+        return {host: node for host, (node, _) in self._look(hosts).items() if node is not None}
+
+    def _look(self, hosts: Sequence[str]) -> dict[str, tuple[dict[str, Any] | None, str]]:
+        """Return for each host its node manager, if one runs, and the launcher's address as the host sees it."""
+        found = together(lambda host: self._ask(host, "look"), hosts)
+        return {host: (one["node"], one["launcher"]) for host, one in zip(hosts, found, strict=True)}
+
+    def join(self, kind: PolicyKind, hosts: Sequence[str]) -> None:
+        """Join or start the node managers of hosts, and leave all others; raises `SharingError`."""
+        # Hosts that the plan no longer has may be lost: closing their connection leaves them without an answer.
+        for host in [host for host in self._hosts if host not in hosts]:
+            self.joined.pop(host, None)
+            self._hosts.pop(host).close()
+        self.release()
+        found = self._look(hosts)
+        nodes = {host: node for host, (node, _) in found.items()}
+        check_policies(kind, nodes)
+        machine = _machine_of(nodes) if kind.coordinated else None
+        for host in hosts:
+            # The other hosts reach this machine where their connections came from.
+            seen = [launcher for other, (_, launcher) in found.items() if not self._hosts[other].is_here]
+            listen = next(iter(seen), "127.0.0.1") if self._hosts[host].is_here else None
+            order = None if machine is None else asdict(machine)
+            node = self.joined[host] = self._ask(host, "join", (kind.name, order, listen), _START_S)
+            if not kind.coordinated:
+                continue
+            if machine is None:
+                # Its node manager may have been started meanwhile, by a run or by an administrator.
+                machine = _machine_of(nodes | {host: node})
+            elif node["manager"] != machine.address:
+                several = f"{host}: {node['manager']}, others of the plan: {machine.address}"
+                raise _several_managers(several, started=True)
+
+    def release(self) -> None:
+        """Leave all hosts; node managers that were started for this run end."""
+        for host in list(self.joined):
+            with suppress(SharingError):
+                self._ask(host, "leave")
+        self.joined.clear()
+
+    def hold(self, host: str) -> bool:
+        """Return whether the node manager that was joined on a host still runs; raises `SharingError`."""
+        return bool(self._ask(host, "holds"))
+
+    def ranks(self, job: str) -> list[dict[str, Any]]:
+        """Return the reports of all node managers on the ranks of a job; raises `SharingError`."""
+        return [
+            {**process, "node": node["node"]}
+            for host, node in self.joined.items()
+            for process in self._ask(host, "ranks", job)
+        ]
+
+    def _ask(self, host: str, what: str, argument: object = None, within_s: float = ANSWER_S) -> Any:
+        if host not in self._hosts:
+            self._hosts[host] = _connection(self._reached[host])
+        connection = self._hosts[host]
+        try:
+            answer = connection.ask({what: argument}, within_s)
+            while "note" in answer:
+                self._notify(f"{host}: {answer['note']}")
+                answer = connection.receive(within_s)
+            if "refused" not in answer:
+                read(_ANSWERS[what], answer)
+        except HostCheckError as error:
+            # A late answer would be taken for that of the next question. With its connection the host is left.
+            self.joined.pop(host, None)
+            self._hosts.pop(host).close()
+            raise SharingError(f"{host} {error}; the policy needs this package on every host") from None
+        if "refused" in answer:
+            raise SharingError(f"{host}: {answer['refused']}")
+        return answer[what]
+
+
+def check_policies(kind: PolicyKind, nodes: Mapping[str, Mapping[str, Any] | None]) -> None:
+    """Raise `SharingError` if the node manager of a host has another policy. nodes : None for a host without one"""
+    for host, node in nodes.items():
+        if node is not None:
+            check_policy(kind, node, f"{host}: {node['socket']}")
+
+
+def _connection(reached: Reached) -> HostConnection:
+    address, through = (None, reached) if isinstance(reached, tuple) else (reached, ())
+    return HostConnection(address, {"lasting": not through}, through, program=_PROGRAM, python=sys.executable)
+
+
+def _machine_of(found: Mapping[str, Mapping[str, Any] | None]) -> ManagerAccess | None:
+    """Return the machine manager that the other hosts are to join, None if no host has one; raise `SharingError`."""
+    known = {host: node for host, node in found.items() if node is not None}
+    ending = [host for host, node in known.items() if node["key"] and not node["connected"]]
+    if ending:
+        raise BeginningError(
+            f"{', '.join(ending)}: the machine manager at {known[ending[0]]['manager']} does not answer, and "
+            "node managers that runs have started end soon after theirs; try again"
+        )
+    managers = {host: str(node["manager"]) for host, node in known.items()}
+    if len(set(managers.values())) > 1:
+        several = ", ".join(f"{host}: {manager}" for host, manager in managers.items())
+        raise _several_managers(several, started=any(node["key"] for node in known.values()))
+    if not known:
+        return None
+    key = next((str(node["key"]) for node in known.values() if node["key"]), "")
+    address = next(iter(managers.values()))
+    without = sorted(found.keys() - known.keys())
+    if without and not key:
+        raise SharingError(
+            f"{', '.join(without)}: no node manager runs there, and the key of the machine manager at {address} is "
+            "not ours to give; start node managers there (apples node --manager …), or name other hosts"
+        )
+    if without and address.startswith(("127.", "[::1]")):
+        raise SharingError(
+            f"{', '.join(known)}: the machine manager there serves that host only; wait until its runs have ended"
+        )
+    return ManagerAccess(address, key)

@@ -1,0 +1,65 @@
+"""Requests of a launcher on another host, as lines: none ends the service but the end of the lines."""
+
+import json
+
+import pytest
+
+from apples.daemons.hostsharing import serve
+
+FIRST = b'{"lasting": false}\n'
+
+
+@pytest.fixture(autouse=True)
+def no_daemons(tmp_path, monkeypatch):
+    monkeypatch.setenv("APPLES_NODE_SOCKET", str(tmp_path / "n.sock"))
+
+
+def answers(*lines):
+    found = []
+    serve(lines, found.append)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"", "Invalid JSON"),
+        (b"\xff\xfe", "Invalid JSON"),
+        (b"[]", "Input should be an object"),
+        (b"{}", "one request in a line is legal"),
+        (b'{"look": null, "holds": null}', "one request in a line is legal"),
+        (b'{"look": 1}', "look: Input should be null"),
+        (b'{"stop": null}', "stop: Extra inputs are not permitted"),
+        (b'{"join": ["fcs"]}', "join"),
+        (b'{"join": [1, null, null]}', "join.0: Input should be a valid string"),
+        (b'{"join": ["fcs", {"address": "a:1"}, null]}', "join.1.key: Field required"),
+        (json.dumps({"ranks": "x" * 5000}).encode(), "ranks: String should have at most 4096 characters"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_and_the_next_answered(line, reason):
+    refused, next_one = answers(FIRST, line, b'{"holds": null}\n')
+    assert refused["refused"].startswith("a request that cannot be understood: ")
+    assert reason in refused["refused"]
+    assert next_one == {"holds": False}
+
+
+def test_an_unknown_policy_is_refused_with_those_there_are():
+    (answer,) = answers(FIRST, b'{"join": ["roundabout", null, null]}')
+    assert "roundabout" in answer["refused"]
+    assert "gang" in answer["refused"]
+
+
+def test_a_host_without_a_node_manager_says_so(monkeypatch):
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 40000 10.0.0.2 22")
+    assert answers(FIRST, b'{"look": null}') == [{"look": {"launcher": "10.0.0.1", "node": None}}]
+
+
+@pytest.mark.parametrize("first", [(), (b"",), (b'{"lasting": "no"}',), (b"7",)])
+def test_a_first_line_that_cannot_be_understood_ends_it(first):
+    (answer,) = answers(*first)
+    assert answer["refused"].startswith("a first line that cannot be understood: ")
+
+
+def test_ranks_without_a_node_manager_are_refused():
+    (answer,) = answers(FIRST, b'{"ranks": "run-1"}')
+    assert answer == {"refused": "no node manager has been joined"}
