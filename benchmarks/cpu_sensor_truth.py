@@ -64,7 +64,11 @@ sensor = CpuSensor(host="here")
 passive = CpuSensor(host="here", gain=0.0)
 for each in passive, sensor:
     each.meter.read()
-time.sleep(float(sys.argv[1]))
+end = time.monotonic() + float(sys.argv[1])
+while (left := end - time.monotonic()) > 0:
+    time.sleep(min(left, 1.0))
+    for each in passive, sensor:
+        each.glance()
 print(passive.measure()[0].value, *(m.value for m in sensor.measure()))
 """
 

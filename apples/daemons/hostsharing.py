@@ -34,7 +34,7 @@ _Text = Annotated[str, Field(max_length=4096)]
 class HostSharing:
     """The node manager of this host for one run; `leave` releases it.
 
-    started : it was started here.  path : its socket.  status : what it answered when the run joined it
+    started : it was started here.  path : its socket.  status : its answer when the run joined it
     lasting : whether daemons that are started outlive the run while others need them
     """
 
@@ -152,7 +152,7 @@ def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> N
 
 
 def _first(error: ValidationError) -> str:
-    """Return the first fault, without what was sent."""
+    """Return the first fault, without the request."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(str(part) for part in first['loc'])[:200]}: {first['msg'][:200]}"
 

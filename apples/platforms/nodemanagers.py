@@ -2,7 +2,7 @@
 
 All node managers of a coordinated policy must have one machine manager. If hosts of the plan have one, the others join
 it; otherwise the first host by name starts it. Hosts are joined in the order of their names, so that of two runs that
-begin at the same time one finds what the other has started.
+begin at the same time one finds the daemons of the other.
 """
 
 import sys
@@ -59,7 +59,7 @@ def _several_managers(found: str, *, started: bool) -> SharingError:
 class NodeManagers:
     """Connections to hosts, and the node managers there that a run has joined.
 
-    joined : host → what its node manager said of itself.  Not for several threads at a time.
+    joined : host → description of its node manager.  Not for several threads at a time.
     """
 
     def __init__(self, notify: Notify) -> None:

@@ -1,6 +1,6 @@
 """A run under a policy on several hosts: it joins the node managers of its hosts, or starts them, over ssh or Slurm.
 
-A run that finds two machine managers on its hosts releases what it has started (`apples.platforms.nodemanagers`), and
+A run that finds two machine managers on its hosts releases those it has started (`apples.platforms.nodemanagers`), and
 looks again after a random time. While the run lasts, a thread looks whether its node managers are there. One may have
 been killed, or have ended with the Slurm job whose run has started it; and node managers end soon after
 their machine manager. Then the hosts are joined again in the same way, and new node managers adopt the ranks.

@@ -1,8 +1,8 @@
 """The daemon of one host: joins spool, sensors, probe windows and delivery in one timetable.
 
-Four jobs: `cpu` and `memory` at their periods, `network` in this host's turns, `deliver` when it is due. TERM and INT
-end it: running jobs finish, waiting samples are delivered within a few seconds, and the others stay in the spool. HUP
-makes it read the token file. Measurements and messages belong to the parts.
+Five jobs: `cpu` and `memory` at their periods, `glance` at the CPUs each second, `network` in this host's turns,
+`deliver` when it is due. TERM and INT end it: running jobs finish, waiting samples are delivered within a few seconds,
+and the others stay in the spool. HUP makes it read the token file. Measurements and messages belong to the parts.
 """
 
 import random
@@ -28,13 +28,16 @@ from nws.daemon.probewindows import ProbeWindows, prober
 from nws.daemon.spool import Spool
 from nws.links.cliques import Schedule
 from nws.sensors.cgroups import Cgroups
+from nws.sensors.cpu import CpuSensor
 from nws.sensors.echo import EchoServer
 from nws.sensors.registry import SensorContext, create
-from nws.timing.periodic import Tally, Timetable
+from nws.timing.periodic import Counts, Tally, Timetable
 from nws.timing.steadyclock import SteadyClock
 
 #: Periods before the server has sent any, seconds.
 CPU_S, MEMORY_S, DELIVER_S = 10.0, 10.0, 10.0
+#: Looks at the CPUs between two measurements.
+GLANCE_S = 1.0
 #: Silence of the server that is borne: one that has just started compiles its forecasters first, seconds.
 TIMEOUT_S = 15.0
 #: Time limit of the last delivery at the end, seconds.
@@ -146,7 +149,9 @@ class SensorDaemon:
             settings.host, self.spool, self.clock, self, key=key, say=say, period_s=DELIVER_S, dice=dice
         )
         context = SensorContext(host=settings.host, clock=self.clock)
-        self._table.every("cpu", keeper.job(create("cpu", context)), CPU_S)
+        self._cpu = CpuSensor.create(context)
+        self._table.every("cpu", keeper.job(self._cpu), CPU_S)
+        self._table.paced("glance", self._glance, first_s=GLANCE_S)
         # apart from the CPU sensor, which would see it at work
         self._table.every("memory", keeper.job(create("memory", context)), MEMORY_S, first_s=0.7)
         self._table.paced("network", self.turns.run)
@@ -178,6 +183,15 @@ class SensorDaemon:
     def tallies(self) -> Mapping[str, Tally]:
         """Return the counts of finished, missed and failed runs of each job so far."""
         return self._table.tallies()
+
+    def _glance(self, counts: Counts) -> float:
+        try:
+            self._cpu.glance()
+            counts.done += 1
+        except ProbeError:
+            # the next measurement fails, too, and tells
+            counts.failed += 1
+        return GLANCE_S
 
     @property
     def lost(self) -> int:

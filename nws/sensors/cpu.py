@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -76,14 +77,27 @@ class CpuSensor:
     _since_probe: int | None = None
     _probed_at: float = 0.0
     _rests_until: float = -math.inf
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def create(cls, context: SensorContext) -> CpuSensor:
         """Return the sensor of the host this runs on."""
         return cls(host=context.host, clock=context.clock)
 
+    def glance(self) -> None:
+        """Look at the CPUs between two measurements, about once a second, so that these know how the load varies.
+
+        From any thread; waits for a measurement under way, whose probe is none of the load. Raises `ProbeError`.
+        """
+        with self._lock:
+            self.meter.glance()
+
     def measure(self) -> list[Measurement]:
         """Return the readings, after a short look of its own at first; raises `ProbeError`."""
+        with self._lock:
+            return self._measure()
+
+    def _measure(self) -> list[Measurement]:
         load = self.meter.read()
         weight = NORMAL_WEIGHT if load.newcomers_grouped else weight_of_nice(self.nice)
         passive = shares(load, weight)
@@ -116,7 +130,8 @@ class CpuSensor:
             self._since_probe = (self._since_probe or 0) + 1
             # a bias learned under another load does not hold under this one
             return 0.0 if moved else self._bias
-        low, high = _placements(passive.new, load)
+        possible = [_placements(_shares(one, weight).new, one) for _, one in load.at_moments()]
+        low, high = min(low for low, _ in possible), max(high for _, high in possible)
         got, spent_s = self.probe(self.probe_s), self.probe_s
         difference = got - min(max(got, low), high)
         old = 0.0 if moved else self._bias
@@ -135,11 +150,27 @@ class CpuSensor:
 
 
 def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:
-    """Return the shares of processes of `weight` under `load`. Pure.
+    """Return the shares of processes of `weight` under `load`, in the mean over its moments. Pure.
 
     `running` is the share of a newcomer in the place of the weightiest competitor; `new` and `capacity` ignore quotas,
     which `quota` returns.
     """
+    found = [(seconds, _shares(one, weight)) for seconds, one in load.at_moments()]
+    whole = sum(seconds for seconds, _ in found)
+
+    def mean(of: Callable[[Shares], float]) -> float:
+        return sum(seconds * of(one) for seconds, one in found) / whole
+
+    return Shares(
+        new=mean(lambda s: s.new),
+        running=mean(lambda s: s.running),
+        capacity=mean(lambda s: s.capacity),
+        quota=mean(lambda s: s.quota),
+    )
+
+
+def _shares(load: Load, weight: float) -> Shares:
+    """Return the shares under competitors whose demands do not vary."""
     count = len(load.usable)
     rivals = [
         (flat, task)

@@ -31,6 +31,11 @@ class CpuTimes:
     idle: float
     steal: float
 
+    @property
+    def tasks(self) -> float:
+        """Seconds of tasks of any nice value."""
+        return self.normal + self.niced
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTimes:

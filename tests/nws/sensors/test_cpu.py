@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -427,3 +428,79 @@ def test_a_spin_that_cannot_start(monkeypatch):
         ProbeError, match=r"spin probe: /no/such/python could not run for 0.02 s: .*No such file"
     ):
         spin(0.02)
+
+
+def watch_in_turns(host, sensor, turns, glances=True):
+    """Let the tasks of each turn run for 2 s, with a glance each second, then measure."""
+    sensor.measure()
+    for running in turns:
+        for tid in host.tasks:
+            host.tasks[tid]["run"] = 1.0 if tid in running else 0.0
+        for _ in range(2):
+            host.sleep(1)
+            if glances:
+                sensor.glance()
+    return readings(sensor)
+
+
+@pytest.mark.parametrize(
+    ("turns", "share"),
+    [
+        ([(7, 8), ()] * 3, 5 / 6),
+        ([(7,), (8,)] * 3, 1.0),
+        ([(7, 8)] * 3, 2 / 3),
+        ([(7, 8), (), ()] * 2, 8 / 9),
+    ],
+)
+def test_tasks_that_run_together_take_more_than_in_turns(host, turns, share):
+    for tid in (7, 8):
+        host.task(tid, run=0.0)
+    assert watch_in_turns(host, host.sensor(), turns)[0] == pytest.approx(share, abs=0.02)
+
+
+def test_without_glances_the_mean_demand_counts(host):
+    for tid in (7, 8):
+        host.task(tid, run=0.0)
+    assert watch_in_turns(host, host.sensor(), [(7, 8), ()] * 3, glances=False)[0] == pytest.approx(
+        1.0, abs=0.02
+    )
+
+
+def test_a_busy_task_stays_busy_at_all_moments(host):
+    for tid in (7, 8, 9):
+        host.task(tid, run=0.0)
+    turns = [(7, 8), (7,)] * 3
+    assert watch_in_turns(host, host.sensor(), turns)[0] == pytest.approx((2 / 3 + 1) / 2, abs=0.03)
+
+
+def test_a_short_probe_may_see_any_moment_of_a_varying_load(host):
+    for tid in (7, 8):
+        host.task(tid, run=0.0)
+    probes = []
+
+    def probe(seconds):
+        probes.append(seconds)
+        return 1.0
+
+    sensor = host.sensor(gain=0.25, probe=probe)
+    assert watch_in_turns(host, sensor, [(7, 8), ()] * 3)[0] == pytest.approx(5 / 6, abs=0.02)
+    # the first is that of the first measurement; a long one would follow a difference
+    assert probes == [sensor.probe_s] * 2
+
+
+def test_the_probe_is_no_part_of_the_load(host):
+    """A glance waits for it, so that its CPU time is known to be our own."""
+    sensor = host.sensor(gain=0.25)
+    started, glanced = threading.Event(), threading.Event()
+
+    def probe(seconds):
+        started.set()
+        assert not glanced.wait(0.1)
+        return 1.0
+
+    sensor.probe = probe
+    thread = threading.Thread(target=lambda: (started.wait(), sensor.glance(), glanced.set()))
+    thread.start()
+    sensor.measure()
+    thread.join(5)
+    assert glanced.is_set()
