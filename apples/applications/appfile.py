@@ -80,7 +80,7 @@ Pattern = Annotated[str, _Pattern()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShortRun:
+class BenchmarkRun:
     """Length of the runs that measure the program. size : rows of `apples app check` without SIZE"""
 
     iterations: Count
@@ -128,7 +128,7 @@ class ApplicationEntry:
     name: str
     command: tuple[str, ...]
     iterations: Count
-    benchmark: ShortRun
+    benchmark: BenchmarkRun
     row: str = "row"
     mpi: Literal["mpich", "openmpi", "intelmpi"] | None = None
     pieces: Literal["argument", "environment", "file", "even"] | None = None

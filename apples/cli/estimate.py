@@ -32,7 +32,7 @@ _SUBMITTERS = ("sbatch", "salloc", "srun")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class RunTimePrediction:
     """A predicted run time.
 
     seconds : expected, with measuring and planning.  low_s, high_s : likely range of the run alone.  ranks : number
@@ -44,7 +44,7 @@ class Prediction:
     ranks: int
 
 
-def predict(words: str) -> Prediction | str:
+def predict(words: str) -> RunTimePrediction | str:
     """Return the prediction of `apples-run WORDS`, or the reason for none; raise `ConfigError`, `NoFeasiblePlan`."""
     from apples.cli.assemble import assemble
     from apples.cli.console import Console
@@ -69,7 +69,7 @@ def predict(words: str) -> Prediction | str:
         )
     decision = agent.decide(request)
     plan = decision.plan
-    return Prediction(
+    return RunTimePrediction(
         seconds=plan.predicted_s + decision.weather_s + decision.planning_s,
         low_s=plan.low_s,
         high_s=plan.high_s,
@@ -176,7 +176,7 @@ def _believed(options: EstimateOptions) -> float | None:
     if options.model is None:
         return None
     found = predict(options.model)
-    if isinstance(found, Prediction):
+    if isinstance(found, RunTimePrediction):
         return found.seconds
     click.echo(f"· no estimate of the model: {found}", err=True)
     return None

@@ -164,9 +164,8 @@ class RunProcesses:
                 self._start()
             except OSError as error:
                 raise _refused("the ranks", error) from error
-        return list(changed.values()), self._agents.over and (
-            self._starter is None or self._starter.end_soon()
-        )
+        over = self._agents.over and (self._starter is None or self._starter.end_soon())
+        return list(changed.values()), over
 
     def progress(self) -> list[bytes]:
         """Return the lines of progress that are new since the last call."""
@@ -227,9 +226,8 @@ class RunProcesses:
         self._started = True
         self._agents.send_missing(self._run_dir / LIBRARY)
         request = self._request
-        command = self._method.command(
-            _rendezvous([a.found or {} for a in self._agents.values()], self._run_dir)
-        )
+        found = [agent.found or {} for agent in self._agents.values()]
+        command = self._method.command(_rendezvous(found, self._run_dir))
         for host, words in _fd_servers(request, self._method):
             self._order(host if host in self._agents else self._first_host, FD_SERVER, words, helper=True)
         environment = partial(self._method.environment, request, os.environ)

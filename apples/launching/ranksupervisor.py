@@ -34,8 +34,6 @@ SHARED_MEMORY = "/dev/shm"
 
 #: Seconds that output of an ended program may still take to drain.
 DRAIN_S = 1.0
-#: Seconds between attempts to hold a new node manager after the end of one.
-HOLD_AGAIN_S = 0.25
 
 
 class RankSupervisor:
@@ -63,7 +61,7 @@ class RankSupervisor:
         self._poll = select.poll()
         self._relays: dict[int, Labeller | PmiRelay] = {}
         self._pmi: PmiRelay | None = None
-        self._node, self._hold_at = -1, 0.0
+        self._node = registering.NodeHold()
         self._wake, wake_write = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(wake_write, False)
@@ -104,21 +102,12 @@ class RankSupervisor:
             return self._record(code << 8, error=f"cannot run {self._command[0]}: {failure.strerror}")
         self._status.pid = self._program
         self._status.started()
-        if registering.wanted(os.environ):
-            self._register()
+        self._register()
         self._poll.register(self._wake, select.POLLIN)
         if "lifeline" in self._fds:
             self._poll.register(self._fds["lifeline"], select.POLLIN)
         while self._wait_status is None:
-            self._serve(self._left_ms())
-            if self._hold_at and time.monotonic() > self._hold_at:
-                self._hold_again()
-            if (
-                self._pmi is not None
-                and self._pmi.answer_at is not None
-                and time.monotonic() > self._pmi.answer_at
-            ):
-                self._pmi.answer()
+            self._serve(self._attend())
         self._sweep()
         if self._wait_status != 0 and self._pmi is not None and self._pmi.job is not None:
             remove_segments(self._pmi.job)
@@ -150,29 +139,25 @@ class RankSupervisor:
     def _register(self) -> None:
         """Register the program with the node manager of this host. Without a node manager it runs unmanaged."""
         try:
-            self._node = registering.register(os.environ, self._status.rank, self._program)
+            self._node.begin(self._status.rank, self._program)
         except OSError as error:
             why = f"without its node manager: {error.strerror or error}"
             os.write(self._fds.get("stderr", 2), f"apples: rank {self._status.rank} runs {why}\n".encode())
-        else:
-            self._poll.register(self._node, select.POLLIN)
+        if self._node.fd >= 0:
+            self._poll.register(self._node.fd, select.POLLIN)
 
-    def _hold_again(self) -> None:
-        """Hold the next node manager, to notice its end as well; until then none may have left the program stopped."""
-        self._hold_at = time.monotonic() + HOLD_AGAIN_S
-        try:
-            self._node = registering.register(os.environ, self._status.rank, self._program, adopted=True)
-        except OSError:
-            self._to_program(signal.SIGCONT)
-            return
-        self._hold_at = 0.0
-        self._poll.register(self._node, select.POLLIN)
-
-    def _left_ms(self) -> float | None:
-        """Return the time until something is due; None if nothing is."""
-        if self._pmi is not None and self._pmi.answer_at is not None:
-            return max(1000.0 * (self._pmi.answer_at - time.monotonic()), 1.0)
-        return 1000.0 * HOLD_AGAIN_S if self._hold_at else None
+    def _attend(self) -> float | None:
+        """Hold a new node manager and answer PMI when it is time; return the ms until the next, None for never."""
+        if self._node.left_s() == 0.0:
+            if self._node.again():
+                self._poll.register(self._node.fd, select.POLLIN)
+            else:
+                # The node manager may have left the program stopped.
+                self._to_program(signal.SIGCONT)
+        if self._pmi is not None and self._pmi.left_s() == 0.0:
+            self._pmi.answer()
+        times = (self._node.left_s(), None if self._pmi is None else self._pmi.left_s())
+        return min((1000.0 * left + 1.0 for left in times if left is not None), default=None)
 
     def _serve(self, timeout_ms: float | None) -> None:
         """Handle the events of one poll."""
@@ -182,12 +167,11 @@ class RankSupervisor:
                     self._on_signal(number)
             elif fd in self._relays:
                 self._pump(fd)
-            elif fd == self._node:
+            elif fd == self._node.fd:
                 # The node manager has ended, perhaps while it held the program stopped.
                 self._poll.unregister(fd)
                 self._to_program(signal.SIGCONT)
-                os.close(fd)
-                self._node, self._hold_at = -1, time.monotonic() + HOLD_AGAIN_S
+                self._node.lose()
             else:
                 # Only end of file can be read from the lifeline: the launcher closed it, or is dead.
                 self._poll.unregister(fd)
@@ -209,7 +193,7 @@ class RankSupervisor:
             if number in INTERRUPTS:
                 self._ended_by = "request"
             self._to_program(number)
-            if number in INTERRUPTS and self._node >= 0:
+            if number in INTERRUPTS and self._node.fd >= 0:
                 # A stopped program would get the signal in its next time share only.
                 self._to_program(signal.SIGCONT)
 

@@ -9,6 +9,7 @@ its watchdog, has ended while it held the program stopped.
 from __future__ import annotations
 
 import os
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,13 +17,48 @@ if TYPE_CHECKING:
 
 #: Seconds a node manager may take to answer; the program runs meanwhile, and without it.
 PATIENCE_S = 2.0
+#: Seconds between attempts to hold a new node manager after the end of one.
+HOLD_AGAIN_S = 0.25
 
 _SOCKET, _JOB, _PAGES = "APPLES_NODE_SOCKET", "APPLES_JOB", "APPLES_MONITOR"
 
 
-def wanted(environment: Mapping[str, str]) -> bool:
-    """Return whether to connect: the environment names a node manager and a job."""
-    return bool(environment.get(_SOCKET) and environment.get(_JOB))
+class NodeHold:
+    """The connection of one rank to the node manager of its host, made again after the end of one.
+
+    Without a node manager in the environment, or after a refusal, there is none.
+
+    fd : readable when the node manager has ended, -1 without one
+    """
+
+    def __init__(self) -> None:
+        self.fd = -1
+        self._rank, self._program, self._again_at = 0, 0, 0.0
+
+    def begin(self, rank: int, program: int) -> None:
+        """Register a program if the environment names a node manager and a job; raises `OSError` if it is refused."""
+        self._rank, self._program = rank, program
+        if os.environ.get(_SOCKET) and os.environ.get(_JOB):
+            self.fd = register(os.environ, rank, program)
+
+    def left_s(self) -> float | None:
+        """Return the seconds until `again` is due, None if it is not."""
+        return max(self._again_at - time.monotonic(), 0.0) if self._again_at else None
+
+    def lose(self) -> None:
+        """Close the connection to a node manager that has ended."""
+        os.close(self.fd)
+        self.fd, self._again_at = -1, time.monotonic() + HOLD_AGAIN_S
+
+    def again(self) -> bool:
+        """Hold the next node manager, to notice its end as well; return False if there is none yet."""
+        self._again_at = time.monotonic() + HOLD_AGAIN_S
+        try:
+            self.fd = register(os.environ, self._rank, self._program, adopted=True)
+        except OSError:
+            return False
+        self._again_at = 0.0
+        return True
 
 
 def register(environment: Mapping[str, str], rank: int, pid: int, *, adopted: bool = False) -> int:

@@ -93,14 +93,13 @@ class PmiRelay:
     those that are closing their connection to it.
 
     aborted : exit code given to MPI_Abort, None if it was not called
-    answer_at : time of the monotonic clock at which `answer` is due, None if it is not
     job : hydra's name of the run, None until the program asks for it
     """
 
     def __init__(self, program: int, hydra: int) -> None:
         self.sources = [program, hydra]
         self.aborted: int | None = None
-        self.answer_at: float | None = None
+        self._answer_at: float | None = None
         self.job: bytes | None = None
         self._other = {program: hydra, hydra: program}
         self._program, self._hydra = program, hydra
@@ -125,7 +124,7 @@ class PmiRelay:
             if not self._answered:
                 self._request = data
                 if self._in_finalize(data):
-                    self.answer_at = time.monotonic() + FINALIZE_S
+                    self._answer_at = time.monotonic() + FINALIZE_S
                     return True
         if fd != self._hydra and b"cmd=abort" in data:
             self.aborted = abort_code(data)
@@ -136,13 +135,17 @@ class PmiRelay:
             return True
         if fd == self._hydra:
             # The program must see that hydra is gone.
-            self.answer_at = None
+            self._answer_at = None
             os.close(self._other[fd])
         return False
 
+    def left_s(self) -> float | None:
+        """Return the seconds until `answer` is due, None if it is not."""
+        return None if self._answer_at is None else max(self._answer_at - time.monotonic(), 0.0)
+
     def answer(self) -> None:
         """Answer the barrier of MPI_Finalize."""
-        self.answer_at, self._answered = None, write_all(self._program, BARRIER_OUT)
+        self._answer_at, self._answered = None, write_all(self._program, BARRIER_OUT)
 
     def _in_finalize(self, request: bytes) -> bool:
         """Return whether a request is the barrier of MPI_Finalize of MPICH 4.0 or 4.1."""

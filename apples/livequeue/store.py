@@ -37,7 +37,7 @@ CREATE TABLE queue (key TEXT PRIMARY KEY, value REAL NOT NULL)
 """
 
 
-class StoreFull(HistoryError):
+class QueueStoreFull(HistoryError):
     """The disk of a store has no room. Every write fails until there is room again."""
 
 
@@ -48,7 +48,7 @@ _FORMAT = SqliteFormat(
     # A state that is reported is on disk, also after a power failure.
     pragmas={"synchronous": "FULL"},
     error=HistoryError,
-    error_if_full=StoreFull,
+    error_if_full=QueueStoreFull,
     error_if_damaged=HistoryError,
     elsewhere="name another file",
     loss="begin a new queue; the jobs in it are lost",

@@ -35,7 +35,7 @@ from apples.livequeue.records import (
     TIME_LIMIT,
     JobEnd,
 )
-from apples.livequeue.store import Store, StoreFull
+from apples.livequeue.store import QueueStoreFull, Store
 
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: Longest wait for a signal, and time between attempts to write the store, seconds.
@@ -128,7 +128,7 @@ def supervise(store: Store, job_id: int, grace_s: float) -> JobEnd | None:
         with store.transaction():
             return store.claim(job_id, os.getpid())
 
-    if not persistently(job_id, claim, StoreFull):
+    if not persistently(job_id, claim, QueueStoreFull):
         return None
     job, submission = store.launch(job_id)
     if job.cancel is not None:
@@ -162,7 +162,7 @@ def main(arguments: list[str]) -> int:
     if not locks.take(job_id):
         return 0
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    store = persistently(job_id, lambda: Store(path), StoreFull)
+    store = persistently(job_id, lambda: Store(path), QueueStoreFull)
     end = supervise(store, job_id, grace_s)
     if end is not None:
         recorded = end

@@ -2,10 +2,13 @@
 
 All node managers of a coordinated policy must have one machine manager. If hosts of the plan have one, the others join
 it; otherwise the first host by name starts it. Hosts are joined in the order of their names, so that of two runs that
-begin at the same time one finds the daemons of the other.
+begin at the same time one finds the daemons of the other. A run that finds two managers releases those it has started,
+and looks again after a random time.
 """
 
+import random
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -16,7 +19,15 @@ from apples.daemons.hostsharing import check_policy
 from apples.daemons.paths import ManagerAccess
 from apples.daemons.starting import Notify
 from apples.errors import SharingError
-from apples.remote.answers import Answer, HoldsAnswer, JoinAnswer, LeaveAnswer, LookAnswer, RanksAnswer, read
+from apples.remote.answers import (
+    HoldsAnswer,
+    HostAnswer,
+    JoinAnswer,
+    LeaveAnswer,
+    LookAnswer,
+    RanksAnswer,
+    read,
+)
 from apples.remote.hostcheck import MARK
 from nws.base.hostconnection import HostCheckError, HostConnection, together
 
@@ -28,7 +39,7 @@ serve(sys.stdin.buffer, lambda a: print({MARK!r} + json.dumps(a), flush=True))
 """.encode()
 
 #: Models of the answers to each request.
-_ANSWERS: Mapping[str, type[Answer]] = {
+_ANSWERS: Mapping[str, type[HostAnswer]] = {
     "look": LookAnswer,
     "join": JoinAnswer,
     "holds": HoldsAnswer,
@@ -37,6 +48,8 @@ _ANSWERS: Mapping[str, type[Answer]] = {
 }
 #: Seconds until a host must answer a question, and until daemons must have started.
 ANSWER_S, _START_S = 10.0, 30.0
+#: Seconds until daemons that were released have ended.
+_RELEASED_S = 3.0
 
 
 #: How a host is reached: destination for ssh, None for this machine, or command prefix of a step of Slurm.
@@ -44,13 +57,13 @@ Reached: TypeAlias = str | tuple[str, ...] | None
 Addresses: TypeAlias = Mapping[str, Reached]
 
 
-class BeginningError(SharingError):
+class _BeginningError(SharingError):
     """Other runs may be starting or ending daemons on the hosts: a later look may find them ready."""
 
 
 def _several_managers(found: str, *, started: bool) -> SharingError:
     """Return the error for hosts with different machine managers. started : runs have started one, which may end"""
-    return (BeginningError if started else SharingError)(
+    return (_BeginningError if started else SharingError)(
         f"the hosts belong to different machine managers ({found}), which cannot share them together; "
         "name hosts of one, or wait until the runs of the others have ended"
     )
@@ -87,6 +100,29 @@ class NodeManagers:
         """Return for each host its node manager, if one runs, and the launcher's address as the host sees it."""
         found = together(lambda host: self._ask(host, "look"), hosts)
         return {host: (one["node"], one["launcher"]) for host, one in zip(hosts, found, strict=True)}
+
+    def join_patiently(
+        self, kind: PolicyKind, hosts: Sequence[str], tries: int, over: threading.Event
+    ) -> None:
+        """Join hosts as `join` does; give way to other runs that begin or end now.
+
+        Args:
+            kind: policy
+            hosts: hosts
+            tries: after so many, the error is raised, with everything released
+            over: set when the run ends
+        """
+        for left in range(tries - 1, -1, -1):
+            try:
+                self.join(kind, hosts)
+                break
+            except _BeginningError:
+                self.release()
+                if not left or over.wait(_RELEASED_S * random.uniform(1.0, 2.0)):
+                    raise
+            except BaseException:
+                self.release()
+                raise
 
     def join(self, kind: PolicyKind, hosts: Sequence[str]) -> None:
         """Join or start the node managers of hosts, and leave all others; raises `SharingError`."""
@@ -171,7 +207,7 @@ def _machine_of(found: Mapping[str, Mapping[str, Any] | None]) -> ManagerAccess 
     known = {host: node for host, node in found.items() if node is not None}
     ending = [host for host, node in known.items() if node["key"] and not node["connected"]]
     if ending:
-        raise BeginningError(
+        raise _BeginningError(
             f"{', '.join(ending)}: the machine manager at {known[ending[0]]['manager']} does not answer, and "
             "node managers that runs have started end soon after theirs; try again"
         )

@@ -1,15 +1,14 @@
 """A run under a policy on several hosts: it joins the node managers of its hosts, or starts them, over ssh or Slurm.
 
-A run that finds two machine managers on its hosts releases those it has started (`apples.platforms.nodemanagers`), and
-looks again after a random time. While the run lasts, a thread looks whether its node managers are there. One may have
-been killed, or have ended with the Slurm job whose run has started it; and node managers end soon after
-their machine manager. Then the hosts are joined again in the same way, and new node managers adopt the ranks.
+The hosts are joined for each plan (`apples.platforms.nodemanagers`). While the run lasts, a thread looks whether its
+node managers are there. One may have been killed, or have ended with the Slurm job whose run has started it; and node
+managers end soon after their machine manager. Then the hosts are joined again in the same way, and new node managers
+adopt the ranks.
 
 A run under `--policy auto` joins the policy of the node managers on the hosts of its plan. Where there are none, or
 they refuse, it has no policy.
 """
 
-import random
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
@@ -22,13 +21,13 @@ from apples.errors import SharingError
 from apples.model.snapshots import TimeShares
 from apples.monitoring.build import monitor_library
 from apples.monitoring.names import JOB_VARIABLE
-from apples.platforms.nodemanagers import Addresses, BeginningError, NodeManagers, check_policies
+from apples.platforms.nodemanagers import Addresses, NodeManagers, check_policies
 from nws.base.errors import ReportedError
 
 #: Seconds between looks at the node managers of a run; they double with each that fails, up to the second.
 _LOOK_S, _LONGEST_S = 2.0, 60.0
-#: How often a run gives way to one that starts daemons at the same time, and seconds until its own have ended.
-_TRIES, _RELEASED_S = 4, 3.0
+#: How often a run tries to join hosts on which another starts daemons at the same time.
+_TRIES = 4
 
 
 class SharedHosts:
@@ -158,7 +157,7 @@ class SharedHosts:
     def _join_and_watch(self, hosts: Sequence[str]) -> None:
         assert self.kind is not None
         self._stop_watching()
-        self._join_patiently(sorted(hosts))
+        self._join(self.kind, sorted(hosts))
         self._slots_before = max(int(node["slots"]) for node in self._managers.joined.values())
         there = others_there(self._slots_before)
         self._notify(f"policy {self.kind.name} on {', '.join(sorted(hosts))}: {there}")
@@ -169,23 +168,9 @@ class SharedHosts:
         """Return whether ranks with this environment belong to the job, as those of benchmarks do not."""
         return self.kind is not None and environment.get(JOB_VARIABLE) == self.job
 
-    def _join_patiently(self, hosts: Sequence[str]) -> None:
-        """Join hosts; give way a few times to other runs that begin or end now. Raises `SharingError`.
-
-        A run under `--policy auto` does not wait for others.
-        """
-        assert self.kind is not None
-        for left in range(0 if self._auto else _TRIES - 1, -1, -1):
-            try:
-                self._managers.join(self.kind, hosts)
-                break
-            except BeginningError:
-                self._managers.release()
-                if not left or self._ended.wait(_RELEASED_S * random.uniform(1.0, 2.0)):
-                    raise
-            except BaseException:
-                self._managers.release()
-                raise
+    def _join(self, kind: PolicyKind, hosts: Sequence[str]) -> None:
+        # A run under `--policy auto` does not wait for others.
+        self._managers.join_patiently(kind, hosts, 1 if self._auto else _TRIES, self._ended)
 
     def _watch(self, kind: PolicyKind, hosts: Sequence[str]) -> None:
         """Join the hosts again after the end of one of their node managers, until `_stop_watching`."""
@@ -198,7 +183,7 @@ class SharedHosts:
                         self._notify(
                             f"the node manager of {', '.join(lost)} has ended; joining the hosts again"
                         )
-                        self._join_patiently(hosts)
+                        self._join(kind, hosts)
                     pause_s, known = _LOOK_S, ""
                 except (ReportedError, OSError) as error:
                     if str(error) != known:

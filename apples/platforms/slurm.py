@@ -19,33 +19,30 @@ from apples.errors import ConfigError, NoFeasiblePlan
 from apples.launching import slurm as launching
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.slurm import Cluster, ReadyNodes
-from apples.launching.slurmallocation import AllocationRefused
 from apples.model.grid import OFFERED, Grid, Host, Snapshot
 from apples.model.plan import Outcome
 from apples.model.snapshots import with_time_shares
-from apples.platforms.hostreadings import HostReadings, survey_forecasts
+from apples.platforms.checkednodes import CheckedNodes, addresses
 from apples.platforms.platform import (
     Platform,
     PlatformSetup,
     Preparation,
     fingerprint,
-    link_forecasts,
     measured_write_s,
     single_forecast,
 )
-from apples.platforms.requirements import SHARED_FILE_SYSTEMS, Requirements, file_system
+from apples.platforms.requirements import SHARED_FILE_SYSTEMS, file_system
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
-from apples.platforms.slurmcheck import check_job, is_fresh, scaled, settled_nodes, unread
+from apples.platforms.slurmcheck import settled_nodes
 from apples.platforms.slurmoptions import Given, chosen, current_job, is_yes, read_wishes, running_job
 from apples.remote.facts import HostFacts, holds, managed
 from apples.slurm import records, runner
 from apples.slurm.commands import Wishes
-from apples.slurm.linkstore import LinkStore
-from apples.slurm.nodecheck import MOST_LINKED, NodeCheck, NodeCheckResult, look, prefixes
+from apples.slurm.nodecheck import NodeCheckResult, prefixes
 from apples.slurm.pool import Offer, PartitionPool, cpu_type, offered
 from apples.slurm.records import Node
 from nws.base.hostlist import fold
-from nws.series import CPU, Forecast, Resource, Series
+from nws.series import Forecast, Resource, Series
 
 if TYPE_CHECKING:
     from apples.platforms.sharedhosts import SharedHosts
@@ -84,13 +81,13 @@ class SlurmPlatform(Platform):
         self._given, self._service, self._sharing = given, service, sharing
         self.cluster = Cluster(hosts={}, wishes=given.wishes, enclosing=given.job)
         self._nodes: Mapping[str, Node] = {}
-        self._facts: dict[str, HostFacts] = {}
-        self._unfit: dict[str, str] = {}
-        self._read_at: dict[str, float] = {}
-        self._reads, self._stored = False, True
-        self._links: LinkStore | None = None
-        self._readings: HostReadings | None = None
-        self._requirements = Requirements(given.state / "warm.json", package=True)
+        self._reads = False
+        self._checked = CheckedNodes(
+            given.state,
+            self.now,
+            allocated=given.job is not None,
+            measures_links=service is None and not self.pool.links,
+        )
 
     @classmethod
     def open(cls, setup: PlatformSetup) -> Self:
@@ -111,14 +108,14 @@ class SlurmPlatform(Platform):
 
     def prepare(self, preparation: Preparation) -> None:
         """Include the run's requirements in each check, and check idle nodes before the plan of a run."""
-        self._requirements.add(preparation)
+        self._checked.requirements.add(preparation)
         self._reads = preparation.runs and self._given.reads
 
     def write_s(self, path: Path, size_bytes: float) -> float | None:
         """Return the seconds measured here; before nodes are checked, only on cluster file systems."""
-        facts = [self._facts[host.name] for host in self.pool.hosts if host.name in self._facts]
+        facts = self._checked.of(host.name for host in self.pool.hosts)
         known = len(facts) == len(self.pool.hosts)
-        same = (holds(one, str(path.absolute()), size_bytes) for one in facts)
+        same = (holds(one, str(path.absolute()), size_bytes) for one in facts.values())
         shared = all(same) if known else file_system(path.parent) in SHARED_FILE_SYSTEMS
         return measured_write_s(path.parent, size_bytes) if shared else None
 
@@ -148,12 +145,14 @@ class SlurmPlatform(Platform):
         offers = [offer for offer in pool.offers if offer.node.name not in self._dropped]
         unfit, wishes, source = dict[str, str](), self._given.wishes, self.pool.source
         if not inside:
-            unfit = _sentences(self._unfit_idle(_enough(offers, absent, wishes, source)[0], notify))
+            if self._reads:
+                self._checked.look_at_idle(_enough(offers, absent, wishes, source)[0], self.cluster, notify)
+            unfit = _sentences(self._checked.unfit())
         offers = [offer for offer in offers if offer.node.name not in unfit]
         offers, absent = _enough(offers, absent | unfit, wishes, source)
         for host, why in {**pool.absent, **unfit}.items():
             notify(f"without {host}: {why}")
-        facts = self._facts if inside else {}
+        facts = self._checked.facts if inside else {}
         hosts = tuple(_host(offer, facts.get(offer.node.name), self._given) for offer in offers)
         self.pool = replace(self.pool, hosts=hosts)
         threads = max(offer.node.threads for offer in offers)
@@ -167,7 +166,8 @@ class SlurmPlatform(Platform):
         if self._sharing is None or self._given.job is None:
             return found
         hosts = [host.name for host in found.hosts]
-        held = self._sharing.look(_prefixes(self._given.job, self._nodes, hosts), managed(self._facts))
+        places = _prefixes(self._given.job, self._nodes, hosts)
+        held = self._sharing.look(places, managed(self._checked.facts))
         return found if held is None else with_time_shares(found, held, None)
 
     def reaches(self, host: Host) -> bool:
@@ -176,7 +176,7 @@ class SlurmPlatform(Platform):
 
     def machine(self, host: Host) -> str:
         """Return the CPU model, or Slurm's description of the node, and the versions that determine its speed."""
-        facts = self._facts.get(host.name) if self._given.job is not None else None
+        facts = self._checked.facts.get(host.name) if self._given.job is not None else None
         node = self._nodes.get(host.name)
         kind = facts.cpu_model if facts is not None else cpu_type(node) if node is not None else host.cpu_type
         return f"{kind} {fingerprint()}"
@@ -195,19 +195,6 @@ class SlurmPlatform(Platform):
         self.cluster = replace(self.cluster, most_s=partition.max_time_s)
         return offered(partition, self._nodes, wishes, counts_memory=self.cluster.counts_memory)
 
-    def _unfit_idle(self, offers: Sequence[Offer], notify: Notify) -> dict[str, str]:
-        """Read nodes that are not allocated in a short job; return those just found unfit, each with a predicate."""
-        if wanted := unread(offers, self._read_at, self.now()) if self._reads else ():
-            try:
-                with check_job(wanted, self.cluster, notify) as job:
-                    slots = {offer.node.name: offer.slots for offer in wanted}
-                    self._look(job, slots, notify, compiles=False)
-            except AllocationRefused:
-                # a reason that does not pass is given when the run is refused, too
-                notify("planning without a reading of the nodes: Slurm started no job on them at once")
-        now = self.now()
-        return {node: why for node, why in self._unfit.items() if is_fresh(self._read_at[node], now)}
-
     def _allocated(self, notify: Notify) -> PartitionPool:
         """Return the checked nodes of the current allocation."""
         number = self._given.job
@@ -218,15 +205,12 @@ class SlurmPlatform(Platform):
         self._nodes = runner.nodes()
         cpus, memory = records.allocated_cpus(text), records.allocated_memory(text)
         names = _named(self._given.grid, tuple(cpus), f"job {number}")
-        nodes = {name: self._node(name) for name in names}
-        self._facts.clear()
-        seen = self._look(number, {name: cpus[name] // node.threads for name, node in nodes.items()}, notify)
+        nodes = {name: _node(self._nodes, name) for name in names}
+        self._checked.facts.clear()
+        slots = {name: max(1, cpus[name] // node.threads) for name, node in nodes.items()}
+        seen = self._checked.look(number, nodes, slots, notify)
         offers = tuple(
-            Offer(
-                node=node,
-                slots=max(1, cpus[name] // node.threads),
-                memory_bytes=_memory(memory.get(name, 0.0), seen.facts[name]),
-            )
+            Offer(node=node, slots=slots[name], memory_bytes=_memory(memory.get(name, 0.0), seen.facts[name]))
             for name, node in nodes.items()
             if name in seen.facts
         )
@@ -234,30 +218,19 @@ class SlurmPlatform(Platform):
 
     def _configure(self) -> None:
         """Read the cluster's configuration once."""
-        if self._links is not None:
+        if self._checked.configured:
             return
         found = records.parse_configuration(runner.asked(["scontrol", "show", "config"]))
-        self._links = LinkStore(self._given.state / "slurm-links.json", found.get("ClusterName", ""))
-        cluster = "".join(c if c.isalnum() or c in "-_" else "-" for c in found.get("ClusterName", ""))
-        self._readings = HostReadings(self._given.state / f"slurm-readings-{cluster}.db")
+        self._checked.configure(found.get("ClusterName", ""))
         counts = "MEMORY" in found.get("SelectTypeParameters", "").upper()
         self.cluster = replace(self.cluster, counts_memory=counts)
 
     def _forecast(self, offers: Sequence[Offer], notify: Notify) -> Snapshot:
         def measure(known: Mapping[Series, Forecast] | None) -> tuple[Mapping[Series, Forecast], str]:
-            now = self.now()
-            own = _forecasts(offers, now)
-            if self._readings is not None:
-                alone = {offer.node.name: offer.node.name for offer in offers if offer.share >= 1.0}
-                looked = [node for node in alone if self._just_read(node, now)]
-                read = survey_forecasts({node: self._facts[node] for node in looked}, now)
-                used = {*CPU, Resource.CPU_LIMIT}
-                new = {series: one for series, one in read.items() if series.resource in used}
-                kept = self._readings.forecasts(alone, now, notify)
-                own |= new | kept if self._stored else kept | new
-            if self._links is not None and not self.pool.links:
-                links = self._links.among([host.name for host in self.pool.hosts])
-                own |= link_forecasts(links, now, self.name)
+            alone = [offer.node.name for offer in offers if offer.share >= 1.0]
+            own = _forecasts(offers, self.now()) | self._checked.forecasts(alone, notify)
+            if not self.pool.links:
+                own |= self._checked.link_forecasts([h.name for h in self.pool.hosts], self.name)
             return own, ALLOCATED
 
         return forecast_snapshot(
@@ -268,71 +241,29 @@ class SlurmPlatform(Platform):
         self, environment: Mapping[str, str], job: str, hosts: Sequence[str], notify: Notify
     ) -> ReadyNodes:
         """Return the nodes, checked in a new allocation, under the policy of ranks with this environment."""
-        if self._given.job is None and not self._ready_to_run(hosts):
+        if self._given.job is None and not self._checked.ready(hosts):
             slots = {host: self.cluster.hosts.get(host, 1) for host in hosts}
-            seen = self._look(job, slots, notify)
+            seen = self._checked.look(job, {h: _node(self._nodes, h) for h in hosts}, slots, notify)
         else:
-            seen = NodeCheckResult(facts={name: self._facts[name] for name in hosts if name in self._facts})
+            seen = NodeCheckResult(facts=self._checked.of(hosts))
         ready = ReadyNodes(interfaces=seen.interfaces, unfit=seen.unfit)
         if self._sharing is None or seen.unfit or not self._sharing.shares(environment):
             return ready
         self._sharing.look(_prefixes(job, self._nodes, hosts))
         return replace(ready, environment=self._sharing.join(hosts, environment), ended=self._sharing.end)
 
-    def _ready_to_run(self, hosts: Sequence[str]) -> bool:
-        """Return whether another check of these hosts would find nothing new: links and kernels are known, too."""
-        kernels, links = self._requirements.kernels, self._measured_links()
-        compiled = kernels is None or not kernels.command
-        known = links is None or not 2 <= len(hosts) <= MOST_LINKED or not links.missing(list(hosts))
-        return compiled and known and all(self._just_read(host, self.now()) for host in hosts)
 
-    def _measured_links(self) -> LinkStore | None:
-        return None if self._service is not None or self.pool.links else self._links
-
-    def _look(
-        self, job: str, slots: Mapping[str, int], notify: Notify, *, compiles: bool = True
-    ) -> NodeCheckResult:
-        """Check nodes of a job, and store their readings. slots : of each node for a run"""
-        request = NodeCheck(
-            job=job,
-            addresses=_addresses({name: self._node(name) for name in slots}),
-            links=self._measured_links(),
-            kernels=self._requirements.kernels if compiles else None,
-        )
-        with self._requirements.needs() as needs:
-            found = look(request, needs, notify)
-        seen = replace(found, facts={node: scaled(one, slots[node]) for node, one in found.facts.items()})
-        self._facts = {n: f for n, f in self._facts.items() if n not in seen.unfit} | dict(seen.facts)
-        self._unfit = {n: why for n, why in self._unfit.items() if n not in seen.facts} | dict(seen.unfit)
-        now = self.now()
-        self._read_at |= dict.fromkeys((*seen.facts, *seen.unfit), now)
-        if self._readings is not None:
-            readings = survey_forecasts(seen.facts, now)
-            self._stored = self._readings.add(readings, {node: node for node in seen.facts}, now, notify)
-        return seen
-
-    def _node(self, name: str) -> Node:
-        return self._nodes.get(name, Node(name=name))
-
-    def _just_read(self, node: str, now: float) -> bool:
-        """Return whether the node was checked for the plan: in this allocation, or a moment ago."""
-        if self._given.job is not None:
-            return node in self._facts
-        return node in self._facts and is_fresh(self._read_at[node], now)
+def _node(nodes: Mapping[str, Node], name: str) -> Node:
+    return nodes.get(name, Node(name=name))
 
 
 def _sentences(unfit: Mapping[str, str]) -> dict[str, str]:
     return {node: f"it {why}" for node, why in unfit.items()}
 
 
-def _addresses(nodes: Mapping[str, Node]) -> dict[str, str]:
-    """Return for each node the name or address that Slurm uses for it."""
-    return {name: node.address or name for name, node in nodes.items()}
-
-
 def _prefixes(job: str, nodes: Mapping[str, Node], hosts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return for each host of a job the prefix of commands that run there."""
-    return prefixes(job, _addresses({host: nodes.get(host, Node(name=host)) for host in hosts}))
+    return prefixes(job, addresses({host: _node(nodes, host) for host in hosts}))
 
 
 def _named(grid: Grid | None, nodes: tuple[str, ...], where: str) -> tuple[str, ...]:

@@ -143,16 +143,10 @@ class SshPlatform(Platform):
     def access(self) -> HostAccess:
         """Return the access to the hosts that were usable in the last snapshot."""
         here = _address_here(self._facts.values())
-        places = {}
-        for host in self.pool.hosts:
-            facts = self._facts.get(host.name)
-            address, interface = address_of(host), None if facts is None else facts.interface
-            if address is None and facts is not None and here is not None:
-                interface = next((name for name, own in facts.interfaces.items() if here in own), None)
-            own = self._sockets.get(host.name, {})
-            places[host.name] = HostAddress(
-                host=host.name, address=address, interface=interface, environment=own
-            )
+        places = {
+            host.name: _place(host, self._facts.get(host.name), here, self._sockets.get(host.name, {}))
+            for host in self.pool.hosts
+        }
         return HostAccess(addresses=places, launcher=here, timeouts=LivenessTimeouts(connect_s=CONNECT_S))
 
     def snapshot(self, notify: Notify) -> Snapshot:
@@ -261,6 +255,16 @@ class SshPlatform(Platform):
         machines = {name: self.machine(host) for name, host in hosts.items()}
         failed = kernels.look_after(machines, one, notify)
         return {name: f"its kernels could not be compiled: {why}" for name, why in failed.items()}
+
+
+def _place(
+    host: Host, facts: HostFacts | None, here: str | None, environment: Mapping[str, str]
+) -> HostAddress:
+    """Return how ranks on a host are started. here : address of this machine for the others"""
+    address, interface = address_of(host), None if facts is None else facts.interface
+    if address is None and facts is not None and here is not None:
+        interface = next((name for name, own in facts.interfaces.items() if here in own), None)
+    return HostAddress(host=host.name, address=address, interface=interface, environment=environment)
 
 
 def _reported(host: Host, facts: HostFacts, slots: Set[str], types: Set[str]) -> Host:

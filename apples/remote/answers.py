@@ -26,13 +26,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Processors = Annotated[int, Field(ge=1, le=1 << 16)]
 
 
-class Answer(BaseModel):
+class HostAnswer(BaseModel):
     """One answer of a host; numbers are finite."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class SurveyAnswer(Answer):
+class SurveyAnswer(HostAnswer):
     """As `nws.client.hostprobe.survey` returns it."""
 
     availability: Share
@@ -43,7 +43,7 @@ class SurveyAnswer(Answer):
     load: Annotated[float, Field(ge=0, lt=1e9)]
 
 
-class NetworkAnswer(Answer):
+class NetworkAnswer(HostAnswer):
     """As `apples.remote.hostcheck.network` returns it."""
 
     name: Text
@@ -53,7 +53,7 @@ class NetworkAnswer(Answer):
     interfaces: dict[Text, list[Text]]
 
 
-class DiskAnswer(Answer):
+class DiskAnswer(HostAnswer):
     """As `apples.remote.hostcheck.disk` returns it."""
 
     directory: Text
@@ -63,7 +63,7 @@ class DiskAnswer(Answer):
     shared: bool
 
 
-class SurveyedAnswer(Answer):
+class SurveyedAnswer(HostAnswer):
     """The readings of the sensors, or why there are none."""
 
     survey: SurveyAnswer | None
@@ -84,32 +84,32 @@ class FactsAnswer(SurveyedAnswer):
     clock_s: Annotated[float, Field(gt=-1e12, lt=1e12)]
 
 
-class LinkAnswer(Answer):
+class LinkAnswer(HostAnswer):
     """A measured link, one way."""
 
     latency_s: Seconds
     bandwidth_Bps: Annotated[float, Field(gt=0, lt=1e15)]
 
 
-class LossAnswer(Answer):
+class LossAnswer(HostAnswer):
     """The share of messages that were lost."""
 
     lost: Share
 
 
-class KernelAnswer(Answer):
+class KernelAnswer(HostAnswer):
     """CPU seconds of the kernel for one cell and iteration."""
 
     seconds_per_cell: Seconds
 
 
-class PortAnswer(Answer):
+class PortAnswer(HostAnswer):
     """The port at which a host answers probes."""
 
     port: Annotated[int, Field(ge=1, lt=1 << 16)]
 
 
-class NodeManagerAnswer(Answer):
+class NodeManagerAnswer(HostAnswer):
     """A node manager, as `apples.daemons.hostsharing` describes it."""
 
     node: Text
@@ -123,44 +123,44 @@ class NodeManagerAnswer(Answer):
     started: bool = False
 
 
-class SharedHostAnswer(Answer):
+class SharedHostAnswer(HostAnswer):
     """A host's launcher address and node manager, None without one."""
 
     launcher: Address
     node: NodeManagerAnswer | None
 
 
-class LookAnswer(Answer):
+class LookAnswer(HostAnswer):
     """To `look` of `apples.daemons.hostsharing.serve`; the next four to its other requests."""
 
     look: SharedHostAnswer
 
 
-class JoinAnswer(Answer):
+class JoinAnswer(HostAnswer):
     """The node manager that was joined."""
 
     join: NodeManagerAnswer
 
 
-class HoldsAnswer(Answer):
+class HoldsAnswer(HostAnswer):
     """Whether the node manager that was joined still runs."""
 
     holds: bool
 
 
-class LeaveAnswer(Answer):
+class LeaveAnswer(HostAnswer):
     """Nothing."""
 
     leave: None
 
 
-class RanksAnswer(Answer):
+class RanksAnswer(HostAnswer):
     """The ranks of a job as the node manager reports them."""
 
     ranks: Annotated[list[dict[str, Any]], Field(max_length=1 << 16)]
 
 
-Kind = TypeVar("Kind", bound=Answer)
+Kind = TypeVar("Kind", bound=HostAnswer)
 
 
 def read(kind: type[Kind], document: Mapping[str, Any]) -> Kind:

@@ -104,11 +104,11 @@ def test_last_barrier_of_mpich_4_is_answered_after_a_time(
         program.setblocking(False)
         # a newer MPICH makes its barrier at another place, and on one host it is answered by hydra
         assert (unread(program), unread(hydra)) == (b"", b"" if ours_to_answer else b"cmd=barrier_in\n")
-        assert (relay.answer_at is not None) == ours_to_answer
+        assert (relay.left_s() is not None) == ours_to_answer
         assert relay.finalize() is None
         if ours_to_answer:
             relay.answer()
-            assert relay.answer_at is None
+            assert relay.left_s() is None
             assert unread(program) == b"cmd=barrier_out\n"
             # a program that ends by `_exit` does not say that it ends
             assert relay.finalize() == theirs
