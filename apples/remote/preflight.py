@@ -32,6 +32,7 @@ MODULES = (
     "nws.sensors.cpu",
     "nws.sensors.echo",
     "nws.sensors.load",
+    "nws.sensors.moments",
     "nws.sensors.memory",
     "nws.sensors.network",
     "nws.sensors.procfs",

@@ -10,7 +10,7 @@ import pytest
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan, ProgramNotFound
 from apples.launching.slurmallocation import AllocationRefused
 from apples.model.grid import Grid, Host, LinkRule
-from apples.platforms import requirements, slurmcheck
+from apples.platforms import checkednodes, requirements, slurmcheck
 from apples.platforms import slurm as slurm_platform
 from apples.platforms.platform import Preparation
 from apples.platforms.slurm import SlurmPlatform
@@ -196,7 +196,7 @@ def test_inside_an_allocation_its_nodes_are_looked_at_first(says, tmp_path, monk
         looked.append(what)
         return NodeCheckResult(facts={n: facts(n) for n in ("n1", "n2")}, unfit={"n3": "has no numba"})
 
-    monkeypatch.setattr(slurm_platform, "look", look)
+    monkeypatch.setattr(checkednodes, "look", look)
     one = platform(tmp_path, job="7")
     snapshot = one.snapshot(silent)
     assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [("n1", 2, "Xeon"), ("n2", 1, "Xeon")]
@@ -218,7 +218,7 @@ def test_slurm_forecasts_nodes_by_the_readings_of_checks(says, tmp_path, monkeyp
         survey = replace(facts("n1").survey, availability=next(shares))
         return NodeCheckResult(facts={n: replace(facts(n), survey=survey) for n in what.addresses}, unfit={})
 
-    monkeypatch.setattr(slurm_platform, "look", look)
+    monkeypatch.setattr(checkednodes, "look", look)
     values = []
     for number in range(3):
         one = platform(tmp_path)
@@ -248,7 +248,7 @@ def in_check_jobs(monkeypatch, look):
             pass
 
     monkeypatch.setattr(slurmcheck, "OwnAllocation", Job)
-    monkeypatch.setattr(slurm_platform, "look", look)
+    monkeypatch.setattr(checkednodes, "look", look)
     return jobs
 
 
@@ -320,7 +320,7 @@ def test_links_are_measured_where_the_ranks_run(says, tmp_path, monkeypatch):
 
     def look(what, needs, notify):
         looked.append(list(what.addresses))
-        if len(what.addresses) <= slurm_platform.MOST_LINKED:
+        if len(what.addresses) <= checkednodes.MOST_LINKED:
             what.links.add(
                 [
                     LinkSpeed(source=a, target=b, latency_s=1e-4, bandwidth_Bps=1e9)
@@ -330,7 +330,7 @@ def test_links_are_measured_where_the_ranks_run(says, tmp_path, monkeypatch):
         return NodeCheckResult(facts={n: facts(n) for n in what.addresses})
 
     in_check_jobs(monkeypatch, look)
-    monkeypatch.setattr(slurm_platform, "MOST_LINKED", 2)
+    monkeypatch.setattr(checkednodes, "MOST_LINKED", 2)
     (says / "show-partition").write_text(PARTITIONS.replace("n[1-4]", "n[1-3]"))
     (says / "show-nodes").write_text("".join(NODE.format(f"n{k}", 0, "IDLE") for k in (1, 2, 3)))
     one = platform(tmp_path)
@@ -373,7 +373,7 @@ def test_nodes_of_an_allocation_keep_their_order(says, tmp_path, monkeypatch):
         "JobId=7 JobState=RUNNING NodeList=n[1-2] Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES=\n"
     )
     seen = NodeCheckResult(facts={n: facts(n) for n in ("n1", "n2")})
-    monkeypatch.setattr(slurm_platform, "look", lambda what, needs, notify: seen)
+    monkeypatch.setattr(checkednodes, "look", lambda what, needs, notify: seen)
     grid = Grid(name="g", hosts=(Host(name="b", address="n2"), Host(name="n1")))
     snapshot = platform(tmp_path, job="7", grid=grid).snapshot(silent)
     assert [(h.name, h.slots) for h in snapshot.hosts] == [("n2", 1), ("n1", 1)]
