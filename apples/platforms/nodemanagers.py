@@ -98,7 +98,7 @@ class NodeManagers:
 
     def _look(self, hosts: Sequence[str]) -> dict[str, tuple[dict[str, Any] | None, str]]:
         """Return for each host its node manager, if one runs, and the launcher's address as the host sees it."""
-        found = together(lambda host: self._ask(host, "look"), hosts)
+        found = together(lambda host: self.ask(host, "look"), hosts)
         return {host: (one["node"], one["launcher"]) for host, one in zip(hosts, found, strict=True)}
 
     def join_patiently(
@@ -140,7 +140,7 @@ class NodeManagers:
             seen = [launcher for other, (_, launcher) in found.items() if not self._hosts[other].is_here]
             listen = next(iter(seen), "127.0.0.1") if self._hosts[host].is_here else None
             order = None if machine is None else asdict(machine)
-            node = self.joined[host] = self._ask(host, "join", (kind.name, order, listen), _START_S)
+            node = self.joined[host] = self.ask(host, "join", (kind.name, order, listen), _START_S)
             if not kind.coordinated:
                 continue
             if machine is None:
@@ -154,22 +154,23 @@ class NodeManagers:
         """Leave all hosts; node managers that were started for this run end."""
         for host in list(self.joined):
             with suppress(SharingError):
-                self._ask(host, "leave")
+                self.ask(host, "leave")
         self.joined.clear()
 
     def hold(self, host: str) -> bool:
         """Return whether the node manager that was joined on a host still runs; raises `SharingError`."""
-        return bool(self._ask(host, "holds"))
+        return bool(self.ask(host, "holds"))
 
     def ranks(self, job: str) -> list[dict[str, Any]]:
         """Return the reports of all node managers on the ranks of a job; raises `SharingError`."""
         return [
             {**process, "node": node["node"]}
             for host, node in self.joined.items()
-            for process in self._ask(host, "ranks", job)
+            for process in self.ask(host, "ranks", job)
         ]
 
-    def _ask(self, host: str, what: str, argument: object = None, within_s: float = ANSWER_S) -> Any:
+    def ask(self, host: str, what: str, argument: object = None, within_s: float = ANSWER_S) -> Any:
+        """Return a host's answer to one request (`apples.daemons.hostsharing.HostRequest`); raises `SharingError`."""
         if host not in self._hosts:
             self._hosts[host] = _connection(self._reached[host])
         connection = self._hosts[host]

@@ -34,7 +34,8 @@ class SharedHosts:
     """The policy of one run over several hosts; a context manager.
 
     kind : the policy, None while a run under `--policy auto` has none
-    job : its name.  environment : variables for all ranks.  turns : None, each look at the hosts returns them
+    job : its name.  environment : variables for all ranks.  managers : the node managers of its hosts
+    turns : None, each look at the hosts returns them
     """
 
     turns: TimeShares | None = None
@@ -48,7 +49,7 @@ class SharedHosts:
         self._managed: Collection[str] = ()
         self._refusal = ""
         self._settled = False
-        self._managers = NodeManagers(notify)
+        self.managers = NodeManagers(notify)
         #: Time slots that others held when the run joined its hosts; later, its own job is among them.
         self._slots_before = 0
         self._shares: TimeShares | None = None
@@ -64,7 +65,7 @@ class SharedHosts:
 
     def _close(self) -> None:
         self._stop_watching()
-        self._managers.close()
+        self.managers.close()
 
     @property
     def hosts(self) -> Self:
@@ -84,20 +85,20 @@ class SharedHosts:
             SharingError: A host does not answer, or has another policy than that which the user named.
         """
         with self._lock:
-            self._managers.reach(addresses)
+            self.managers.reach(addresses)
             if self._shares is not None:
                 return self._shares
             if not self._auto:
-                found = self._managers.on(list(addresses))
+                found = self.managers.on(list(addresses))
                 assert self.kind is not None
                 check_policies(self.kind, found)
                 self._shares = _time_shares(found, self.kind)
                 return self._shares
             self._managed = [host for host in managed if host in addresses]
-            if self._managers.joined or self._refusal:
+            if self.managers.joined or self._refusal:
                 return None
             try:
-                found = self._managers.on(self._managed)
+                found = self.managers.on(self._managed)
                 kinds = {policy_kind(str(node["policy"])) for node in found.values()}
                 if len(kinds) == 1:
                     (kind,) = kinds
@@ -106,7 +107,7 @@ class SharedHosts:
                     self.kind = self.kind if self._settled else kind
             except (ReportedError, OSError) as error:
                 self._refuse(error)
-            self._managers.close()
+            self.managers.close()
             return self._shares
 
     def settle(self, hosts: Sequence[str]) -> None:
@@ -117,7 +118,7 @@ class SharedHosts:
         with self._lock:
             self.kind, self._settled, self._observed = None, True, {}
             try:
-                found = self._managers.on([host for host in hosts if host in self._managed])
+                found = self.managers.on([host for host in hosts if host in self._managed])
                 names = {host: str(node["policy"]) for host, node in found.items()}
                 if len(set(names.values())) > 1:
                     several = ", ".join(f"{host}: {name}" for host, name in names.items())
@@ -130,7 +131,7 @@ class SharedHosts:
                     return
             except (ReportedError, OSError) as error:
                 self._refuse(error)
-            self._managers.close()
+            self.managers.close()
 
     def _refuse(self, why: Exception) -> None:
         """Have no policy, with a note."""
@@ -152,13 +153,13 @@ class SharedHosts:
         if not self._auto:
             self._join_and_watch(hosts)
         with self._lock:
-            return {host: {SOCKET_VARIABLE: node["socket"]} for host, node in self._managers.joined.items()}
+            return {host: {SOCKET_VARIABLE: node["socket"]} for host, node in self.managers.joined.items()}
 
     def _join_and_watch(self, hosts: Sequence[str]) -> None:
         assert self.kind is not None
         self._stop_watching()
         self._join(self.kind, sorted(hosts))
-        self._slots_before = max(int(node["slots"]) for node in self._managers.joined.values())
+        self._slots_before = max(int(node["slots"]) for node in self.managers.joined.values())
         there = others_there(self._slots_before)
         self._notify(f"policy {self.kind.name} on {', '.join(sorted(hosts))}: {there}")
         self._watcher = threading.Thread(target=self._watch, args=[self.kind, sorted(hosts)], daemon=True)
@@ -170,7 +171,7 @@ class SharedHosts:
 
     def _join(self, kind: PolicyKind, hosts: Sequence[str]) -> None:
         # A run under `--policy auto` does not wait for others.
-        self._managers.join_patiently(kind, hosts, 1 if self._auto else _TRIES, self._ended)
+        self.managers.join_patiently(kind, hosts, 1 if self._auto else _TRIES, self._ended)
 
     def _watch(self, kind: PolicyKind, hosts: Sequence[str]) -> None:
         """Join the hosts again after the end of one of their node managers, until `_stop_watching`."""
@@ -178,7 +179,7 @@ class SharedHosts:
         while not self._ended.wait(pause_s):
             with self._lock:
                 try:
-                    lost = [host for host in hosts if not self._managers.hold(host)]
+                    lost = [host for host in hosts if not self.managers.hold(host)]
                     if lost and not self._ended.is_set():
                         self._notify(
                             f"the node manager of {', '.join(lost)} has ended; joining the hosts again"
@@ -205,19 +206,19 @@ class SharedHosts:
     def observed(self) -> dict[str, Any]:
         """Return the node managers' values of an ended run; empty if one of them has ended too."""
         self._stop_watching()
-        if self.kind is None or not self._managers.joined:
+        if self.kind is None or not self.managers.joined:
             return self._observed
         try:
-            processes = self._managers.ranks(self.job)
+            processes = self.managers.ranks(self.job)
         except SharingError as error:
             self._notify(f"what the run shared is not known: {error}")
             return {}
         return sharing_document(
             self.kind,
             self.job,
-            ", ".join(str(node["node"]) for node in self._managers.joined.values()),
+            ", ".join(str(node["node"]) for node in self.managers.joined.values()),
             self._slots_before,
-            started=any(node["started"] for node in self._managers.joined.values()),
+            started=any(node["started"] for node in self.managers.joined.values()),
             processes=processes,
         )
 

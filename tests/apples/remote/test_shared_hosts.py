@@ -102,20 +102,20 @@ def test_a_run_without_a_policy_has_that_of_the_hosts_of_its_plan(monkeypatch, p
     hosts = SharedHosts(None, said.append)
 
     def ask(host, what, *_):
-        hosts._hosts.setdefault(host, SimpleNamespace(is_here=False, close=lambda: None))
+        hosts.managers._hosts.setdefault(host, SimpleNamespace(is_here=False, close=lambda: None))
         if isinstance(policies.get(host), Exception):
             raise policies[host]
         policy, _, manager = policies.get(host, "").partition(" ")
         found = node(f"1.2.3.{manager or 0}:5", None, policy) | {"slots": 2} if policy else None
-        return {"launcher": "1.2.3.1", "node": found} if what == "look" else [] if what == "ask" else found
+        return {"launcher": "1.2.3.1", "node": found} if what == "look" else [] if what == "ranks" else found
 
-    monkeypatch.setattr(hosts, "_ask", ask)
-    monkeypatch.setattr("apples.platforms.sharedhosts.HostConnection.close", lambda host: None)
+    monkeypatch.setattr(hosts.managers, "ask", ask)
+    monkeypatch.setattr("apples.platforms.nodemanagers.HostConnection.close", lambda host: None)
     with hosts:
         held = hosts.look(dict.fromkeys("abc"), [*policies, "elsewhere"])
         if note is None or kind is not None:
             assert (held is None) == (len(set(policies.values())) != 1)
-        assert not hosts._hosts
+        assert not hosts.managers._hosts
         hosts.settle([*plan])
         assert (None if hosts.kind is None else hosts.kind.name) == kind
         joined = hosts.join([*plan], hosts.environment)
@@ -170,7 +170,9 @@ def node(manager, key="k", policy="gang"):
 def test_hosts_that_cannot_share_are_refused(monkeypatch, found, reason):
     """What node managers answer is made up: such states take several users."""
     hosts = SharedHosts(policy_kind("gang"), print)
-    monkeypatch.setattr(hosts, "_ask", lambda host, what, *_: {"launcher": "1.2.3.1", "node": found[host]})
+    monkeypatch.setattr(
+        hosts.managers, "ask", lambda host, what, *_: {"launcher": "1.2.3.1", "node": found[host]}
+    )
     monkeypatch.setattr("random.uniform", lambda *_: 0.0)
     with pytest.raises(SharingError, match=reason):
         hosts.join(["a", "b"], hosts.environment)
@@ -184,8 +186,8 @@ def test_node_manager_started_meanwhile_without_key_is_refused(monkeypatch):
         asked.append((host, what))
         return {"launcher": "1.2.3.1", "node": None} if what == "look" else node("1.2.3.4:5", key=None)
 
-    monkeypatch.setattr(hosts, "_ask", ask)
-    hosts._hosts = {host: SimpleNamespace(is_here=False) for host in "ab"}
+    monkeypatch.setattr(hosts.managers, "ask", ask)
+    hosts.managers._hosts = {host: SimpleNamespace(is_here=False) for host in "ab"}
     with pytest.raises(SharingError, match="the key of the machine manager at"):
         hosts.join(["a", "b"], hosts.environment)
     assert ("b", "join") not in asked
@@ -196,18 +198,18 @@ def test_late_answer_is_not_that_of_the_next_question(monkeypatch, tmp_path):
     monkeypatch.setenv("APPLES_NODE_SOCKET", str(tmp_path / "none.sock"))
     with SharedHosts(policy_kind("gang"), print) as hosts:
         hosts.look({"here": None})
-        helper = hosts._hosts["here"]._process
+        helper = hosts.managers._hosts["here"]._process
         helper.send_signal(signal.SIGSTOP)
         with pytest.raises(SharingError, match="did not answer within"):
-            hosts._ask("here", "holds", None, 0.5)
+            hosts.managers.ask("here", "holds", None, 0.5)
         helper.send_signal(signal.SIGCONT)
-        assert hosts._ask("here", "look")["node"] is None
-        assert hosts._ask("here", "holds") is False
+        assert hosts.managers.ask("here", "look")["node"] is None
+        assert hosts.managers.ask("here", "holds") is False
 
 
 def test_an_answer_that_cannot_be_understood_ends_the_policy_only(monkeypatch):
     answers = {"look": {"launcher": "1.2.3.1", "node": {"policy": 7}}}
-    monkeypatch.setattr("apples.platforms.sharedhosts.HostConnection.ask", lambda *_: answers)
+    monkeypatch.setattr("apples.platforms.nodemanagers.HostConnection.ask", lambda *_: answers)
     said = []
     with SharedHosts(None, said.append) as hosts:
         assert hosts.look({"a": "a"}, ["a"]) is None
@@ -228,12 +230,12 @@ def test_hosts_of_an_ended_attempt_are_not_asked_again(monkeypatch):
 
     def ask(host, what, *_):
         asked.append((host, what))
-        return {"look": {"launcher": "1.2.3.1", "node": None}, "ask": []}.get(what, node("1.2.3.4:5"))
+        return {"look": {"launcher": "1.2.3.1", "node": None}, "ranks": []}.get(what, node("1.2.3.4:5"))
 
-    monkeypatch.setattr(hosts, "_ask", ask)
+    monkeypatch.setattr(hosts.managers, "ask", ask)
     for names in ("ab", "ac"):
-        hosts._hosts = {host: SimpleNamespace(is_here=False, close=lambda: None) for host in names}
-        monkeypatch.setattr("apples.platforms.sharedhosts.HostConnection.close", lambda host: None)
+        hosts.managers._hosts = {host: SimpleNamespace(is_here=False, close=lambda: None) for host in names}
+        monkeypatch.setattr("apples.platforms.nodemanagers.HostConnection.close", lambda host: None)
         assert sorted(hosts.join([*names], hosts.environment)) == [*names]
         hosts.end()
     assert not [host for host, what in asked if what == "leave"]
