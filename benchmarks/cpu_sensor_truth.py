@@ -65,10 +65,11 @@ passive = CpuSensor(host="here", gain=0.0)
 for each in passive, sensor:
     each.meter.read()
 end = time.monotonic() + float(sys.argv[1])
-while (left := end - time.monotonic()) > 0:
-    time.sleep(min(left, 1.0))
+while (left := end - time.monotonic()) > 1.0:
+    time.sleep(1.0)
     for each in passive, sensor:
-        each.glance()
+        each.sample()
+time.sleep(left)
 print(passive.measure()[0].value, *(m.value for m in sensor.measure()))
 """
 

@@ -1,6 +1,6 @@
 """The daemon of one host: joins spool, sensors, probe windows and delivery in one timetable.
 
-Five jobs: `cpu` and `memory` at their periods, `glance` at the CPUs each second, `network` in this host's turns,
+Five jobs: `cpu` and `memory` at their periods, `sample` for `cpu` each second, `network` in this host's turns,
 `deliver` when it is due. TERM and INT end it: running jobs finish, waiting samples are delivered within a few seconds,
 and the others stay in the spool. HUP makes it read the token file. Measurements and messages belong to the parts.
 """
@@ -36,8 +36,10 @@ from nws.timing.steadyclock import SteadyClock
 
 #: Periods before the server has sent any, seconds.
 CPU_S, MEMORY_S, DELIVER_S = 10.0, 10.0, 10.0
-#: Looks at the CPUs between two measurements.
-GLANCE_S = 1.0
+#: Seconds between two samples of the CPUs, which show `cpu` how the load varies.
+SAMPLE_S = 1.0
+#: The job that takes them; its runs are no measurements.
+SAMPLES = "sample"
 #: Silence of the server that is borne: one that has just started compiles its forecasters first, seconds.
 TIMEOUT_S = 15.0
 #: Time limit of the last delivery at the end, seconds.
@@ -151,7 +153,7 @@ class SensorDaemon:
         context = SensorContext(host=settings.host, clock=self.clock)
         self._cpu = CpuSensor.create(context)
         self._table.every("cpu", keeper.job(self._cpu), CPU_S)
-        self._table.paced("glance", self._glance, first_s=GLANCE_S)
+        self._table.paced(SAMPLES, self._sample, first_s=SAMPLE_S)
         # apart from the CPU sensor, which would see it at work
         self._table.every("memory", keeper.job(create("memory", context)), MEMORY_S, first_s=0.7)
         self._table.paced("network", self.turns.run)
@@ -184,14 +186,14 @@ class SensorDaemon:
         """Return the counts of finished, missed and failed runs of each job so far."""
         return self._table.tallies()
 
-    def _glance(self, counts: Counts) -> float:
+    def _sample(self, counts: Counts) -> float:
         try:
-            self._cpu.glance()
+            self._cpu.sample()
             counts.done += 1
         except ProbeError:
-            # the next measurement fails, too, and tells
+            # the next measurement fails, too, and reports it
             counts.failed += 1
-        return GLANCE_S
+        return SAMPLE_S
 
     @property
     def lost(self) -> int:
@@ -232,7 +234,8 @@ class SensorDaemon:
 
     def status(self) -> Mapping[str, object]:
         """Return counters to send."""
-        return status(self._table.tallies(), len(self.spool), self.lost)
+        runs = {name: tally for name, tally in self._table.tallies().items() if name != SAMPLES}
+        return status(runs, len(self.spool), self.lost)
 
     def keep_key(self, key: str) -> None:
         """Write a new key down; raises `StoreError`."""

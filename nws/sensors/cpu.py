@@ -14,7 +14,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from nws.sensors.load import Load, LoadMeter
 from nws.sensors.registry import SensorContext
@@ -39,13 +40,34 @@ from nws.series import Measurement, Resource, Series
 class Shares:
     """CPU shares of processes: one new, one running, and one new per usable CPU together.
 
-    `quota` : upper limit for one newcomer by our cgroups, infinite without a quota
+    quota, limit : upper limits by our cgroups for one newcomer, and for one per usable CPU together; infinite without
     """
 
     new: float
     running: float
     capacity: float
-    quota: float = float("inf")
+    quota: float = math.inf
+    limit: float = math.inf
+
+    def corrected(self, bias: float, cpus: int) -> Shares:
+        """Return the shares within their limits. bias : error of `new`.  cpus : number of usable ones"""
+        free = min(max(self.new + bias, 0.0), 1.0)
+        new = min(free, self.quota)
+        running = min(max(self.running + bias, new), 1.0, max(self.quota, self.running))
+        correction = free / self.new if self.new > 0 else 1.0
+        capacity = max(min(self.capacity * correction, float(cpus), self.limit), new)
+        return replace(self, new=new, running=running, capacity=capacity)
+
+
+def _mean(levels: Sequence[tuple[float, Shares]]) -> Shares:
+    """Return the mean of shares with weights, whose sum is 1."""
+    return Shares(
+        new=sum(part * s.new for part, s in levels),
+        running=sum(part * s.running for part, s in levels),
+        capacity=sum(part * s.capacity for part, s in levels),
+        quota=sum(part * s.quota for part, s in levels),
+        limit=sum(part * s.limit for part, s in levels),
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,13 +106,13 @@ class CpuSensor:
         """Return the sensor of the host this runs on."""
         return cls(host=context.host, clock=context.clock)
 
-    def glance(self) -> None:
-        """Look at the CPUs between two measurements, about once a second, so that these know how the load varies.
+    def sample(self) -> None:
+        """Read the CPUs between two measurements, about once a second, so that these know how the load varies.
 
-        From any thread; waits for a measurement under way, whose probe is none of the load. Raises `ProbeError`.
+        From any thread; waits for a measurement under way, whose probe is no load. Raises `ProbeError`.
         """
         with self._lock:
-            self.meter.glance()
+            self.meter.sample()
 
     def measure(self) -> list[Measurement]:
         """Return the readings, after a short look of its own at first; raises `ProbeError`."""
@@ -100,19 +122,14 @@ class CpuSensor:
     def _measure(self) -> list[Measurement]:
         load = self.meter.read()
         weight = NORMAL_WEIGHT if load.newcomers_grouped else weight_of_nice(self.nice)
-        passive = shares(load, weight)
-        bias = self._correction(passive, load, weight)
-        free = min(max(passive.new + bias, 0.0), 1.0)
-        new = min(free, passive.quota)
-        correction = free / passive.new if passive.new > 0 else 1.0
-        running = min(max(passive.running + bias, new), 1.0, max(passive.quota, passive.running))
-        limit = _quota_share(load, len(load.usable), weight) * len(load.usable)
-        capacity = min(passive.capacity * correction, float(len(load.usable)), limit)
+        levels = _at_levels(load, weight)
+        bias = self._correction(_mean(levels), load, weight)
+        final = _mean([(part, each.corrected(bias, len(load.usable))) for part, each in levels])
         now = self.clock()
         found = {
-            Resource.CPU_NEW: new,
-            Resource.CPU_RUNNING: running,
-            Resource.CPU_CAPACITY: max(capacity, new),
+            Resource.CPU_NEW: final.new,
+            Resource.CPU_RUNNING: final.running,
+            Resource.CPU_CAPACITY: final.capacity,
         }
         if load.quotas:
             found[Resource.CPU_LIMIT] = min(quota.cpus for quota in load.quotas)
@@ -126,12 +143,12 @@ class CpuSensor:
         now = self.meter.monotonic()
         moved = abs(passive.new - self._probed_at) > self.moved
         due = self._since_probe is None or moved or self._since_probe >= self.probe_every
-        if not due or now < self._rests_until:
+        # a probe sees one level of a load that varies, and says nothing about the others
+        if not due or now < self._rests_until or load.levels:
             self._since_probe = (self._since_probe or 0) + 1
             # a bias learned under another load does not hold under this one
             return 0.0 if moved else self._bias
-        possible = [_placements(_shares(one, weight).new, one) for _, one in load.at_moments()]
-        low, high = min(low for low, _ in possible), max(high for _, high in possible)
+        low, high = _placements(passive.new, load)
         got, spent_s = self.probe(self.probe_s), self.probe_s
         difference = got - min(max(got, low), high)
         old = 0.0 if moved else self._bias
@@ -150,42 +167,38 @@ class CpuSensor:
 
 
 def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:
-    """Return the shares of processes of `weight` under `load`, in the mean over its moments. Pure.
+    """Return the shares of processes of `weight` under `load`, in the mean over its levels. Pure.
 
     `running` is the share of a newcomer in the place of the weightiest competitor; `new` and `capacity` ignore quotas,
-    which `quota` returns.
+    which `quota` and `limit` return.
     """
-    found = [(seconds, _shares(one, weight)) for seconds, one in load.at_moments()]
-    whole = sum(seconds for seconds, _ in found)
-
-    def mean(of: Callable[[Shares], float]) -> float:
-        return sum(seconds * of(one) for seconds, one in found) / whole
-
-    return Shares(
-        new=mean(lambda s: s.new),
-        running=mean(lambda s: s.running),
-        capacity=mean(lambda s: s.capacity),
-        quota=mean(lambda s: s.quota),
-    )
+    return _mean(_at_levels(load, weight))
 
 
-def _shares(load: Load, weight: float) -> Shares:
-    """Return the shares under competitors whose demands do not vary."""
-    count = len(load.usable)
+def _at_levels(load: Load, weight: float) -> list[tuple[float, Shares]]:
+    """Return part of the time and shares at each level."""
     rivals = [
-        (flat, task)
-        for flat, task in zip(flattened(load.competitors), tasks_of(load.competitors))
+        (flat.demand * flat.weight, flat.demand, place)
+        for place, flat in enumerate(flattened(load.competitors))
         if flat.cpus & load.usable
     ]
-    _, busiest = max(rivals, key=lambda r: (r[0].demand * r[0].weight, r[0].demand), default=(None, None))
-    others = without(load.competitors, busiest)
+    *_, busiest = max(rivals, key=lambda rival: rival[:2], default=(None,))
+    return [(part, _shares(level, weight, busiest)) for part, level in load.at_levels()]
+
+
+def _shares(load: Load, weight: float, busiest: int | None) -> Shares:
+    """Return the shares at one level. busiest : the weightiest competitor, its place in the order of `tasks_of`"""
+    count = len(load.usable)
+    replaced = None if busiest is None else next(islice(tasks_of(load.competitors), busiest, None))
+    others = without(load.competitors, replaced)
     # the one in whose place it stands may be a member of the quota's group, or not; it is, if it runs there
-    running = min(_share(load, others, 1, weight), _quota_share(load, 1, weight, left_out=busiest))
+    running = min(_share(load, others, 1, weight), _quota_share(load, 1, weight, left_out=replaced))
     return Shares(
         new=_share(load, load.competitors, 1, weight),
         running=running,
         capacity=count * _share(load, load.competitors, count, weight),
         quota=_quota_share(load, 1, weight),
+        limit=count * _quota_share(load, count, weight),
     )
 
 

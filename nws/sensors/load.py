@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nws.sensors.cgroups import Cgroups, CpuGroup, CpuLimit
-from nws.sensors.moments import Glance, Moment, at_ratio, changed, merged
+from nws.sensors.levels import CpuSample, Level, at_ratio, changed, levels
 from nws.sensors.procfs import CpuTimes, ProcFs, TaskTimes, TaskTraits
 from nws.sensors.sharing import NORMAL_WEIGHT, REALTIME_WEIGHT, SchedulingGroup, Task, weight_of_nice
 
@@ -25,8 +25,8 @@ from nws.sensors.sharing import NORMAL_WEIGHT, REALTIME_WEIGHT, SchedulingGroup,
 _SMALL = 0.05
 #: A CPU with less idle time than this has a process waiting for it.
 _SATURATED = 0.1
-#: Glances that are kept; those of one interval count.
-_GLANCES = 120
+#: CPU samples that are kept; those of one interval count.
+_SAMPLES = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Load:
     home : names of our own groups in it, outermost first: where newcomers compete
     newcomers_grouped : whether a new session, such as a launcher makes for its children, is a group to the scheduler:
         it then has a normal process' weight whatever its nice value
-    moments : how busy the CPUs were in parts of the interval, where glances saw them vary
+    levels : how busy the usable CPUs were in parts of the interval, lowest first; empty where that was steady
     """
 
     interval_s: float
@@ -60,24 +60,26 @@ class Load:
     visible: float = 0.0
     home: tuple[str, ...] = ()
     newcomers_grouped: bool = False
-    moments: tuple[Moment, ...] = ()
+    levels: tuple[Level, ...] = ()
 
-    def at_moments(self) -> list[tuple[float, Load]]:
-        """Return seconds and competition of each moment; of the whole interval where the load was steady."""
-        if not self.moments:
-            return [(self.interval_s, self)]
-        mean = sum(m.busy * m.seconds for m in self.moments) / sum(m.seconds for m in self.moments)
+    def at_levels(self) -> list[tuple[float, Load]]:
+        """Return part of the time and competition at each level; at one level where the load was steady."""
+        if not self.levels:
+            return [(1.0, self)]
+        seconds = sum(level.seconds for level in self.levels)
+        mean = sum(level.busy * level.seconds for level in self.levels) / seconds
         found = []
-        for moment in self.moments:
-            change = at_ratio(self.competitors, moment.busy / mean)
+        for level in self.levels:
+            change = at_ratio(self.competitors, level.busy / mean, self.usable)
             quotas = tuple(replace(q, members=tuple(change(t) for t in q.members)) for q in self.quotas)
             competitors = changed(self.competitors, change)
-            found.append((moment.seconds, replace(self, competitors=competitors, quotas=quotas, moments=())))
+            there = replace(self, competitors=competitors, quotas=quotas, levels=())
+            found.append((level.seconds / seconds, there))
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading(Glance):
+class _Reading(CpuSample):
     running: int
     tasks: dict[int, TaskTimes]
     limits: list[CpuLimit]
@@ -126,8 +128,8 @@ class _Members:
 class LoadMeter:
     """Watches the load between calls of `read`; the first call watches for `shortest_s` itself.
 
-    Calls of `glance` between them tell how the load varies. A reading older than `longest_s` is too old for the present
-    load and is repeated.
+    Samples between them show how the load varies. A reading older than `longest_s` is too old for the present load and
+    is repeated.
     `monotonic`, `sleep`, `own_cpu_s` (CPU seconds of this process and its ended children) and the readers are arguments
     for tests.
     """
@@ -141,12 +143,12 @@ class LoadMeter:
     shortest_s: float = 0.3
     longest_s: float = 120.0
     _last: _Reading | None = None
-    _glances: deque[Glance] = field(default_factory=lambda: deque(maxlen=_GLANCES))
+    _samples: deque[CpuSample] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
 
-    def glance(self) -> None:
-        """Look at the CPUs between two calls of `read`; raises `ProbeError` if the system does not report them."""
+    def sample(self) -> None:
+        """Read the CPUs between two calls of `read`; raises `ProbeError` if the system does not report them."""
         cpus, _ = self.proc.cpu_times()
-        self._glances.append(Glance(at=self.monotonic(), cpus=cpus, own_s=self.own_cpu_s()))
+        self._samples.append(CpuSample(at=self.monotonic(), cpus=cpus, own_s=self.own_cpu_s()))
 
     def read(self) -> Load:
         """Return the load since the last call; raises `ProbeError` if the system does not report it."""
@@ -161,14 +163,9 @@ class LoadMeter:
 
     def _now(self) -> _Reading:
         cpus, running = self.proc.cpu_times()
-        return _Reading(
-            at=self.monotonic(),
-            cpus=cpus,
-            running=running,
-            tasks=self.proc.tasks(),
-            limits=self.cgroups.cpu_limits(),
-            own_s=self.own_cpu_s(),
-        )
+        at, own_s = self.monotonic(), self.own_cpu_s()
+        tasks, limits = self.proc.tasks(), self.cgroups.cpu_limits()
+        return _Reading(at=at, cpus=cpus, own_s=own_s, running=running, tasks=tasks, limits=limits)
 
     def _compare(self, before: _Reading, now: _Reading) -> Load:
         interval = max(now.at - before.at, 1e-9)
@@ -181,7 +178,6 @@ class LoadMeter:
         brief, hidden = self._hidden(seen, parents, small + own, runnable, rates, usable, interval)
         lumped = _pieces(small, frozenset(rates)) if small > 0 else []
         home = self.cgroups.cpu_groups(self.cgroups.own_groups())
-        between = [before, *(g for g in list(self._glances) if before.at < g.at < now.at), now]
         return Load(
             interval_s=interval,
             available={c: 1.0 - r.interrupts - r.stolen for c, r in rates.items()},
@@ -191,7 +187,7 @@ class LoadMeter:
             quotas=tuple(_quotas(before.limits, now.limits, seen, own, interval, usable)),
             home=tuple(group.name for group in home),
             newcomers_grouped=not home and self.proc.groups_sessions(),
-            moments=merged(first.until(then) for first, then in zip(between, between[1:])),
+            levels=levels(before, self._samples, now, usable),
         )
 
     def _hierarchy(self, seen: list[_Seen], home: tuple[CpuGroup, ...]) -> tuple[Task | SchedulingGroup, ...]:

@@ -430,16 +430,16 @@ def test_a_spin_that_cannot_start(monkeypatch):
         spin(0.02)
 
 
-def watch_in_turns(host, sensor, turns, glances=True):
-    """Let the tasks of each turn run for 2 s, with a glance each second, then measure."""
+def watch_in_turns(host, sensor, turns, samples=True):
+    """Let the tasks of each turn run for 2 s, with a sample each second, then measure."""
     sensor.measure()
     for running in turns:
         for tid in host.tasks:
             host.tasks[tid]["run"] = 1.0 if tid in running else 0.0
         for _ in range(2):
             host.sleep(1)
-            if glances:
-                sensor.glance()
+            if samples:
+                sensor.sample()
     return readings(sensor)
 
 
@@ -450,6 +450,8 @@ def watch_in_turns(host, sensor, turns, glances=True):
         ([(7,), (8,)] * 3, 1.0),
         ([(7, 8)] * 3, 2 / 3),
         ([(7, 8), (), ()] * 2, 8 / 9),
+        # A busy task stays busy at all levels.
+        ([(7, 8), (7,)] * 3, (2 / 3 + 1) / 2),
     ],
 )
 def test_tasks_that_run_together_take_more_than_in_turns(host, turns, share):
@@ -458,49 +460,102 @@ def test_tasks_that_run_together_take_more_than_in_turns(host, turns, share):
     assert watch_in_turns(host, host.sensor(), turns)[0] == pytest.approx(share, abs=0.02)
 
 
-def test_without_glances_the_mean_demand_counts(host):
+def test_without_samples_the_mean_demand_counts(host):
     for tid in (7, 8):
         host.task(tid, run=0.0)
-    assert watch_in_turns(host, host.sensor(), [(7, 8), ()] * 3, glances=False)[0] == pytest.approx(
-        1.0, abs=0.02
-    )
+    found = watch_in_turns(host, host.sensor(), [(7, 8), ()] * 3, samples=False)
+    assert found[0] == pytest.approx(1.0, abs=0.02)
 
 
-def test_a_busy_task_stays_busy_at_all_moments(host):
-    for tid in (7, 8, 9):
-        host.task(tid, run=0.0)
-    turns = [(7, 8), (7,)] * 3
-    assert watch_in_turns(host, host.sensor(), turns)[0] == pytest.approx((2 / 3 + 1) / 2, abs=0.03)
-
-
-def test_a_short_probe_may_see_any_moment_of_a_varying_load(host):
+def test_no_probe_while_the_load_varies(host):
     for tid in (7, 8):
         host.task(tid, run=0.0)
     probes = []
-
-    def probe(seconds):
-        probes.append(seconds)
-        return 1.0
-
-    sensor = host.sensor(gain=0.25, probe=probe)
+    sensor = host.sensor(gain=0.25, probe=lambda seconds: probes.append(seconds) or 1.0)
     assert watch_in_turns(host, sensor, [(7, 8), ()] * 3)[0] == pytest.approx(5 / 6, abs=0.02)
-    # the first is that of the first measurement; a long one would follow a difference
-    assert probes == [sensor.probe_s] * 2
+    # the one of the first measurement
+    assert probes == [sensor.probe_s]
+
+
+def test_a_quota_holds_at_each_level(host):
+    """One CPU and a quota of 0.6: two tasks leave a third of it, and then all that the quota allows."""
+    group = host.control_group("/box", version=1)
+    (group / "cpu.cfs_quota_us").write_text("60000")
+    (group / "cpu.cfs_period_us").write_text("100000")
+    host.usable = {0}
+    for tid in (7, 8):
+        host.task(tid, run=0.0, cpus={0})
+    sensor = host.sensor()
+    sensor.measure()
+    for run in (0.5, 0.0) * 3:
+        for tid in (7, 8):
+            host.tasks[tid] |= {"run": run, "wait": run}
+        for _ in range(2):
+            host.sleep(1)
+            sensor.sample()
+    assert readings(sensor)[0] == pytest.approx((1 / 3 + 0.6) / 2, abs=0.05)
+
+
+def test_bursts_on_other_cpus_do_not_change_the_demands_on_ours(host):
+    host.usable = {0}
+    host.task(7, run=0.5, cpus={0})
+    host.task(8, run=0.0, cpus={1})
+    sensor = host.sensor()
+    sensor.measure()
+    for run in (1.0, 0.0) * 3:
+        host.tasks[8]["run"] = run
+        for _ in range(2):
+            host.sleep(1)
+            sensor.sample()
+    assert readings(sensor)[0] == pytest.approx(0.5, abs=0.02)
+
+
+def test_samples_beside_a_reading_do_not_count(host):
+    """A few milliseconds have no more than one step of the counters, which would look like ten busy CPUs."""
+    host.task(7, run=0.5)
+    meter = host.meter()
+    meter.read()
+    host.sleep(0.004)
+    meter.sample()
+    for _ in range(4):
+        host.sleep(1)
+        meter.sample()
+    host.sleep(0.003)
+    assert meter.read().levels == ()
+
+
+def test_our_own_work_is_no_level(host):
+    """The scan of all tasks costs CPU time of ours after the counters are read."""
+
+    class BusyProcFs(ProcFs):
+        def tasks(self):
+            host.own_rate = 1.0
+            host.sleep(0.3)
+            host.own_rate = 0.0
+            return super().tasks()
+
+    meter = host.meter()
+    meter.proc = BusyProcFs(root=host.proc, affinity=host.affinity, ticks_per_s=host.procfs().ticks_per_s)
+    meter.read()
+    for _ in range(4):
+        host.sleep(1)
+        meter.sample()
+    assert meter.read().levels == ()
 
 
 def test_the_probe_is_no_part_of_the_load(host):
-    """A glance waits for it, so that its CPU time is known to be our own."""
+    """A sample waits for it, so that its CPU time is known to be our own."""
     sensor = host.sensor(gain=0.25)
-    started, glanced = threading.Event(), threading.Event()
+    started, sampled = threading.Event(), threading.Event()
 
     def probe(seconds):
         started.set()
-        assert not glanced.wait(0.1)
+        assert not sampled.wait(0.1)
         return 1.0
 
     sensor.probe = probe
-    thread = threading.Thread(target=lambda: (started.wait(), sensor.glance(), glanced.set()))
+    thread = threading.Thread(target=lambda: (started.wait(), sensor.sample(), sampled.set()))
     thread.start()
     sensor.measure()
     thread.join(5)
-    assert glanced.is_set()
+    assert sampled.is_set()
