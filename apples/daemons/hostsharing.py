@@ -39,7 +39,7 @@ class HostSharing:
     """
 
     def __init__(self, notify: Notify) -> None:
-        """Receives a line for each note."""
+        """notify : receives each note"""
         self.started, self.lasting = False, True
         self._daemons: Sequence[subprocess.Popen[bytes]] = ()
         self.path, self.status = Path(), dict[str, Any]()
@@ -139,12 +139,16 @@ def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> N
         for line in requests:
             try:
                 request = HostRequest.model_validate_json(line)
-                (what,) = request.model_fields_set
+            except ValidationError as error:
+                answer({"refused": f"a request that cannot be understood: {_first(error)}"})
+                continue
+            (what,) = request.model_fields_set
+            try:
                 answer({what: _REQUESTS[what](sharing, getattr(request, what))})
             except (ReportedError, OSError) as error:
                 answer({"refused": str(error)})
-            except ValidationError as error:
-                answer({"refused": f"a request that cannot be understood: {_first(error)}"})
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                answer({"refused": f"the node manager's answer cannot be understood: {error!r}"})
     except ValidationError as error:
         answer({"refused": f"a first line that cannot be understood: {_first(error)}"})
     finally:

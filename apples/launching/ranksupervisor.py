@@ -149,7 +149,7 @@ class RankSupervisor:
     def _attend(self) -> float | None:
         """Hold a new node manager and answer PMI when it is time; return the ms until the next, None for never."""
         if self._node.left_s() == 0.0:
-            if self._node.again():
+            if self._node.resume():
                 self._poll.register(self._node.fd, select.POLLIN)
             else:
                 # The node manager may have left the program stopped.

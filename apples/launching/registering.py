@@ -42,7 +42,7 @@ class NodeHold:
             self.fd = register(os.environ, rank, program)
 
     def left_s(self) -> float | None:
-        """Return the seconds until `again` is due, None if it is not."""
+        """Return the seconds until `resume` is due, None if it is not."""
         return max(self._again_at - time.monotonic(), 0.0) if self._again_at else None
 
     def lose(self) -> None:
@@ -50,12 +50,13 @@ class NodeHold:
         os.close(self.fd)
         self.fd, self._again_at = -1, time.monotonic() + HOLD_AGAIN_S
 
-    def again(self) -> bool:
+    def resume(self) -> bool:
         """Hold the next node manager, to notice its end as well; return False if there is none yet."""
-        self._again_at = time.monotonic() + HOLD_AGAIN_S
         try:
             self.fd = register(os.environ, self._rank, self._program, adopted=True)
         except OSError:
+            # After the attempt, which may have taken long.
+            self._again_at = time.monotonic() + HOLD_AGAIN_S
             return False
         self._again_at = 0.0
         return True

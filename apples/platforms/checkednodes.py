@@ -22,8 +22,7 @@ from nws.series import CPU, Forecast, Resource, Series
 class CheckedNodes:
     """Results of all checks of this process, and the readings and links that are kept for later ones.
 
-    facts : of nodes that passed.  read_at : when each node was checked, seconds since the epoch
-    requirements : of the run, checked on each node
+    facts : of nodes that passed.  requirements : of the run, checked on each node
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class CheckedNodes:
         self.requirements = Requirements(state / "warm.json", package=True)
         self._state, self._clock = state, clock
         self._allocated, self._measures_links = allocated, measures_links
-        self.read_at: dict[str, float] = {}
+        self._read_at: dict[str, float] = {}
         self._unfit: dict[str, str] = {}
         self._stored = True
         self._links: LinkStore | None = None
@@ -60,7 +59,7 @@ class CheckedNodes:
 
     def look_at_idle(self, offers: Sequence[Offer], cluster: Cluster, notify: Notify) -> None:
         """Check those of the nodes that were not checked lately, in a short job."""
-        wanted = unread(offers, self.read_at, self._clock())
+        wanted = unread(offers, self._read_at, self._clock())
         if not wanted:
             return
         slots = {offer.node.name: offer.slots for offer in wanted}
@@ -98,7 +97,7 @@ class CheckedNodes:
         self.facts = {n: f for n, f in self.facts.items() if n not in seen.unfit} | dict(seen.facts)
         self._unfit = {n: why for n, why in self._unfit.items() if n not in seen.facts} | dict(seen.unfit)
         now = self._clock()
-        self.read_at |= dict.fromkeys((*seen.facts, *seen.unfit), now)
+        self._read_at |= dict.fromkeys((*seen.facts, *seen.unfit), now)
         if self._readings is not None:
             readings = survey_forecasts(seen.facts, now)
             self._stored = self._readings.add(readings, {node: node for node in seen.facts}, now, notify)
@@ -107,11 +106,11 @@ class CheckedNodes:
     def unfit(self) -> dict[str, str]:
         """Return the nodes that were just found unfit, each with a predicate."""
         now = self._clock()
-        return {node: why for node, why in self._unfit.items() if is_fresh(self.read_at[node], now)}
+        return {node: why for node, why in self._unfit.items() if is_fresh(self._read_at[node], now)}
 
     def _just_read(self, node: str) -> bool:
         """Return whether the node was checked for the plan: in this allocation, or a moment ago."""
-        return node in self.facts and (self._allocated or is_fresh(self.read_at[node], self._clock()))
+        return node in self.facts and (self._allocated or is_fresh(self._read_at[node], self._clock()))
 
     def ready(self, hosts: Sequence[str]) -> bool:
         """Return whether another check of hosts would find nothing new: links and kernels are known, too."""
@@ -136,7 +135,7 @@ class CheckedNodes:
         links = [] if self._links is None else self._links.among(list(hosts))
         return dict(link_forecasts(links, self._clock(), source))
 
-    def of(self, hosts: Iterable[str]) -> dict[str, HostFacts]:
+    def facts_of(self, hosts: Iterable[str]) -> dict[str, HostFacts]:
         """Return the facts of those hosts that passed."""
         return {host: self.facts[host] for host in hosts if host in self.facts}
 

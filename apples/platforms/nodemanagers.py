@@ -72,18 +72,18 @@ def _several_managers(found: str, *, started: bool) -> SharingError:
 class NodeManagers:
     """Connections to hosts, and the node managers there that a run has joined.
 
-    joined : host → description of its node manager.  Not for several threads at a time.
+    joined : host → description of its node manager.  One thread per host may ask at a time.
     """
 
     def __init__(self, notify: Notify) -> None:
-        """Receives a line for each note of a host."""
+        """notify : receives each note of a host"""
         self.joined: dict[str, dict[str, Any]] = {}
         self._notify = notify
         self._reached: dict[str, Reached] = {}
         self._hosts: dict[str, HostConnection] = {}
 
     def reach(self, addresses: Addresses) -> None:
-        """Learn how further hosts are reached."""
+        """Add addresses of hosts."""
         self._reached |= addresses
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class NodeManagers:
         self._hosts.clear()
         self.joined.clear()
 
-    def on(self, hosts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def running_on(self, hosts: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return the node managers of hosts that have one."""
         return {host: node for host, (node, _) in self._look(hosts).items() if node is not None}
 
@@ -101,10 +101,10 @@ class NodeManagers:
         found = together(lambda host: self.ask(host, "look"), hosts)
         return {host: (one["node"], one["launcher"]) for host, one in zip(hosts, found, strict=True)}
 
-    def join_patiently(
-        self, kind: PolicyKind, hosts: Sequence[str], tries: int, over: threading.Event
-    ) -> None:
-        """Join hosts as `join` does; give way to other runs that begin or end now.
+    def join(self, kind: PolicyKind, hosts: Sequence[str], tries: int, over: threading.Event) -> None:
+        """Join or start the node managers of hosts, and leave all others; raises `SharingError`.
+
+        Gives way to other runs that begin or end daemons now.
 
         Args:
             kind: policy
@@ -114,23 +114,22 @@ class NodeManagers:
         """
         for left in range(tries - 1, -1, -1):
             try:
-                self.join(kind, hosts)
+                self._join(kind, hosts)
                 break
             except _BeginningError:
-                self.release()
+                self._release()
                 if not left or over.wait(_RELEASED_S * random.uniform(1.0, 2.0)):
                     raise
             except BaseException:
-                self.release()
+                self._release()
                 raise
 
-    def join(self, kind: PolicyKind, hosts: Sequence[str]) -> None:
-        """Join or start the node managers of hosts, and leave all others; raises `SharingError`."""
+    def _join(self, kind: PolicyKind, hosts: Sequence[str]) -> None:
         # Hosts that the plan no longer has may be lost: closing their connection leaves them without an answer.
         for host in [host for host in self._hosts if host not in hosts]:
             self.joined.pop(host, None)
             self._hosts.pop(host).close()
-        self.release()
+        self._release()
         found = self._look(hosts)
         nodes = {host: node for host, (node, _) in found.items()}
         check_policies(kind, nodes)
@@ -150,7 +149,7 @@ class NodeManagers:
                 several = f"{host}: {node['manager']}, others of the plan: {machine.address}"
                 raise _several_managers(several, started=True)
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """Leave all hosts; node managers that were started for this run end."""
         for host in list(self.joined):
             with suppress(SharingError):

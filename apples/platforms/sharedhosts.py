@@ -89,7 +89,7 @@ class SharedHosts:
             if self._shares is not None:
                 return self._shares
             if not self._auto:
-                found = self.managers.on(list(addresses))
+                found = self.managers.running_on(list(addresses))
                 assert self.kind is not None
                 check_policies(self.kind, found)
                 self._shares = _time_shares(found, self.kind)
@@ -98,7 +98,7 @@ class SharedHosts:
             if self.managers.joined or self._refusal:
                 return None
             try:
-                found = self.managers.on(self._managed)
+                found = self.managers.running_on(self._managed)
                 kinds = {policy_kind(str(node["policy"])) for node in found.values()}
                 if len(kinds) == 1:
                     (kind,) = kinds
@@ -118,7 +118,7 @@ class SharedHosts:
         with self._lock:
             self.kind, self._settled, self._observed = None, True, {}
             try:
-                found = self.managers.on([host for host in hosts if host in self._managed])
+                found = self.managers.running_on([host for host in hosts if host in self._managed])
                 names = {host: str(node["policy"]) for host, node in found.items()}
                 if len(set(names.values())) > 1:
                     several = ", ".join(f"{host}: {name}" for host, name in names.items())
@@ -171,7 +171,7 @@ class SharedHosts:
 
     def _join(self, kind: PolicyKind, hosts: Sequence[str]) -> None:
         # A run under `--policy auto` does not wait for others.
-        self.managers.join_patiently(kind, hosts, 1 if self._auto else _TRIES, self._ended)
+        self.managers.join(kind, hosts, 1 if self._auto else _TRIES, self._ended)
 
     def _watch(self, kind: PolicyKind, hosts: Sequence[str]) -> None:
         """Join the hosts again after the end of one of their node managers, until `_stop_watching`."""

@@ -113,7 +113,7 @@ class SlurmPlatform(Platform):
 
     def write_s(self, path: Path, size_bytes: float) -> float | None:
         """Return the seconds measured here; before nodes are checked, only on cluster file systems."""
-        facts = self._checked.of(host.name for host in self.pool.hosts)
+        facts = self._checked.facts_of(host.name for host in self.pool.hosts)
         known = len(facts) == len(self.pool.hosts)
         same = (holds(one, str(path.absolute()), size_bytes) for one in facts.values())
         shared = all(same) if known else file_system(path.parent) in SHARED_FILE_SYSTEMS
@@ -166,8 +166,8 @@ class SlurmPlatform(Platform):
         if self._sharing is None or self._given.job is None:
             return found
         hosts = [host.name for host in found.hosts]
-        places = _prefixes(self._given.job, self._nodes, hosts)
-        held = self._sharing.look(places, managed(self._checked.facts))
+        commands = _prefixes(self._given.job, self._nodes, hosts)
+        held = self._sharing.look(commands, managed(self._checked.facts))
         return found if held is None else with_time_shares(found, held, None)
 
     def reaches(self, host: Host) -> bool:
@@ -245,7 +245,7 @@ class SlurmPlatform(Platform):
             slots = {host: self.cluster.hosts.get(host, 1) for host in hosts}
             seen = self._checked.look(job, {h: _node(self._nodes, h) for h in hosts}, slots, notify)
         else:
-            seen = NodeCheckResult(facts=self._checked.of(hosts))
+            seen = NodeCheckResult(facts=self._checked.facts_of(hosts))
         ready = ReadyNodes(interfaces=seen.interfaces, unfit=seen.unfit)
         if self._sharing is None or seen.unfit or not self._sharing.shares(environment):
             return ready

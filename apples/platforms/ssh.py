@@ -144,7 +144,7 @@ class SshPlatform(Platform):
         """Return the access to the hosts that were usable in the last snapshot."""
         here = _address_here(self._facts.values())
         places = {
-            host.name: _place(host, self._facts.get(host.name), here, self._sockets.get(host.name, {}))
+            host.name: _address(host, self._facts.get(host.name), here, self._sockets.get(host.name, {}))
             for host in self.pool.hosts
         }
         return HostAccess(addresses=places, launcher=here, timeouts=LivenessTimeouts(connect_s=CONNECT_S))
@@ -257,7 +257,7 @@ class SshPlatform(Platform):
         return {name: f"its kernels could not be compiled: {why}" for name, why in failed.items()}
 
 
-def _place(
+def _address(
     host: Host, facts: HostFacts | None, here: str | None, environment: Mapping[str, str]
 ) -> HostAddress:
     """Return how ranks on a host are started. here : address of this machine for the others"""

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from apples.daemons import hostsharing
 from apples.daemons.hostsharing import serve
 
 FIRST = b'{"lasting": false}\n'
@@ -63,3 +64,27 @@ def test_a_first_line_that_cannot_be_understood_ends_it(first):
 def test_ranks_without_a_node_manager_are_refused():
     (answer,) = answers(FIRST, b'{"ranks": "run-1"}')
     assert answer == {"refused": "no node manager has been joined"}
+
+
+@pytest.mark.parametrize("status", [{}, {"policy": "gang"}, [], {"manager": 3}])
+def test_a_node_manager_that_answers_strangely_is_refused(monkeypatch, tmp_path, status):
+    monkeypatch.setattr(hostsharing, "find_node", lambda: (tmp_path / "n.sock", status))
+    refused, join, holds = answers(
+        FIRST, b'{"look": null}', b'{"join": ["gang", null, null]}', b'{"holds": null}'
+    )
+    assert "the node manager's answer cannot be understood" in refused["refused"]
+    assert "refused" in join
+    assert holds == {"holds": False}
+
+
+def test_a_node_manager_is_joined_held_asked_and_left(local_cluster, monkeypatch):
+    site = local_cluster()
+    site.start()
+    monkeypatch.setenv("APPLES_NODE_SOCKET", str(site.socket("a")))
+    join = json.dumps({"join": ["gang", None, None]}).encode()
+    found = answers(
+        FIRST, join, b'{"holds": null}', b'{"ranks": "none"}', b'{"leave": null}', b'{"holds": null}'
+    )
+    joined, *others = [answer for answer in found if "note" not in answer]
+    assert (joined["join"]["policy"], joined["join"]["started"]) == ("gang", False)
+    assert others == [{"holds": True}, {"ranks": []}, {"leave": None}, {"holds": False}]

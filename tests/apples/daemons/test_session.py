@@ -8,9 +8,10 @@ import pytest
 
 from apples.coscheduling.policies import policy_kind
 from apples.daemons import starting
+from apples.daemons.hostsharing import HostSharing
 from apples.daemons.paths import ManagerAccess, machine_of
 from apples.daemons.session import SharingSession
-from apples.errors import SharingError
+from apples.errors import MonitorError, SharingError
 from apples.testing.localcluster import kill
 
 
@@ -60,6 +61,22 @@ def test_a_log_that_cannot_be_written_is_told(place):
     (place / "state").write_text("no directory")
     with pytest.raises(SharingError, match=r"daemons.log: the daemons' log cannot be written: File exists"):
         SharingSession(policy_kind("uncoordinated"), print).__enter__()
+
+
+def test_a_session_that_cannot_begin_leaves_its_host(local_cluster, monkeypatch):
+    site, left = local_cluster(policy="fcs"), []
+    site.start()
+    monkeypatch.setenv("APPLES_NODE_SOCKET", str(site.socket("a")))
+
+    def full():
+        raise MonitorError("no room for pages")
+
+    leave = HostSharing.leave
+    monkeypatch.setattr("apples.daemons.session.make_directory", full)
+    monkeypatch.setattr(HostSharing, "leave", lambda here: left.append(here) or leave(here))
+    with pytest.raises(MonitorError, match="no room"):
+        SharingSession(policy_kind("fcs"), print).__enter__()
+    assert [here.holds() for here in left] == [False]
 
 
 def test_a_manager_that_is_away_is_told(local_cluster, monkeypatch):

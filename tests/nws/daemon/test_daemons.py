@@ -47,7 +47,7 @@ def test_two_hosts_register_measure_themselves_and_each_other(stub, sensor):
     assert status["rss_bytes"] > 0
     assert (a.end(), b.end()) == (0, 0)
     for said in (a.said, b.said):
-        for job in ("cpu", "memory", "network", "deliver"):
+        for job in ("cpu", "sample", "memory", "network", "deliver"):
             assert f"\n{job}: " in said
         assert "\n0 samples wait in " in said
         assert "; 0 lost" in said
