@@ -97,9 +97,7 @@ class Fcs(SlottedPolicy):
             for process, processor, _, kind in processes
             if kind is cs and process[0] == owners[processor]
         }
-        # Processors whose owner has ended, or runs on other nodes only.
-        present = {None, *self.jobs}
-        vacated = {processor for processor, has in owners.items() if has not in present}
+        vacated = self._vacated(slot)
         orders: dict[Process, Order] = {}
         for process, processor, known, kind in processes:
             owns = process[0] == owners[processor]

@@ -242,20 +242,29 @@ class SlottedPolicy(NodePolicy):
         """Return the processes that own the slot."""
         return tuple(p for p, processor in self._here.items() if slot.jobs.get(processor) == p.job)
 
+    def _vacated(self, slot: Heartbeat) -> set[int]:
+        """Return the processors whose owner in the slot has ended, or runs on other nodes only."""
+        present = {None, *self.jobs}
+        return {processor for processor in self._here.values() if owner(slot, processor) not in present}
+
 
 class Gang(SlottedPolicy):
     """The owner of the slot runs and polls, all other processes are stopped. With one row only it is batch.
 
-    Contended jobs share the slots of contended jobs, and those of no job.
+    Contended jobs share the slots of contended jobs, and those of no job. The rest of a slot whose owner has ended goes
+    to the first job on the node.
     """
 
     def _decide_slot(self, slot: Heartbeat) -> Mapping[Process, Order]:
-        contended = self.contended
+        contended, vacated = self.contended, self._vacated(slot)
+        first = next((p.job for p, processor in self._here.items() if processor in vacated), None)
         orders: dict[Process, Order] = {}
         for process, processor in self._here.items():
             has = owner(slot, processor)
             if process.job == has:
                 orders[process] = RUN_SPINNING if has in contended else RUN_POLLING
+            elif processor in vacated:
+                orders[process] = RUN_SPINNING if process.job == first else STOPPED
             else:
                 shares = process.job in contended and (has is None or has in contended)
                 orders[process] = RUN_SPINNING if shares else STOPPED

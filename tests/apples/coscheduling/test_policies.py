@@ -109,6 +109,15 @@ class TestGang:
         policy.on(Heartbeat(slot=0, jobs={0: "one", 1: "three"}))
         assert running(policy) == {"one", "three"}
 
+    @pytest.mark.parametrize("end", [ProcessLeft(process=TWO), JobLeft(job="two")])
+    def test_the_first_job_has_the_rest_of_a_slot_whose_job_has_ended(self, end):
+        policy = Gang()
+        arrived(policy, ONE, TWO, THREE)
+        beat(policy, "two")
+        assert changed(policy, end) == {ONE: Order(wait=Wait.SPIN_BLOCK)}
+        beat(policy, "three")
+        assert running(policy) == polling(policy) == {"three"}
+
     def test_contended_jobs_share_their_slots_and_block(self):
         policy = Gang()
         arrived(policy, ONE, TWO, THREE)

@@ -95,8 +95,9 @@ def test_one_that_ends_while_it_is_stopped_is_resumed_and_let_go(gang):
     assert gang.controls["y.0"].closed
     assert member.stopped_s == 0.05
     assert gang.node.remove(Process("y", 0), 0.06) is None
+    # The manager does not know yet: the slot of y is free for x.
     gang.beat(1, 0.1)
-    assert gang.done() == ["stop x.0"]
+    assert gang.done() == ["wait x.0 spin-block"]
 
 
 def test_a_job_that_waits_for_its_turn_to_come_in_is_held(bench):
