@@ -219,6 +219,20 @@ def test_program_that_ignores_its_pieces_is_told(wave):
         called(toolbox, "app", "check", "wave2d.yaml", 64)
 
 
+def test_longer_runs_decide_whether_pieces_are_ignored(wave, monkeypatch):
+    """Start-ups that differ on a busy host look like ignored pieces in the first pair of runs."""
+    pairs = []
+
+    def ignores(short, long):
+        pairs.append(long.iterations)
+        return len(pairs) == 1
+
+    monkeypatch.setattr("apples.platforms.shortruns.ignores_pieces", ignores)
+    called(toolbox, "app", "check", "wave2d.yaml", 64)
+    first, second = pairs
+    assert second == 4 * first
+
+
 def test_iterations_that_change_nothing_are_told(wave):
     text = Path("wave2d.yaml").read_text().replace("--steps,", '--steps, "30", --unused,')
     Path("wave2d.yaml").write_text(text.replace("200 ", "20 "))
