@@ -12,15 +12,16 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, TypeAdapter
 
 from apples.coscheduling.policies import PolicyKind, policy_kind
 from apples.daemons.client import NodeClient, find_node
 from apples.daemons.paths import ManagerAccess, machine_of
 from apples.daemons.starting import Notify, cut_off, start_node
 from apples.errors import SharingError
+from apples.ipc.requests import read_request
 from nws.base.errors import ReportedError
 
 #: Where neither ssh nor a local start shows it: the address by which others reach this host.
@@ -28,19 +29,32 @@ REACHED_AT = "APPLES_REACHED_AT"
 #: Seconds until daemons that have been asked to end must have ended.
 _END_S = 2.0
 
-_Text = Annotated[str, Field(max_length=4096)]
+#: Longest request, bytes.
+LONGEST_LINE = 1 << 16
+
+_Text = Annotated[str, Field(strict=True, max_length=4096)]
+_NOTHING: TypeAdapter[Any] = TypeAdapter(None)
+_FIRST_LINE: Mapping[str, TypeAdapter[Any]] = {"lasting": TypeAdapter(Annotated[bool, Field(strict=True)])}
+#: Requests with the type of their argument.
+_ARGUMENTS: Mapping[str, TypeAdapter[Any]] = {
+    "look": _NOTHING,
+    "join": TypeAdapter(tuple[_Text, ManagerAccess | None, _Text | None]),
+    "holds": _NOTHING,
+    "ranks": TypeAdapter(_Text),
+    "leave": _NOTHING,
+}
 
 
 class HostSharing:
     """The node manager of this host for one run; `leave` releases it.
 
     started : it was started here.  path : its socket.  status : its answer when the run joined it
-    lasting : whether daemons that are started outlive the run while others need them
     """
 
-    def __init__(self, notify: Notify) -> None:
-        """notify : receives each note"""
-        self.started, self.lasting = False, True
+    def __init__(self, notify: Notify, *, lasting: bool = True) -> None:
+        """With `lasting` False, daemons that are started end with the run."""
+        self.started = False
+        self._lasting = lasting
         self._daemons: Sequence[subprocess.Popen[bytes]] = ()
         self.path, self.status = Path(), dict[str, Any]()
         self._notify = notify
@@ -81,9 +95,9 @@ class HostSharing:
             self._client.close()
             self._client = None
         # The node manager first: it resumes everything, and does not wait for heartbeats.
-        for daemon in () if self.lasting else reversed(self._daemons):
+        for daemon in () if self._lasting else reversed(self._daemons):
             daemon.terminate()
-        for daemon in () if self.lasting else self._daemons:
+        for daemon in () if self._lasting else self._daemons:
             with suppress(subprocess.TimeoutExpired):
                 daemon.wait(_END_S)
         self._daemons = ()
@@ -98,67 +112,31 @@ def check_policy(kind: PolicyKind, status: Mapping[str, Any], socket: str | Path
         )
 
 
-class HostRequest(BaseModel):
-    """One request of a launcher on another host: exactly one of the fields.
-
-    look : for a node manager.  join : the policy; a machine manager, or null; the address at which to listen, or null
-        for that which the launcher reached.  holds : whether the node manager that was joined still runs
-    ranks : of a job, as the node manager reports them.  leave : the node manager
-    """
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    look: None = None
-    join: tuple[_Text, ManagerAccess | None, _Text | None] = ("", None, None)
-    holds: None = None
-    ranks: _Text = ""
-    leave: None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if len(self.model_fields_set) != 1:
-            raise ValueError("one request in a line is legal")
-        return self
-
-
-class _FirstLine(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    lasting: bool
-
-
 def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> None:
-    """Answer the requests of a launcher on another host (`HostRequest`) until its connection ends.
+    """Answer the requests of a launcher on another host until its connection ends.
 
-    The first line has `lasting`. A refused request is answered by `refused`, a reason.
+    The first line has `lasting`. Requests: `look`, `join` (the policy; a machine manager's address and key, or null;
+    the address at which to listen, or null for that which the launcher reached), `holds`, `ranks` (of a job, as the
+    node manager reports them), and `leave`. A refused request is answered by `refused`, a reason.
     """
     requests = iter(lines)
-    sharing = HostSharing(lambda text: answer({"note": text}))
     try:
-        sharing.lasting = _FirstLine.model_validate_json(next(requests, b"")).lasting
+        _, lasting = read_request(_FIRST_LINE, next(requests, b""))
+    except ReportedError as error:
+        answer({"refused": str(error)})
+        return
+    sharing = HostSharing(lambda text: answer({"note": text}), lasting=lasting)
+    try:
         for line in requests:
             try:
-                request = HostRequest.model_validate_json(line)
-            except ValidationError as error:
-                answer({"refused": f"a request that cannot be understood: {_first(error)}"})
-                continue
-            (what,) = request.model_fields_set
-            try:
-                answer({what: _REQUESTS[what](sharing, getattr(request, what))})
+                what, argument = read_request(_ARGUMENTS, line)
+                answer({what: _REQUESTS[what](sharing, argument)})
             except (ReportedError, OSError) as error:
                 answer({"refused": str(error)})
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 answer({"refused": f"the node manager's answer cannot be understood: {error!r}"})
-    except ValidationError as error:
-        answer({"refused": f"a first line that cannot be understood: {_first(error)}"})
     finally:
         sharing.leave()
-
-
-def _first(error: ValidationError) -> str:
-    """Return the first fault, without the request."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in first['loc'])[:200]}: {first['msg'][:200]}"
 
 
 def _addresses() -> tuple[str, str]:

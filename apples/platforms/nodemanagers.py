@@ -33,9 +33,10 @@ from nws.base.hostconnection import HostCheckError, HostConnection, together
 
 #: Runs on each host, whose environment must have this package.
 _PROGRAM = f"""
-import json, sys
-from apples.daemons.hostsharing import serve
-serve(sys.stdin.buffer, lambda a: print({MARK!r} + json.dumps(a), flush=True))
+import functools, json, sys
+from apples.daemons.hostsharing import LONGEST_LINE, serve
+lines = iter(functools.partial(sys.stdin.buffer.readline, LONGEST_LINE), b"")
+serve(lines, lambda a: print({MARK!r} + json.dumps(a), flush=True))
 """.encode()
 
 #: Models of the answers to each request.
@@ -50,7 +51,6 @@ _ANSWERS: Mapping[str, type[HostAnswer]] = {
 ANSWER_S, _START_S = 10.0, 30.0
 #: Seconds until daemons that were released have ended.
 _RELEASED_S = 3.0
-
 
 #: How a host is reached: destination for ssh, None for this machine, or command prefix of a step of Slurm.
 Reached: TypeAlias = str | tuple[str, ...] | None
@@ -169,7 +169,7 @@ class NodeManagers:
         ]
 
     def ask(self, host: str, what: str, argument: object = None, within_s: float = ANSWER_S) -> Any:
-        """Return a host's answer to one request (`apples.daemons.hostsharing.HostRequest`); raises `SharingError`."""
+        """Return a host's answer to one request of `apples.daemons.hostsharing.serve`; raises `SharingError`."""
         if host not in self._hosts:
             self._hosts[host] = _connection(self._reached[host])
         connection = self._hosts[host]
@@ -179,15 +179,13 @@ class NodeManagers:
                 self._notify(f"{host}: {answer['note']}")
                 answer = connection.receive(within_s)
             if "refused" not in answer:
-                read(_ANSWERS[what], answer)
+                return read(_ANSWERS[what], answer).model_dump()[what]
         except HostCheckError as error:
             # A late answer would be taken for that of the next question. With its connection the host is left.
             self.joined.pop(host, None)
             self._hosts.pop(host).close()
             raise SharingError(f"{host} {error}; the policy needs this package on every host") from None
-        if "refused" in answer:
-            raise SharingError(f"{host}: {answer['refused']}")
-        return answer[what]
+        raise SharingError(f"{host}: {answer['refused']}")
 
 
 def check_policies(kind: PolicyKind, nodes: Mapping[str, Mapping[str, Any] | None]) -> None:

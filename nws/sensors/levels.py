@@ -9,7 +9,7 @@ demands at each level. Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from nws.sensors.procfs import CpuTimes
@@ -21,7 +21,7 @@ _STEADY = 0.1
 #: Levels whose busy CPUs differ by less, relative to the range, are one.
 _ALIKE = 0.25
 #: Least seconds between two samples: shorter times have few steps of the counters.
-LEAST_S = 0.5
+_LEAST_S = 0.5
 #: Tasks with a lower demand are as busy at all levels: among them are sums of many independent ones.
 _SMALL = 0.1
 #: Largest exponent of a demand; the least is 1 over it.
@@ -66,7 +66,7 @@ def levels(
     """
     kept = [first]
     for sample in between:
-        if kept[-1].at + LEAST_S <= sample.at <= last.at - LEAST_S:
+        if kept[-1].at + _LEAST_S <= sample.at <= last.at - _LEAST_S:
             kept.append(sample)
     kept.append(last)
     return _merged([one.until(then, usable) for one, then in zip(kept, kept[1:])], len(usable))
@@ -74,9 +74,8 @@ def levels(
 
 def _merged(found: Iterable[Level], cpus: int) -> tuple[Level, ...]:
     ordered = sorted(found, key=lambda level: level.busy)
-    seconds = sum(level.seconds for level in ordered)
-    mean = sum(level.busy * level.seconds for level in ordered) / seconds
-    variance = sum((level.busy - mean) ** 2 * level.seconds for level in ordered) / seconds
+    whole = mean_level(ordered)
+    variance = sum((level.busy - whole.busy) ** 2 * level.seconds for level in ordered) / whole.seconds
     if variance < _STEADY**2 * cpus:
         return ()
     apart = (ordered[-1].busy - ordered[0].busy) * _ALIKE
@@ -86,11 +85,11 @@ def _merged(found: Iterable[Level], cpus: int) -> tuple[Level, ...]:
             groups[-1].append(level)
         else:
             groups.append([level])
-    return tuple(_mean(group) for group in groups)
+    return tuple(mean_level(group) for group in groups)
 
 
-def _mean(group: Iterable[Level]) -> Level:
-    members = list(group)
+def mean_level(members: Sequence[Level]) -> Level:
+    """Return the level of all the time of some."""
     seconds = sum(level.seconds for level in members)
     return Level(seconds=seconds, busy=sum(level.busy * level.seconds for level in members) / seconds)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nws.sensors.cgroups import Cgroups, CpuGroup, CpuLimit
-from nws.sensors.levels import CpuSample, Level, at_ratio, changed, levels
+from nws.sensors.levels import CpuSample, Level, at_ratio, changed, levels, mean_level
 from nws.sensors.procfs import CpuTimes, ProcFs, TaskTimes, TaskTraits
 from nws.sensors.sharing import NORMAL_WEIGHT, REALTIME_WEIGHT, SchedulingGroup, Task, weight_of_nice
 
@@ -25,7 +25,7 @@ from nws.sensors.sharing import NORMAL_WEIGHT, REALTIME_WEIGHT, SchedulingGroup,
 _SMALL = 0.05
 #: A CPU with less idle time than this has a process waiting for it.
 _SATURATED = 0.1
-#: CPU samples that are kept; those of one interval count.
+#: Newest CPU samples that are kept.
 _SAMPLES = 120
 
 
@@ -66,15 +66,13 @@ class Load:
         """Return part of the time and competition at each level; at one level where the load was steady."""
         if not self.levels:
             return [(1.0, self)]
-        seconds = sum(level.seconds for level in self.levels)
-        mean = sum(level.busy * level.seconds for level in self.levels) / seconds
-        found = []
+        whole, found = mean_level(self.levels), []
         for level in self.levels:
-            change = at_ratio(self.competitors, level.busy / mean, self.usable)
+            change = at_ratio(self.competitors, level.busy / whole.busy, self.usable)
             quotas = tuple(replace(q, members=tuple(change(t) for t in q.members)) for q in self.quotas)
             competitors = changed(self.competitors, change)
             there = replace(self, competitors=competitors, quotas=quotas, levels=())
-            found.append((level.seconds / seconds, there))
+            found.append((level.seconds / whole.seconds, there))
         return found
 
 
