@@ -264,7 +264,10 @@ APPLES_INLINE void *apples_move_into(apples_run *run, const void *planes, void *
             char *at = (gives ? (char *)(size_t)from : to) + plane_bytes * (size_t)(low - mine + ghosts);
             theirs[gives] += other[r];
             if (high <= low) continue;
-            if (gives) MPI_Isend(at, (int)(high - low), plane, r, 0, run->comm, &requests[count++]);
+            if (r == run->rank) {
+                /* MPI would copy these piece by piece, and a rank that leaves its CPU to others wait for each */
+                if (gives) memcpy(to + plane_bytes * (size_t)(low - first + ghosts), at, plane_bytes * (size_t)(high - low));
+            } else if (gives) MPI_Isend(at, (int)(high - low), plane, r, 0, run->comm, &requests[count++]);
             else MPI_Irecv(at, (int)(high - low), plane, r, 0, run->comm, &requests[count++]);
         }
     }
