@@ -268,15 +268,12 @@ def _moved_planes(
     for other in range(comm.size):
         their_old, their_new = sum(old[:other]), sum(new[:other])
         low, high = max(first[1], their_old), min(first[1] + new[rank], their_old + old[other])
+        part = made[low - first[1] + ghosts : max(low, high) - first[1] + ghosts]
         if other == rank:
             # MPI would copy these piece by piece, and a rank that leaves its CPU to others wait for each.
-            kept = max(first[0], first[1]), min(first[0] + old[rank], first[1] + new[rank])
-            if kept[0] < kept[1]:
-                source, target = (slice(*(at - start + ghosts for at in kept)) for start in first)
-                made[target] = array[source]
+            part[:] = array[low - first[0] + ghosts : max(low, high) - first[0] + ghosts]
             continue
         if low < high:
-            part = made[low - first[1] + ghosts : high - first[1] + ghosts]
             requests.append(comm.Irecv(part, other, 0))
         low, high = max(first[0], their_new), min(first[0] + old[rank], their_new + new[other])
         if low < high:

@@ -44,6 +44,7 @@ struct thread {
     uint64_t off, wanted;
     uint64_t queued;
     uint32_t symbol;
+    uint64_t own_bytes; /* sent to this rank itself since the last wait */
     int first;
 };
 

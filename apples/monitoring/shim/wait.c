@@ -32,6 +32,8 @@
    in apples/coscheduling/contention.py. Shorter times in the run queue are those of waking up. */
 #define LEAST_SHARE 85u
 #define LEAST_QUEUED_NS 500000ull
+/* Longest time in which MPI copies a byte of a message to the rank itself. */
+#define COPY_NS 2u
 
 /* Shared by the processes of a job on a node. `sleepers` of a process that was killed in its sleep stays counted;
    ringing for nobody is the whole harm. */
@@ -173,7 +175,9 @@ static int contended(uint64_t now) {
 }
 
 int monitor_wait(const struct question *q) {
-    uint64_t spin_until = 0;
+    /* Only this rank moves messages to itself on, a piece each time it asks: it must not sleep after each. */
+    uint64_t spin_until = 0, copy_ns = COPY_NS * monitor_thread.own_bytes;
+    monitor_thread.own_bytes = 0;
     int rings = q->rings, rc;
     for (unsigned asked = 1;; asked++) {
         rc = ask(q);
@@ -189,7 +193,7 @@ int monitor_wait(const struct question *q) {
             continue;
         }
         if (spin_until == 0)
-            spin_until = now + __atomic_load_n(&monitor_page->manager.spin_ns, __ATOMIC_RELAXED);
+            spin_until = now + copy_ns + __atomic_load_n(&monitor_page->manager.spin_ns, __ATOMIC_RELAXED);
         if (now < spin_until)
             continue;
         if (rings > 0) {

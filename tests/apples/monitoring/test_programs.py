@@ -85,6 +85,16 @@ def test_who_blocks_sleeps_and_who_polls_does_not(mpi, compiled, start):
     assert asleep["polls"] == 0 < asleep["blocks"]
 
 
+def test_a_rank_does_not_sleep_while_it_copies_to_itself(mpi, compiled, start):
+    """Else it sleeps after each piece of a message, and only it can go on with it."""
+    times = 8
+    started = start(mpi, 2, [*compiled(mpi, "itself.c"), 1 << 22, times], Wait.SPIN_BLOCK)
+    said = [line.split() for line in started.end()[0].splitlines()]
+    assert [word for _, word, _ in sorted(said)] == ["right", "right"]
+    # Two messages each time; what else a rank waits for is the other one, at the start and at the end.
+    assert all(figures.sleeps <= 2 * times for figures in started.job.figures())
+
+
 def test_adaptive_ranks_on_one_processor_sleep(mpi, compiled, start):
     started = start(
         mpi, 2, ["taskset", "-c", "0", *compiled(mpi, "known.c"), "ring", ITERATIONS, 1000], Wait.ADAPTIVE

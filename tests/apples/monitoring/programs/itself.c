@@ -1,0 +1,28 @@
+/* Each rank sends messages of so many bytes to itself, in each way; prints whether all arrived, and the seconds. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(int argc, char **argv) {
+    int rank, bytes = argc > 1 ? atoi(argv[1]) : 1, times = argc > 2 ? atoi(argv[2]) : 1, right = 1;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    char *from = malloc(bytes), *to = malloc(bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = MPI_Wtime();
+    for (int i = 0; i < times; i++) {
+        MPI_Request requests[2];
+        memset(from, 'a' + i % 26, bytes);
+        MPI_Irecv(to, bytes, MPI_BYTE, rank, 0, MPI_COMM_WORLD, &requests[0]);
+        MPI_Isend(from, bytes, MPI_BYTE, rank, 0, MPI_COMM_WORLD, &requests[1]);
+        if (i % 2) MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        else MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+        right &= !memcmp(from, to, bytes);
+        memset(to, 0, bytes);
+        MPI_Sendrecv(from, bytes, MPI_BYTE, rank, 1, to, bytes, MPI_BYTE, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        right &= !memcmp(from, to, bytes);
+    }
+    printf("%d %s %.6f\n", rank, right ? "right" : "wrong", (MPI_Wtime() - start) / times / 2);
+    MPI_Finalize();
+}
