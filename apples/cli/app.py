@@ -113,9 +113,9 @@ def check(
     platform = measured_platform(options, template, console)
     rows = size or template.short_size
     request = RunRequest(template=template, settings=chosen, size=rows)
-    costing = Costing(open_benchmarks(), open_history())
-    costing.calibrate(platform, request, console.note)
-    found = costing.benchmarks(platform, request)
+    costing = Costing(open_benchmarks(), open_history()).of(platform, request)
+    costing.calibrate(console.note)
+    found = costing.benchmarks()
     if as_json:
         click.echo(json.dumps(_document(file, template.name, rows, found)))
     else:

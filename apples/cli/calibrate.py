@@ -52,7 +52,7 @@ def calibrate(
     from apples.cli.console import Console
     from apples.learning.corrections import corrections
     from apples.learning.stores import open_benchmarks, open_history
-    from apples.run.costing import Costing, benchmark_key
+    from apples.run.costing import Costing
     from apples.run.program import find_template
     from apples.run.request import RunRequest
 
@@ -65,18 +65,22 @@ def calibrate(
         open_history(),
         open_benchmarks(),
     )
-    costing = Costing(store, history)
-    application = RunRequest(template=template, settings=chosen, size=size)
+    costing = Costing(store, history).of(platform, RunRequest(template=template, settings=chosen, size=size))
     if not show:
-        costing.calibrate(platform, application, console.note)
-    costs = costing.known(platform, application)
-    own, others = costing.lessons(platform, application)
+        costing.calibrate(console.note)
+    costs = costing.known()
+    own, others = costing.lessons()
     found = corrections(own, others)
     if as_json:
-        key = benchmark_key(platform, application)
+        key = costing.benchmark_key()
         click.echo(
             json.dumps(
-                {"version": 1, "application": app, "key": key, **_document(costs, found, len(own.records))}
+                {
+                    "version": 1,
+                    "application": app,
+                    "key": key,
+                    **_document(costs, found, sum(len(of.records) for of in (own, *others))),
+                }
             )
         )
         return

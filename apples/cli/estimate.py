@@ -60,7 +60,7 @@ def predict(words: str) -> RunTimePrediction | str:
         raise ConfigError(f"--model {words!r}: {reason}; expected the words after `apples-run`") from None
     size = int(given["size"])
     agent, request = assemble(size, record_of(RunOptions, given), Console(quiet=True))
-    costs = Costing(open_benchmarks(), open_history()).known(agent.platform, request)
+    costs = Costing(open_benchmarks(), open_history()).of(agent.platform, request).known()
     missing = sorted({host.cpu_type for host in agent.platform.pool.hosts} - set(costs.seconds_per_row))
     if missing:
         return (

@@ -6,6 +6,8 @@
 Source: Wolski et al. 2000, Figures 1 and 2.
 """
 
+from __future__ import annotations
+
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -26,7 +28,7 @@ from apples.planning.baselines import default_plan, even_plan, smart_user_plan
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import check_room, make_plan
 from apples.platforms.platform import Platform
-from apples.run.costing import Costing
+from apples.run.costing import Costing, SlabCosts
 from apples.run.documents import attempts_document, checkpoint_document, plan_document, run_document
 from apples.run.intervals import Interval
 from apples.run.remaining import remaining_workload
@@ -111,6 +113,17 @@ class Decision:
         return document | {name: value for name, value in more.items() if value}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """A plan with the costs and hosts that it was made from. seconds : that planning took"""
+
+    plan: Plan
+    slabs: SlabCosts
+    costs: Costs
+    snapshot: Snapshot
+    seconds: float
+
+
 class Agent:
     """Planner of runs on one platform, with costs learned from benchmarks and earlier runs.
 
@@ -157,20 +170,20 @@ class Agent:
         measured = time.perf_counter()
         if request.scheduler in RESPECT_LIMITS:
             check_room(snapshot, demands, options)
-        key, costs = self._prices(request, snapshot, after)
-        if after is not None and after.seen:
-            snapshot = as_ranks_see_it(snapshot, after.seen, costs, [0.0] * len(after.seen))
-        workload, demands = (self._costing.demands(self.platform, request, w) for w in (workload, demands))
         simulated = self.platform.simulated and demands.axes is not None
         if simulated:
             workload, demands = (replace(one, axes=None) for one in (workload, demands))
-        priced = time.perf_counter()
-        plan = _planner(request)(snapshot, demands, costs, options)
+        if after is None:
+            draft = self._draft(request, snapshot, demands, self._costing.of(self.platform, request))
+        else:
+            draft = self._draft_after(request, snapshot, demands, after)
+        slabs, snapshot = draft.slabs, draft.snapshot
+        drafted = time.perf_counter()
         absent = [LeftOut(host=host, reason=reason) for host, reason in snapshot.absent.items()]
-        plan = replace(plan, left_out=(*plan.left_out, *absent))
+        plan = replace(draft.plan, left_out=(*draft.plan.left_out, *absent))
         planned_on = snapshot.over(plan.horizon_s)
         plan, judged = self.calibrated(plan, planned_on)
-        planned = time.perf_counter()
+        planning_s = draft.seconds + time.perf_counter() - drafted
         ranks = len(plan.assignments)
         self.report(
             "plan made",
@@ -180,16 +193,16 @@ class Agent:
         return Decision(
             plan=plan,
             snapshot=planned_on,
-            workload=workload,
-            costs=costs,
-            key=key,
+            workload=slabs.demands(workload),
+            costs=draft.costs,
+            key=slabs.record_key() if after is None else after.key,
             platform=self.platform.name,
-            planning_s=planned - priced,
+            planning_s=planning_s,
             weather_s=measured - started,
-            notes=(*self._notes(snapshot, costs), *[_SLABS_ONLY] * simulated),
+            notes=(*self._notes(snapshot, draft.costs), *[_SLABS_ONLY] * simulated),
             first_iteration=done,
-            setup_cpu_s=self._costing.setup_cpu_s(self.platform, request),
-            counted_each=self._costing.counted_each(self.platform, request),
+            setup_cpu_s=slabs.setup_cpu_s(),
+            counted_each=slabs.counted_each(),
             coverage=judged,
         )
 
@@ -216,13 +229,31 @@ class Agent:
         runs = alike(self.history.records(newest=2 * MOST), self.platform.name, loaded=loaded)
         return calibrate_range(plan, runs), coverage(runs)
 
-    def _prices(self, request: RunRequest, snapshot: Snapshot, after: Decision | None) -> tuple[str, Costs]:
-        """Return the record's key and the costs; benchmarks are avoided in the middle of a run if possible."""
-        if after is not None and all(h.cpu_type in after.costs.seconds_per_row for h in snapshot.hosts):
-            return after.key, after.costs
-        key = self._costing.record_key(self.platform, request)
-        costs = self._costing.costs(self.platform, request, self.notify)
-        return (key if after is None else after.key), costs
+    def _draft_after(
+        self, request: RunRequest, snapshot: Snapshot, demands: Workload, after: Decision
+    ) -> _Draft:
+        """Return a plan for the rest of a run, on hosts as its ranks have seen them, without benchmarks if possible."""
+        slabs = self._costing.of(self.platform, request)
+        known = all(h.cpu_type in after.costs.seconds_per_row for h in snapshot.hosts)
+        costs = after.costs if known else slabs.costs(self.notify)
+        if after.seen:
+            snapshot = as_ranks_see_it(snapshot, after.seen, costs, [0.0] * len(after.seen))
+        return self._draft(request, snapshot, demands, slabs, costs=costs)
+
+    def _draft(
+        self,
+        request: RunRequest,
+        snapshot: Snapshot,
+        demands: Workload,
+        slabs: SlabCosts,
+        costs: Costs | None = None,
+    ) -> _Draft:
+        costs = costs or slabs.costs(self.notify)
+        demands = slabs.demands(demands)
+        priced = time.perf_counter()
+        plan = _planner(request)(snapshot, demands, costs, request.planning)
+        seconds = time.perf_counter() - priced
+        return _Draft(plan=plan, slabs=slabs, costs=costs, snapshot=snapshot, seconds=seconds)
 
     def _notes(self, snapshot: Snapshot, costs: Costs) -> tuple[str, ...]:
         notes = [f"overhead: {costs.overhead.source}", *snapshot.notes]

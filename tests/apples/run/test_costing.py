@@ -5,7 +5,7 @@ import pytest
 from apples.errors import HistoryError, LaunchError
 from apples.model.grid import Host
 from apples.model.template import Costs, Overhead
-from apples.run.costing import LARGEST_SLAB_BYTES, benchmark_key, near_classes, rank_counts, slab_class
+from apples.run.costing import LARGEST_SLAB_BYTES, rank_counts
 from apples.run.loop import AttemptLoop
 from apples.run.request import RunRequest
 from apples.testing import finished
@@ -17,8 +17,12 @@ def application(b, size=64, **settings):
     return RunRequest(template=b.toy, settings=settings, size=size)
 
 
+def slabs(b, **more):
+    return b.costing.of(b.platform, application(b, **more))
+
+
 def costs(b, **more):
-    return b.costing.costs(b.platform, application(b, **more), b.said.append)
+    return slabs(b, **more).costs(b.said.append)
 
 
 def test_a_benchmark_is_run_once_for_each_type_and_count(bench):
@@ -60,16 +64,16 @@ def test_calibrating_measures_anew(bench):
     b = bench()
     costs(b)
     b.platform.row_s = 2e-3
-    b.costing.calibrate(b.platform, application(b), b.said.append)
+    slabs(b).calibrate(b.said.append)
     assert costs(b).seconds_per_row == {"default": {1: 2e-3, 2: 2e-3}}
 
 
 def test_what_is_known_is_told_without_measuring(bench):
     b = bench()
-    assert b.costing.known(b.platform, application(b)).seconds_per_row == {}
+    assert slabs(b).known().seconds_per_row == {}
     assert b.platform.benchmarked == []
     measured = costs(b)
-    assert b.costing.known(b.platform, application(b)) == measured
+    assert slabs(b).known() == measured
 
 
 def test_hosts_out_of_reach_have_the_costs_of_the_file(bench):
@@ -106,11 +110,11 @@ def test_a_type_within_reach_is_measured_there(bench):
 
 def test_another_application_option_or_world_is_another_key(bench):
     b = bench()
-    key = benchmark_key(b.platform, application(b))
-    assert key == benchmark_key(b.platform, application(b, iterations="99")), "iterations do not change a row"
-    assert key != benchmark_key(b.platform, application(b, size=4096))
+    key = slabs(b).benchmark_key()
+    assert key == slabs(b, iterations="99").benchmark_key(), "iterations do not change a row"
+    assert key != slabs(b, size=4096).benchmark_key()
     b.platform.name = "elsewhere"
-    assert key != benchmark_key(b.platform, application(b))
+    assert key != slabs(b).benchmark_key()
 
 
 @pytest.mark.parametrize(
@@ -120,13 +124,13 @@ def test_another_application_option_or_world_is_another_key(bench):
 def test_slabs_of_benchmarks(bench, size, slots, rows):
     b = bench(Host(name="a", slots=slots))
     assert LARGEST_SLAB_BYTES / b.toy.bytes_per_row == 400
-    assert slab_class(b.platform, application(b, size=size)) == rows
+    assert slabs(b, size=size).rows == rows
 
 
 def test_slabs_of_an_application_without_known_memory(bench):
     b = bench(Host(name="a"))
     b.toy.bytes_per_row = 0.0
-    assert slab_class(b.platform, application(b, size=10**6)) == 2**20
+    assert slabs(b, size=10**6).rows == 2**20
 
 
 @pytest.mark.parametrize(
@@ -193,4 +197,4 @@ def test_what_one_slab_size_taught_is_known_to_the_next(bench, observed):
 )
 def test_slabs_of_like_sizes(bench, size, near):
     b = bench(Host(name="a"), Host(name="b"))
-    assert near_classes(b.platform, application(b, size=size)) == near
+    assert slabs(b, size=size).near() == near
