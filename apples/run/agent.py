@@ -174,7 +174,7 @@ class Agent:
         if simulated:
             workload, demands = (replace(one, axes=None) for one in (workload, demands))
         if after is None:
-            draft = self._draft(request, snapshot, demands, self._costing.of(self.platform, request))
+            draft = self._draft_of_own_slabs(request, snapshot, demands)
         else:
             draft = self._draft_after(request, snapshot, demands, after)
         slabs, snapshot = draft.slabs, draft.snapshot
@@ -229,6 +229,19 @@ class Agent:
         runs = alike(self.history.records(newest=2 * MOST), self.platform.name, loaded=loaded)
         return calibrate_range(plan, runs), coverage(runs)
 
+    def _draft_of_own_slabs(self, request: RunRequest, snapshot: Snapshot, demands: Workload) -> _Draft:
+        """Return a plan with the costs of slabs like its own: these depend on the plan, and the plan on the costs."""
+        draft = self._draft(request, snapshot, demands, self._costing.of(self.platform, request))
+        for again in (request.planning, None):
+            slabs = self._costing.of(self.platform, request, draft.plan)
+            if self.platform.simulated or slabs.rows == draft.slabs.rows:
+                break
+            # If the costs of either plan speak for the other, the second's number of ranks remains.
+            ranks = len(draft.plan.assignments)
+            options = again or replace(request.planning, ranks=ranks, max_ranks=None)
+            draft = self._draft(request, snapshot, demands, slabs, options)
+        return draft
+
     def _draft_after(
         self, request: RunRequest, snapshot: Snapshot, demands: Workload, after: Decision
     ) -> _Draft:
@@ -246,12 +259,13 @@ class Agent:
         snapshot: Snapshot,
         demands: Workload,
         slabs: SlabCosts,
+        options: PlanningOptions | None = None,
         costs: Costs | None = None,
     ) -> _Draft:
         costs = costs or slabs.costs(self.notify)
         demands = slabs.demands(demands)
         priced = time.perf_counter()
-        plan = _planner(request)(snapshot, demands, costs, request.planning)
+        plan = _planner(request)(snapshot, demands, costs, options or request.planning)
         seconds = time.perf_counter() - priced
         return _Draft(plan=plan, slabs=slabs, costs=costs, snapshot=snapshot, seconds=seconds)
 

@@ -21,7 +21,7 @@ from apples.learning.history import History
 from apples.learning.learnedcosts import learned_costs
 from apples.learning.runs import TrainingRuns
 from apples.model.grid import Host
-from apples.model.plan import Record
+from apples.model.plan import Plan, Record
 from apples.model.template import Benchmark, BenchmarkRequest, Costs, Deployable, Overhead, Workload
 from apples.platforms.platform import Platform
 from apples.run.request import RunRequest
@@ -50,10 +50,10 @@ class Costing:
     ) -> None:
         self.store, self.history, self.stated = store, history, stated or {}
 
-    def of(self, platform: Platform, request: RunRequest) -> SlabCosts:
-        """Return the costs of a request on equal slabs on all slots."""
+    def of(self, platform: Platform, request: RunRequest, plan: Plan | None = None) -> SlabCosts:
+        """Return the costs of a request on slabs like those of a plan; without one, of equal slabs on all slots."""
         slots = sum(host.slots for host in platform.pool.hosts)
-        rows = request.size / slots
+        rows = request.size / slots if plan is None else _typical_rows(plan)
         return SlabCosts(self, platform, request, _class(request, round(math.log2(max(rows, 1.0)))))
 
 
@@ -263,6 +263,12 @@ def _completed(measured: Costs | None, stated: Costs | None) -> Costs:
         overhead=measured.overhead if stated.overhead == Overhead() else stated.overhead,
         message_cpu_s=measured.message_cpu_s,
     )
+
+
+def _typical_rows(plan: Plan) -> float:
+    """Return the rows of the slab that a row of a plan is in, in the mean."""
+    works = [a.work for a in plan.assignments]
+    return sum(work * work for work in works) / sum(works)
 
 
 def _class(request: RunRequest, exponent: int) -> int:

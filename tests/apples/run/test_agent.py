@@ -67,6 +67,33 @@ def test_a_run_as_a_document_adds_what_was_observed(bench, observed):
     json.dumps(document, allow_nan=False)
 
 
+def costly_beyond(b, rows, row_s):
+    """Let a row cost `row_s` in slabs of so many rows and more, and a message to another host 50 ms everywhere."""
+    measure = b.platform.benchmark
+    b.platform.benchmark = lambda request: replace(
+        measure(request), seconds_per_row=row_s if request.rows >= rows else 1e-3, message_cpu_s=0.05
+    )
+
+
+def test_costs_are_those_of_the_slabs_of_the_plan(bench):
+    b = bench(Host(name="a"), Host(name="b"))
+    costly_beyond(b, 64, 2e-3)
+    decision = b.agent.decide(request_for(b, overrides={"max_ranks": 1}))
+    assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
+    assert decision.plan.assignments[0].compute_s == pytest.approx(64 * 10 * 2e-3)
+    assert "rows=64" in decision.key
+
+
+def test_hosts_that_a_first_plan_left_out_save_a_costly_slab(bench):
+    b = bench(Host(name="a"), Host(name="b"))
+    work = b.toy.workload
+    b.toy.workload = lambda size, options: replace(work(size, options), messages=10)
+    costly_beyond(b, 64, 10e-3)
+    plan = b.agent.decide(request_for(b)).plan
+    assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
+    assert [a.compute_s for a in plan.assignments] == pytest.approx([32 * 10 * 1e-3] * 2), "costs of 32 rows"
+
+
 def test_a_host_too_slow_is_left_out_with_a_reason(bench):
     b = bench(Host(name="fast", slots=2, cpu_type="fast"), Host(name="slow", cpu_type="slow"))
     b.platform.benchmark = lambda r: replace(
