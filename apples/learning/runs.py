@@ -133,7 +133,10 @@ def start_costs(records: Sequence[Record]) -> tuple[float, float]:
         np.stack((ones, rows), axis=1), inside, weights, lambda c: bool(c[0] >= 0 and 0 <= c[1] <= most_s)
     )
     row_s = 0.0 if of_rows is None else float(of_rows.coefficients[1])
-    of_load = choose_terms(np.stack((ones, slow_of), axis=1), outside, weights, lambda c: bool(c[1] >= 0))
+    # Loads that hardly differ would carry any slope; but no run shows less than the CPU time that it is said to have.
+    of_load = choose_terms(
+        np.stack((ones, slow_of), axis=1), outside, weights, lambda c: bool((c >= 0).all())
+    )
     outside_s = 0.0 if of_load is None else float(of_load.coefficients[1])
     return weighted_median(inside - row_s * rows, weights) + outside_s, row_s
 

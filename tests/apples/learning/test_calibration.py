@@ -729,6 +729,15 @@ def test_what_passes_before_ranks_look_at_the_clock_counts_as_far_as_it_grows_wi
     assert start_costs([run(s) for s in (1.0, 0.5, 0.4, 0.25, 0.2)])[0] == pytest.approx(1.75)
 
 
+def test_shares_that_hardly_differ_show_no_cost_of_the_start():
+    def run(share, outside_s):
+        return a_run(400, 4, 20.0, availability=share, setup_s=0.1, outside_s=outside_s)
+
+    # Chance alone, whose slope would be 2,000 s for each second by which a CPU is slower.
+    runs = [run(0.45 - n * 1e-6, 1.0 + n * 0.01) for n in range(6)]
+    assert start_costs(runs)[0] < 0.045 + 1.05 * 0.45
+
+
 def test_runs_on_offered_shares_teach_no_cost_of_rows():
     def offered(run):
         (host,) = run.snapshot["hosts"]
