@@ -254,7 +254,7 @@ def _moved_planes(
     old, new = cuts
     rank, first = comm.rank, [sum(rows[: comm.rank]) for rows in cuts]
     made = np.zeros((new[rank] + 2 * ghosts, *array.shape[1:]), dtype=array.dtype)
-    requests = []
+    requests, kept = [], (made[:0], array[:0])
     if ghosts:
         # Planes outside the mesh belong to the first and the last rank. If these leave, others are so now.
         made[:ghosts], made[-ghosts:] = array[:ghosts], array[-ghosts:]
@@ -270,8 +270,7 @@ def _moved_planes(
         low, high = max(first[1], their_old), min(first[1] + new[rank], their_old + old[other])
         part = made[low - first[1] + ghosts : max(low, high) - first[1] + ghosts]
         if other == rank:
-            # MPI would copy these piece by piece, and a rank that leaves its CPU to others wait for each.
-            part[:] = array[low - first[0] + ghosts : max(low, high) - first[0] + ghosts]
+            kept = part, array[low - first[0] + ghosts : max(low, high) - first[0] + ghosts]
             continue
         if low < high:
             requests.append(comm.Irecv(part, other, 0))
@@ -279,6 +278,8 @@ def _moved_planes(
         if low < high:
             part = np.ascontiguousarray(array[low - first[0] + ghosts : high - first[0] + ghosts])
             requests.append(comm.Isend(part, other, 0))
+    # MPI would copy these piece by piece, and a rank that sleeps while it waits would sleep after each piece.
+    kept[0][:] = kept[1]
     for request in requests:
         request.Wait()
     return made

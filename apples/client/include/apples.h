@@ -232,7 +232,8 @@ APPLES_INLINE int apples_step(apples_run *run, long iteration, long left) {
    planes: `rows` planes of `plane_bytes` bytes, with `ghosts` further planes before and after them. */
 APPLES_INLINE void *apples_move_into(apples_run *run, const void *planes, void *made, size_t plane_bytes, int ghosts) {
     const char *from = (const char *)planes;
-    char *to = (char *)made;
+    char *to = (char *)made, *kept[2] = {NULL, NULL};
+    size_t kept_bytes = 0;
     long first = apples_first_(run->next, run->rank), rows = run->next[run->rank], theirs[2] = {0, 0};
     MPI_Request *requests = (MPI_Request *)malloc(2 * sizeof(MPI_Request) * (size_t)(run->ranks + 2));
     MPI_Datatype plane;
@@ -264,13 +265,13 @@ APPLES_INLINE void *apples_move_into(apples_run *run, const void *planes, void *
             char *at = (gives ? (char *)(size_t)from : to) + plane_bytes * (size_t)(low - mine + ghosts);
             theirs[gives] += other[r];
             if (high <= low) continue;
-            if (r == run->rank) {
-                /* MPI would copy these piece by piece, and a rank that leaves its CPU to others wait for each */
-                if (gives) memcpy(to + plane_bytes * (size_t)(low - first + ghosts), at, plane_bytes * (size_t)(high - low));
-            } else if (gives) MPI_Isend(at, (int)(high - low), plane, r, 0, run->comm, &requests[count++]);
+            if (r == run->rank) kept[gives] = at, kept_bytes = plane_bytes * (size_t)(high - low);
+            else if (gives) MPI_Isend(at, (int)(high - low), plane, r, 0, run->comm, &requests[count++]);
             else MPI_Irecv(at, (int)(high - low), plane, r, 0, run->comm, &requests[count++]);
         }
     }
+    /* MPI would copy these piece by piece, and a rank that sleeps while it waits would sleep after each piece */
+    if (kept_bytes) memcpy(kept[0], kept[1], kept_bytes);
     while (count > 0) MPI_Wait(&requests[--count], MPI_STATUS_IGNORE);
     MPI_Type_free(&plane);
     free(requests);

@@ -44,7 +44,8 @@ struct thread {
     uint64_t off, wanted;
     uint64_t queued;
     uint32_t symbol;
-    uint64_t own_bytes; /* sent to this rank itself since the last wait */
+    uint64_t own_bytes; /* sent to this rank itself, less those for which a wait has had the time to copy them */
+    int own_waited;     /* whether there was a wait since the last of these messages */
     int first;
 };
 

@@ -102,8 +102,10 @@ static void add(int rank, uint64_t bytes) {
     while (i < p->neighbours && (int)p->neighbour[i].rank != rank)
         i++;
     monitor_thread.symbol = (monitor_thread.symbol ^ (uint32_t)rank) * 2654435761u + (uint32_t)bytes;
-    if (rank == (int)p->rank)
-        monitor_thread.own_bytes += bytes;
+    if (rank == (int)p->rank && monitor_mode() != WAIT_AS_MPI) {
+        monitor_thread.own_bytes = bytes + (monitor_thread.own_waited ? 0 : monitor_thread.own_bytes);
+        monitor_thread.own_waited = 0;
+    }
     monitor_begin_write(p);
     if (i == p->neighbours && i < PAGE_NEIGHBOURS && rank >= 0) {
         p->neighbour[i] = (struct neighbour){.rank = (uint32_t)rank};

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "monitor.h"
 
 #define NAP_MS 1
@@ -32,8 +33,8 @@
    in apples/coscheduling/contention.py. Shorter times in the run queue are those of waking up. */
 #define LEAST_SHARE 85u
 #define LEAST_QUEUED_NS 500000ull
-/* Longest time in which MPI copies a byte of a message to the rank itself. */
-#define COPY_NS 1u
+/* Longest CPU time in which MPI copies a byte of a message to the rank itself. */
+#define COPY_NS_PER_BYTE 1u
 
 /* Shared by the processes of a job on a node. `sleepers` of a process that was killed in its sleep stays counted;
    ringing for nobody is the whole harm. */
@@ -174,10 +175,10 @@ static int contended(uint64_t now) {
     return now < __atomic_load_n(&bell->contended_until, __ATOMIC_RELAXED);
 }
 
-int monitor_wait(const struct question *q) {
-    /* Only this rank moves messages to itself on, a piece each time it asks: it must not sleep after each. */
-    uint64_t spin_until = 0, copy_ns = COPY_NS * monitor_thread.own_bytes;
-    monitor_thread.own_bytes = 0;
+/* Ask until the answer is yes, and sleep between questions once this thread has used its CPU clock up to
+   `copy_until`. */
+static int ask_until_done(const struct question *q, uint64_t copy_until) {
+    uint64_t spin_until = 0;
     int rings = q->rings, rc;
     for (unsigned asked = 1;; asked++) {
         rc = ask(q);
@@ -193,9 +194,10 @@ int monitor_wait(const struct question *q) {
             continue;
         }
         if (spin_until == 0)
-            spin_until = now + copy_ns + __atomic_load_n(&monitor_page->manager.spin_ns, __ATOMIC_RELAXED);
-        if (now < spin_until)
+            spin_until = now + __atomic_load_n(&monitor_page->manager.spin_ns, __ATOMIC_RELAXED);
+        if (now < spin_until || (copy_until != 0 && nanoseconds(CLOCK_THREAD_CPUTIME_ID) < copy_until))
             continue;
+        copy_until = 0;
         if (rings > 0) {
             monitor_ring();
             rings--;
@@ -203,4 +205,17 @@ int monitor_wait(const struct question *q) {
         if (sleep_until_woken(q, now, &rc))
             return rc;
     }
+}
+
+int monitor_wait(const struct question *q) {
+    struct thread *t = &monitor_thread;
+    if (t->own_bytes == 0)
+        return ask_until_done(q, 0);
+    t->own_waited = 1;
+    /* Only this rank moves messages to itself on, a piece each time it asks: it must not sleep after each. */
+    uint64_t before = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+    int rc = ask_until_done(q, before + COPY_NS_PER_BYTE * t->own_bytes);
+    uint64_t copied = (nanoseconds(CLOCK_THREAD_CPUTIME_ID) - before) / COPY_NS_PER_BYTE;
+    t->own_bytes -= copied < t->own_bytes ? copied : t->own_bytes;
+    return rc;
 }

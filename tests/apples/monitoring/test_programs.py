@@ -86,13 +86,13 @@ def test_who_blocks_sleeps_and_who_polls_does_not(mpi, compiled, start):
 
 
 def test_a_rank_does_not_sleep_while_it_copies_to_itself(mpi, compiled, start):
-    """Else it sleeps after each piece of a message, and only it can go on with it."""
+    """It would sleep after each piece of a message, which only itself can continue."""
     times = 8
     started = start(mpi, 2, [*compiled(mpi, "itself.c"), 1 << 22, times], Wait.SPIN_BLOCK)
-    said = [line.split() for line in started.end()[0].splitlines()]
-    assert [word for _, word, _ in sorted(said)] == ["right", "right"]
-    # Two messages each time; what else a rank waits for is the other one, at the start and at the end.
-    assert all(figures.sleeps <= 2 * times for figures in started.job.figures())
+    lines = [line.split() for line in started.end()[0].splitlines()]
+    assert [word for _, word, _ in sorted(lines)] == ["right", "right"]
+    # Each time three messages of 256 pieces, and one from the other rank, which may be some milliseconds later.
+    assert all(figures.sleeps <= 10 * times for figures in started.job.figures())
 
 
 def test_adaptive_ranks_on_one_processor_sleep(mpi, compiled, start):

@@ -1,11 +1,11 @@
-/* Each rank sends messages of so many bytes to itself, in each way; prints whether all arrived, and the seconds. */
+/* Each of two ranks sends messages of so many bytes to itself, in each way, and short ones to the other; prints whether all arrived, and the seconds. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 int main(int argc, char **argv) {
-    int rank, bytes = argc > 1 ? atoi(argv[1]) : 1, times = argc > 2 ? atoi(argv[2]) : 1, right = 1;
+    int rank, theirs = -1, bytes = argc > 1 ? atoi(argv[1]) : 1, times = argc > 2 ? atoi(argv[2]) : 1, right = 1;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     char *from = malloc(bytes), *to = malloc(bytes);
@@ -22,7 +22,15 @@ int main(int argc, char **argv) {
         memset(to, 0, bytes);
         MPI_Sendrecv(from, bytes, MPI_BYTE, rank, 1, to, bytes, MPI_BYTE, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         right &= !memcmp(from, to, bytes);
+        memset(to, 0, bytes);
+        MPI_Request mixed[4];
+        MPI_Irecv(&theirs, 1, MPI_INT, 1 - rank, 2, MPI_COMM_WORLD, &mixed[0]);
+        MPI_Irecv(to, bytes, MPI_BYTE, rank, 2, MPI_COMM_WORLD, &mixed[1]);
+        MPI_Isend(from, bytes, MPI_BYTE, rank, 2, MPI_COMM_WORLD, &mixed[2]);
+        MPI_Isend(&i, 1, MPI_INT, 1 - rank, 2, MPI_COMM_WORLD, &mixed[3]);
+        MPI_Waitall(4, mixed, MPI_STATUSES_IGNORE);
+        right &= !memcmp(from, to, bytes) && theirs == i;
     }
-    printf("%d %s %.6f\n", rank, right ? "right" : "wrong", (MPI_Wtime() - start) / times / 2);
+    printf("%d %s %.6f\n", rank, right ? "right" : "wrong", (MPI_Wtime() - start) / times / 3);
     MPI_Finalize();
 }
