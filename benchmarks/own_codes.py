@@ -1,7 +1,7 @@
 """Users' own codes over hosts of a testbed: gain of the first planned run after `apples app check` over even pieces.
 
     sudo python benchmarks/own_codes.py [--code wave-c|lammps|meep|petsc] [--shares 0.9,0.45] [--pairs 10] [--balance]
-                                        [--accuracy 20 [--taught 3]] [--learn 10 [--series 3]]
+                                        [--accuracy 20 [--training-runs 3]] [--learn 10 [--series 3]]
                                         [--size ROWS] [--iterations N] [--set ...] [--weight 1024]
 
 The hosts have these shares of a CPU, at most two of them on a CPU. The check measures the code once. Each pair then
@@ -15,8 +15,8 @@ even pieces, that LAMMPS corrects itself with `fix balance ... weight time`. Com
 second halves, when that has settled.
 
 `--accuracy N`: N planned runs of mixed sizes and iteration counts, from 0.7 to 1.4 times those of the pairs and never
-those of the check, each from a copy of the state after the check, and after `--taught` runs of the pairs' size and
-length. Prints the mean of |predicted - observed| / observed.
+those of the check, each from a copy of one state: that after the check and `--training-runs` runs of the pairs' size
+and length. Prints the mean of |predicted - observed| / observed.
 
 `--learn N`: N runs from one state, so that each learns from those before; `--series` repeats that, each time from the
 state after the check. Prints the errors of the first and the last run.
@@ -224,11 +224,12 @@ def accuracy(runs: Runs, work: Path, options: argparse.Namespace) -> None:
     scales = list(zip(draw.sample(steps, len(steps)), draw.sample(steps, len(steps)), strict=True))
     # No run has the size of the check.
     scales = [(high if round(options.size * by) == options.size else by, steps) for by, steps in scales]
-    for _ in range(options.taught):
-        print(f"taught by {runs.run(work / 'state', 'apples')}", flush=True)
+    trained = Path(shutil.copytree(work / "state", work / "trained"))
+    for _ in range(options.training_runs):
+        print(f"training run {runs.run(trained, 'apples')}", flush=True)
     errors = []
     for number, scale in enumerate(scales):
-        state = Path(shutil.copytree(work / "state", work / f"accuracy-{number}"))
+        state = Path(shutil.copytree(trained, work / f"accuracy-{number}"))
         ran = runs.run(state, "apples", scale=scale)
         errors.append(ran.error)
         print(
@@ -282,7 +283,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--balance", action="store_true")
     parser.add_argument("--accuracy", type=int, default=0)
-    parser.add_argument("--taught", type=int, default=0)
+    parser.add_argument("--training-runs", type=int, default=0)
     parser.add_argument("--learn", type=int, default=0)
     parser.add_argument("--series", type=int, default=1)
     parser.add_argument("--size", type=int)
