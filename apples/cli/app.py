@@ -98,9 +98,9 @@ def check(
     the host does not matter. The program runs in a copy of its directory.
     """
     from apples.cli.console import Console
-    from apples.learning.stores import open_benchmarks, open_history
+    from apples.learning.stores import open_benchmarks
     from apples.model.template import Deployable
-    from apples.run.costing import Costing
+    from apples.run.benchmarks import SlabBenchmarks
     from apples.run.program import find_template
     from apples.run.request import RunRequest
 
@@ -113,9 +113,9 @@ def check(
     platform = measured_platform(options, template, console)
     rows = size or template.short_size
     request = RunRequest(template=template, settings=chosen, size=rows)
-    costing = Costing(open_benchmarks(), open_history()).of(platform, request)
-    costing.calibrate(console.note)
-    found = costing.benchmarks()
+    benchmarks = SlabBenchmarks(open_benchmarks(), platform, request)
+    benchmarks.calibrate(console.note)
+    found = benchmarks.by_type()
     if as_json:
         click.echo(json.dumps(_document(file, template.name, rows, found)))
     else:

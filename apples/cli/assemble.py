@@ -27,7 +27,7 @@ from apples.platforms.requirements import program_files
 from apples.run.agent import Agent
 from apples.run.costing import Costing
 from apples.run.program import find_template
-from apples.run.request import Resilience, RunRequest
+from apples.run.request import Benchmarks, Resilience, RunRequest
 from nws.base.durations import parse_period
 from nws.base.reader import load_yaml
 from nws.client import state_dir
@@ -222,7 +222,7 @@ def _preparation(request: RunRequest, mpi: MpiChoice) -> Preparation:
         # A named checkpoint must fit on the disk, and be the same file on every host.
         checkpoint_bytes=None if resilience.own else room,
         program_files=program_files(template, request.settings, mpi),
-        runs=request.starts_programs,
+        runs=request.benchmarks is Benchmarks.ALL,
     )
 
 
@@ -282,7 +282,7 @@ def assemble(
         adaptive_waits=options.sharing.policy == "auto" and options.sharing.wait is None,
         polling=_polls(options.sharing),
         resilience=resilience,
-        starts_programs=not options.output.dry_run,
+        benchmarks=Benchmarks.BUILT_IN if options.output.dry_run else Benchmarks.ALL,
         make_controller=controllers(platform, adapt, console.note, hosts=run.adapt == "hosts"),
     )
     platform.prepare(_preparation(request, platform.mpi))

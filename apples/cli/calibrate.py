@@ -67,12 +67,12 @@ def calibrate(
     )
     costing = Costing(store, history).of(platform, RunRequest(template=template, settings=chosen, size=size))
     if not show:
-        costing.calibrate(console.note)
+        costing.benchmarks.calibrate(console.note)
     costs = costing.known()
-    own, others = costing.lessons()
+    own, others = costing.training_runs()
     found = corrections(own, others)
     if as_json:
-        key = costing.benchmark_key()
+        key = costing.benchmarks.key
         click.echo(
             json.dumps(
                 {

@@ -52,6 +52,7 @@ def predict(words: str) -> RunTimePrediction | str:
     from apples.cli.runoptions import RunOptions
     from apples.learning.stores import open_benchmarks, open_history
     from apples.run.costing import Costing
+    from apples.run.request import Benchmarks
 
     try:
         given = run.make_context("apples-run", shlex.split(words)).params
@@ -67,7 +68,7 @@ def predict(words: str) -> RunTimePrediction | str:
             f"{request.template.name} is not calibrated on {', '.join(missing)}; `apples calibrate` or a first "
             "apples-run does that"
         )
-    decision = agent.decide(request)
+    decision = agent.decide(replace(request, benchmarks=Benchmarks.NONE))
     plan = decision.plan
     return RunTimePrediction(
         seconds=plan.predicted_s + decision.weather_s + decision.planning_s,

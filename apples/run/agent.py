@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from apples.adapting.hosts import as_ranks_see_it
+from apples.errors import LaunchError, NoFeasiblePlan
 from apples.launching.launcher import Notify
 from apples.learning.history import History
 from apples.learning.ranges import MOST, Coverage, alike, calibrate_range, coverage, is_loaded
@@ -68,6 +69,7 @@ class Decision:
     """A plan with everything it was made from, and the seconds that planning and the forecasts took.
 
     workload : of the remaining iterations.  first_iteration : iterations done before.  platform : its name
+    key : of its record.  slab_rows : rows of the benchmarks' slabs
     keep, interval : the checkpoints and how often they are written; None for none
     setup_cpu_s : CPU seconds of a rank of a user's program beside its iterations
     counted_each : iterations that the monitor counts for each of the program's, None if unknown
@@ -80,6 +82,7 @@ class Decision:
     workload: Workload
     costs: Costs
     key: str
+    slab_rows: int
     platform: str
     planning_s: float
     weather_s: float
@@ -115,7 +118,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """A plan with the costs and hosts that it was made from. seconds : that planning took"""
+    """A plan with the costs and hosts that it was made from.
+
+    slabs : those of its record.  seconds : that planning took
+    """
 
     plan: Plan
     slabs: SlabCosts
@@ -193,16 +199,17 @@ class Agent:
         return Decision(
             plan=plan,
             snapshot=planned_on,
-            workload=slabs.demands(workload),
+            workload=slabs.benchmarks.demands(workload),
             costs=draft.costs,
             key=slabs.record_key() if after is None else after.key,
+            slab_rows=slabs.benchmarks.rows,
             platform=self.platform.name,
             planning_s=planning_s,
             weather_s=measured - started,
             notes=(*self._notes(snapshot, draft.costs), *[_SLABS_ONLY] * simulated),
             first_iteration=done,
-            setup_cpu_s=slabs.setup_cpu_s(),
-            counted_each=slabs.counted_each(),
+            setup_cpu_s=slabs.benchmarks.setup_cpu_s(),
+            counted_each=slabs.benchmarks.counted_each(),
             coverage=judged,
         )
 
@@ -230,28 +237,33 @@ class Agent:
         return calibrate_range(plan, runs), coverage(runs)
 
     def _draft_of_own_slabs(self, request: RunRequest, snapshot: Snapshot, demands: Workload) -> _Draft:
-        """Return a plan with the costs of slabs like its own: these depend on the plan, and the plan on the costs."""
-        draft = self._draft(request, snapshot, demands, self._costing.of(self.platform, request))
-        for again in (request.planning, None):
-            slabs = self._costing.of(self.platform, request, draft.plan)
-            if self.platform.simulated or slabs.rows == draft.slabs.rows:
-                break
-            # If the costs of either plan speak for the other, the second's number of ranks remains.
-            ranks = len(draft.plan.assignments)
-            options = again or replace(request.planning, ranks=ranks, max_ranks=None)
-            draft = self._draft(request, snapshot, demands, slabs, options)
-        return draft
+        """Return a plan with the costs of slabs like its own: larger than equal ones where it leaves hosts out.
+
+        It remains the first plan if such slabs cannot be measured, or no plan with their costs keeps the limits.
+        """
+        first = self._draft(request, snapshot, demands, self._costing.of(self.platform, request))
+        slabs = first.slabs.like(first.plan)
+        if slabs is first.slabs:
+            return first
+        try:
+            second = self._draft(request, snapshot, demands, slabs)
+        except (LaunchError, NoFeasiblePlan) as error:
+            self.notify(f"planned with the costs of slabs of {first.slabs.benchmarks.rows} rows: {error}")
+            return first
+        # If the second has small slabs after all, they cost less than predicted; its record counts as one of theirs.
+        own = slabs if slabs.like(second.plan) is slabs else first.slabs
+        return replace(second, slabs=own, seconds=first.seconds + second.seconds)
 
     def _draft_after(
         self, request: RunRequest, snapshot: Snapshot, demands: Workload, after: Decision
     ) -> _Draft:
         """Return a plan for the rest of a run, on hosts as its ranks have seen them, without benchmarks if possible."""
-        slabs = self._costing.of(self.platform, request)
+        slabs = self._costing.of(self.platform, request, after.slab_rows)
         known = all(h.cpu_type in after.costs.seconds_per_row for h in snapshot.hosts)
         costs = after.costs if known else slabs.costs(self.notify)
         if after.seen:
             snapshot = as_ranks_see_it(snapshot, after.seen, costs, [0.0] * len(after.seen))
-        return self._draft(request, snapshot, demands, slabs, costs=costs)
+        return self._draft(request, snapshot, demands, slabs, costs)
 
     def _draft(
         self,
@@ -259,13 +271,12 @@ class Agent:
         snapshot: Snapshot,
         demands: Workload,
         slabs: SlabCosts,
-        options: PlanningOptions | None = None,
         costs: Costs | None = None,
     ) -> _Draft:
         costs = costs or slabs.costs(self.notify)
-        demands = slabs.demands(demands)
+        demands = slabs.benchmarks.demands(demands)
         priced = time.perf_counter()
-        plan = _planner(request)(snapshot, demands, costs, options or request.planning)
+        plan = _planner(request)(snapshot, demands, costs, request.planning)
         seconds = time.perf_counter() - priced
         return _Draft(plan=plan, slabs=slabs, costs=costs, snapshot=snapshot, seconds=seconds)
 

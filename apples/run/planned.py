@@ -16,7 +16,7 @@ from apples.run.agent import Agent, Decision
 from apples.run.costing import Costing
 from apples.run.loop import AttemptLoop
 from apples.run.program import find_template
-from apples.run.request import RunRequest
+from apples.run.request import Benchmarks, RunRequest
 from nws.client import Endpoint
 
 
@@ -103,6 +103,6 @@ def plan(
         overrides=options if file is None or not file.limits else {"limits": file.limits, **options},
         time_limit_s=time_limit_s,
         polling=True,
-        starts_programs=False,
+        benchmarks=Benchmarks.BUILT_IN,
     )
     return PlannedRun(Agent(platform, history, costing, notify), request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from apples.coscheduling.policies import PolicyKind
     from apples.model.grid import Snapshot
     from apples.run.agent import Decision
+
+
+class Benchmarks(Enum):
+    """Benchmarks that a request may run: all, those of applications of this package, or none."""
+
+    ALL = "all"
+    BUILT_IN = "built-in"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +90,7 @@ class RunRequest:
     sharing : how it shares its hosts, None for one that may have no policy.  monitor : the MPI monitor in the ranks
     adaptive_waits : without a policy, ranks that share CPUs with other processes leave them to these while they wait
     polling : without a policy, ranks poll while they wait, whatever share of a CPU they have
-    starts_programs : whether missing benchmarks of a user's program may be measured now
+    benchmarks : those that may be run now if they are missing
     make_controller : returns the adaptation controller of one attempt; None for a run that is not adapted
     """
 
@@ -99,7 +108,7 @@ class RunRequest:
     adaptive_waits: bool = False
     polling: bool = False
     resilience: Resilience = field(default_factory=Resilience)
-    starts_programs: bool = True
+    benchmarks: Benchmarks = Benchmarks.ALL
     make_controller: Callable[[RunRequest, Decision], AdaptationController] | None = None
 
     @property

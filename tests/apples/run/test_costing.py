@@ -1,11 +1,13 @@
 """Costs: measured once, kept, corrected by runs; stated ones where nothing can be measured."""
 
+from dataclasses import replace
+
 import pytest
 
 from apples.errors import HistoryError, LaunchError
 from apples.model.grid import Host
 from apples.model.template import Costs, Overhead
-from apples.run.costing import LARGEST_SLAB_BYTES, rank_counts
+from apples.run.benchmarks import LARGEST_SLAB_BYTES, rank_counts
 from apples.run.loop import AttemptLoop
 from apples.run.request import RunRequest
 from apples.testing import finished
@@ -64,8 +66,22 @@ def test_calibrating_measures_anew(bench):
     b = bench()
     costs(b)
     b.platform.row_s = 2e-3
-    slabs(b).calibrate(b.said.append)
+    slabs(b).benchmarks.calibrate(b.said.append)
     assert costs(b).seconds_per_row == {"default": {1: 2e-3, 2: 2e-3}}
+
+
+def test_calibrating_measures_the_larger_slabs_of_plans_anew(bench):
+    b = bench(Host(name="a", slots=2))
+    for rows in (None, 64, 256):
+        b.costing.of(b.platform, application(b), rows).costs(b.said.append)
+    b.platform.benchmarked.clear()
+    slabs(b).benchmarks.calibrate(b.said.append)
+    assert [(ranks, rows) for _, ranks, rows in b.platform.benchmarked] == [
+        (1, 32),
+        (2, 32),
+        (1, 64),
+        (2, 64),
+    ]
 
 
 def test_what_is_known_is_told_without_measuring(bench):
@@ -110,11 +126,11 @@ def test_a_type_within_reach_is_measured_there(bench):
 
 def test_another_application_option_or_world_is_another_key(bench):
     b = bench()
-    key = slabs(b).benchmark_key()
-    assert key == slabs(b, iterations="99").benchmark_key(), "iterations do not change a row"
-    assert key != slabs(b, size=4096).benchmark_key()
+    key = slabs(b).benchmarks.key
+    assert key == slabs(b, iterations="99").benchmarks.key, "iterations do not change a row"
+    assert key != slabs(b, size=4096).benchmarks.key
     b.platform.name = "elsewhere"
-    assert key != slabs(b).benchmark_key()
+    assert key != slabs(b).benchmarks.key
 
 
 @pytest.mark.parametrize(
@@ -124,13 +140,20 @@ def test_another_application_option_or_world_is_another_key(bench):
 def test_slabs_of_benchmarks(bench, size, slots, rows):
     b = bench(Host(name="a", slots=slots))
     assert LARGEST_SLAB_BYTES / b.toy.bytes_per_row == 400
-    assert slabs(b, size=size).rows == rows
+    assert slabs(b, size=size).benchmarks.rows == rows
+
+
+def test_slabs_of_benchmarks_keep_the_limit_of_rows(bench):
+    b = bench(Host(name="a"))
+    work = b.toy.workload
+    b.toy.workload = lambda size, options: replace(work(size, options), max_rows=100)
+    assert slabs(b, size=95).benchmarks.rows == 100
 
 
 def test_slabs_of_an_application_without_known_memory(bench):
     b = bench(Host(name="a"))
     b.toy.bytes_per_row = 0.0
-    assert slabs(b, size=10**6).rows == 2**20
+    assert slabs(b, size=10**6).benchmarks.rows == 2**20
 
 
 @pytest.mark.parametrize(
@@ -177,7 +200,7 @@ def test_a_benchmark_that_no_longer_holds_is_measured_again(bench, observed):
     assert b.platform.benchmarked == []
 
 
-def test_what_one_slab_size_taught_is_known_to_the_next(bench, observed):
+def test_runs_on_slabs_of_one_size_correct_those_of_the_next(bench, observed):
     b = bench(Host(name="a"), Host(name="b"), script=[finished(1.0)] * 9)
     b.observed = observed
     for _ in range(8):
@@ -197,4 +220,4 @@ def test_what_one_slab_size_taught_is_known_to_the_next(bench, observed):
 )
 def test_slabs_of_like_sizes(bench, size, near):
     b = bench(Host(name="a"), Host(name="b"))
-    assert slabs(b, size=size).near() == near
+    assert [one.rows for one in slabs(b, size=size).benchmarks.near()] == near

@@ -1,0 +1,247 @@
+"""Benchmarks of applications on slabs of one size: run once for each kind of machine, and kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from apples.applications.known import KnownByModel
+from apples.launching.launcher import Notify
+from apples.learning.benchmarkstore import CalibrationStore
+from apples.model.grid import Host
+from apples.model.plan import Plan
+from apples.model.template import Benchmark, BenchmarkRequest, Costs, Deployable, Overhead, Workload
+from apples.platforms.platform import Platform
+from apples.run.request import Benchmarks, RunRequest
+
+#: Slabs of other sizes are asked for this many powers of two to either side; caches hold others very differently.
+_NEAR = 2
+
+#: Slabs of user's programs are looked for up to this power of two.
+_LARGEST_EXPONENT = 32
+
+#: Slabs of benchmarks are no larger than this, in bytes: beyond it no cache holds anything of the slab.
+LARGEST_SLAB_BYTES = 400e6
+
+
+class SlabBenchmarks:
+    """Benchmarks of one request on one platform, on slabs of one size.
+
+    rows : of such a slab, by default of equal slabs on all slots
+    stated : costs that are used for CPU types without a benchmark
+    """
+
+    def __init__(
+        self,
+        store: CalibrationStore,
+        platform: Platform,
+        request: RunRequest,
+        *,
+        stated: Costs | None = None,
+        rows: int | None = None,
+    ) -> None:
+        self._store, self._stated = store, stated
+        self.platform, self.request = platform, request
+        slots = sum(host.slots for host in platform.pool.hosts)
+        self.rows = _class(request, request.size / slots) if rows is None else rows
+
+    def of(self, rows: int) -> SlabBenchmarks:
+        """Return those of slabs of another size."""
+        return SlabBenchmarks(self._store, self.platform, self.request, stated=self._stated, rows=rows)
+
+    @property
+    def key(self) -> str:
+        """Return the key of benchmarks: the platform and all options that change the cost of a row."""
+        template, settings = self.request.template, dict(sorted(self.request.settings.items()))
+        # The first word is the interpreter's place, which costs nothing; iterations are not part of a benchmark.
+        words = template.benchmark_command(Path("-"), settings, self.rows)
+        return f"{self.platform.name} {template.name} {' '.join(words[1:])}"
+
+    def costs(self) -> tuple[Costs, Mapping[str, float]]:
+        """Return benchmarks without corrections, and CPU type → time of its measurement (none that is stated)."""
+        key = self._key_in_use()
+        types = {host.cpu_type: self.platform.machine(host) for host in self._one_of_each_type()}
+        kept = {cpu_type: self._store.get(key, machine) for cpu_type, machine in types.items()}
+        since = {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
+        return _completed(self._store.costs(key, types), self._stated), since
+
+    def demands(self, workload: Workload) -> Workload:
+        """Return the workload with the messages and the memory that short runs of a user's program have measured."""
+        if not isinstance(self.request.template, Deployable):
+            return workload
+        found = self.in_use()
+        sent = [b.messages for b in found if b.messages is not None]
+        carried = [b.bytes_exchanged for b in found if b.bytes_exchanged is not None]
+        return replace(
+            workload,
+            messages=max(sent, default=0.0) * workload.iterations,
+            bytes_exchanged=max(carried, default=0.0) * workload.iterations,
+            bytes_per_row=workload.bytes_per_row or max((b.bytes_per_row for b in found), default=0.0),
+            bytes_fixed=max((b.bytes_fixed for b in found), default=0.0),
+        )
+
+    def by_type(self) -> dict[str, list[Benchmark]]:
+        """Return CPU type → the benchmarks that are kept for this request, by ascending ranks."""
+        key, machine = self._key_in_use(), self.platform.machine
+        kept = {h.cpu_type: self._store.get(key, machine(h)) for h in self.platform.pool.hosts}
+        return {cpu_type: list(one.benchmarks) for cpu_type, one in kept.items() if one is not None}
+
+    def setup_cpu_s(self) -> float:
+        """Return CPU seconds of a rank beside its iterations, by the short runs; 0 if they are unknown."""
+        return max((b.setup_cpu_s for b in self.in_use()), default=0.0)
+
+    def counted_each(self) -> float | None:
+        """Return the iterations that the monitor counts for each of the program's; None if they are unknown."""
+        found = reversed(self.in_use())
+        return next((b.counted_each for b in found if b.counted_each is not None), None)
+
+    def calibrate(self, notify: Notify) -> None:
+        """Measure every benchmark anew, also those of the larger slabs that plans of this size have had."""
+        larger = sorted({_class(self.request, 2.0**e) for e in range(_LARGEST_EXPONENT)})
+        others = [self.of(rows) for rows in larger if self.rows < rows < 2 * self.request.size]
+        for slabs in (self, *(other for other in others if other.kept())):
+            for host in self.within_reach():
+                slabs.measure(host, notify, anew=True)
+
+    def like(self, plan: Plan) -> SlabBenchmarks:
+        """Return those of slabs like those of a plan.
+
+        These, if they are within a factor of two. These too in a simulation, whose rows cost the same in all slabs, and
+        where no other slab was measured and none may be now.
+        """
+        rows = _typical_rows(plan)
+        memory = self.demands(self.request.template.workload(self.request.size, self.request.settings))
+        slabs = self.of(_class(self.request, rows, memory.bytes_per_row))
+        far = abs(math.log2(rows / self.rows)) >= 1
+        nearer = slabs.rows > self.rows if rows > self.rows else slabs.rows < self.rows
+        return slabs if far and nearer and not self.platform.simulated and slabs._available() else self
+
+    def near(self) -> list[SlabBenchmarks]:
+        """Return those of slabs with up to four times as many rows and down to a quarter: a row costs much the same."""
+        near = {_class(self.request, self.rows * 2.0**step) for step in range(-_NEAR, _NEAR + 1)}
+        return [self.of(rows) for rows in sorted(near - {self.rows})]
+
+    def measurable(self) -> bool:
+        """Return whether benchmarks may be run: never of an application without a program, unless simulated."""
+        template, missing = self.request.template, self.request.benchmarks
+        if isinstance(template, KnownByModel):
+            return self.platform.simulated
+        return missing is Benchmarks.ALL or (
+            missing is Benchmarks.BUILT_IN and not isinstance(template, Deployable)
+        )
+
+    def within_reach(self) -> list[Host]:
+        """Return a host of each CPU type that has one where benchmarks can be run."""
+        return [host for host in self._one_of_each_type() if self.platform.reaches(host)]
+
+    def kept(self) -> list[Benchmark]:
+        """Return the benchmarks that are kept for slabs of this size and machines of this platform."""
+        machines = {self.platform.machine(host) for host in self.platform.pool.hosts}
+        return [b for c in self._store.entries(self.key) if c.machine in machines for b in c.benchmarks]
+
+    def in_use(self) -> list[Benchmark]:
+        """Return the same for the slabs whose benchmarks are used: these, or the nearest that were measured."""
+        return self._slabs_in_use().kept()
+
+    def measure(self, host: Host, notify: Notify, *, anew: bool = False) -> None:
+        """Run the benchmarks that are not kept, or all `anew`; each is kept at once."""
+        platform, name = self.platform, self.request.template.name
+        key, machine = self.key, platform.machine(host)
+        kept = None if anew else self._store.get(key, machine)
+        known = set() if kept is None else {b.ranks for b in kept.benchmarks}
+        for ranks in rank_counts(host.slots):
+            if ranks in known:
+                continue
+            notify(
+                f"benchmark of {name} on {host.name} with {ranks} rank{'s' * (ranks > 1)} (once, then kept)"
+            )
+            benchmark = BenchmarkRequest(
+                template=self.request.template,
+                options=self.request.settings,
+                host=host,
+                ranks=ranks,
+                rows=self.rows,
+                peer=_peer(platform, host) if platform.several_hosts else None,
+                notify=notify,
+            )
+            self._store.put(key, machine, [platform.benchmark(benchmark)], platform.now())
+
+    def _slabs_in_use(self) -> SlabBenchmarks:
+        """Return these, or those of the nearest size that were measured if these were not.
+
+        Where the program may be started, those of this size are measured, and the others do not matter.
+        """
+        if not isinstance(self.request.template, Deployable) or self.measurable():
+            return self
+        classes = {_class(self.request, 2.0**e) for e in range(_LARGEST_EXPONENT)}
+        nearest = sorted(classes, key=lambda rows: abs(math.log(rows / self.rows)))
+        return next((slabs for slabs in map(self.of, nearest) if slabs.kept()), self)
+
+    def _key_in_use(self) -> str:
+        return self._slabs_in_use().key
+
+    def _available(self) -> bool:
+        """Return whether every CPU type has a benchmark of these slabs, or can have one."""
+        key, machine, measurable = self.key, self.platform.machine, self.measurable()
+        return all(
+            (measurable and self.platform.reaches(host)) or self._store.get(key, machine(host)) is not None
+            for host in self._one_of_each_type()
+        )
+
+    def _one_of_each_type(self) -> list[Host]:
+        """Return the host with most slots of every CPU type, those within reach first."""
+        best: dict[str, Host] = {}
+        reaches = self.platform.reaches
+        for host in self.platform.pool.hosts:
+            rival = best.get(host.cpu_type)
+            if rival is None or (reaches(host), host.slots) > (reaches(rival), rival.slots):
+                best[host.cpu_type] = host
+        return list(best.values())
+
+
+def _completed(measured: Costs | None, stated: Costs | None) -> Costs:
+    """Return measured costs, and the grid file's for CPU types without a benchmark."""
+    if measured is None or stated is None:
+        return measured or stated or Costs(seconds_per_row={})
+    return Costs(
+        seconds_per_row={**stated.seconds_per_row, **measured.seconds_per_row},
+        overhead=measured.overhead if stated.overhead == Overhead() else stated.overhead,
+        message_cpu_s=measured.message_cpu_s,
+    )
+
+
+def _typical_rows(plan: Plan) -> float:
+    """Return the rows of the slab that a row of a plan is in, in the mean."""
+    works = [a.work for a in plan.assignments]
+    return sum(work * work for work in works) / sum(works)
+
+
+def _class(request: RunRequest, rows: float, bytes_per_row: float = 0.0) -> int:
+    """Return rows of the slabs to benchmark for slabs of these: a power of two, within the limits.
+
+    The cost of a row depends on the part of a slab that stays in the caches.
+
+    bytes_per_row : as measured; 0 if that is unknown
+    """
+    workload = request.template.workload(request.size, request.settings)
+    power = 2.0 ** max(round(math.log2(rows)), 0) if rows > 1 else 1.0
+    if bytes_per_row := workload.bytes_per_row or bytes_per_row:
+        power = min(power, LARGEST_SLAB_BYTES / bytes_per_row)
+    return max(1, int(min(power, workload.max_rows or power)))
+
+
+def rank_counts(slots: int) -> list[int]:
+    """Return numbers of ranks to benchmark on a host: powers of two, and all slots."""
+    counts, ranks = [], 1
+    while ranks < slots:
+        counts.append(ranks)
+        ranks *= 2
+    return [*counts, slots]
+
+
+def _peer(platform: Platform, host: Host) -> Host | None:
+    """Return another host within reach, preferably of the same CPU type; None if there is none."""
+    others = [one for one in platform.pool.hosts if one.name != host.name and platform.reaches(one)]
+    return min(others, key=lambda one: one.cpu_type != host.cpu_type, default=None)
