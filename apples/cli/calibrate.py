@@ -119,11 +119,13 @@ def _document(costs: Costs, found: Corrections, runs: int) -> dict[str, Any]:
         "start_cpu_s": costs.start_cpu_s,
         "message_cpu_s": costs.message_cpu_s,
         "reduction_hops": costs.reduction_hops,
+        "scatter_s": costs.scatter_s,
     }
 
 
 def _lines(costs: Costs, found: Corrections) -> list[str]:
     from apples.cli.report import table
+    from apples.planning.scatter import BALANCED
 
     rows = []
     for cpu_type, seconds_per_row in costs.seconds_per_row.items():
@@ -142,6 +144,10 @@ def _lines(costs: Costs, found: Corrections) -> list[str]:
         waits = f", and waits for {hops:.3g} latencies of the slowest link" if hops else ""
         lines.append(
             f"for each of its messages it takes {costs.message_cpu_s * 1e3:.3g} ms of CPU time{waits}"
+        )
+    if costs.scatter_s:
+        lines.append(
+            f"at each message ranks wait {BALANCED * costs.scatter_s * 1e3:.3g} ms for each other in turn"
         )
     lines.append(
         f"overhead {overhead.constant_s:.3g} s {overhead.per_row_s:+.3g} s·size {overhead.per_rank_s:+.3g} s·P "

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from apples.learning.corrections import correct
 from apples.learning.overhead import fit_overhead
-from apples.learning.runs import TrainingRuns, message_costs, start_costs, with_measured_shares
+from apples.learning.runs import MessageCosts, TrainingRuns, message_costs, start_costs, with_measured_shares
 from apples.model.template import Costs
 
 
@@ -22,14 +22,15 @@ def learned_costs(own: TrainingRuns, others: Sequence[TrainingRuns], iterations:
     # A price measured between hosts is replaced by that of runs over hosts only.
     measured_s = own.benchmarks.message_cpu_s
     informative = [r for r in everywhere if not measured_s or len({a.host for a in r.plan.assignments}) > 1]
-    message_s, hops = message_costs(informative) or (measured_s, 0.0)
+    messages = message_costs(informative) or MessageCosts(measured_s, 0.0, 0.0)
     corrected = [
         replace(
             correct(lessons, [other for other in everybody if other is not lessons]),
             start_cpu_s=start_s,
             start_row_cpu_s=row_s,
-            message_cpu_s=message_s,
-            reduction_hops=hops,
+            message_cpu_s=messages.cpu_s,
+            reduction_hops=messages.reduction_hops,
+            scatter_s=messages.scatter_s,
         )
         for lessons in everybody
     ]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from apples.model.plan import Record
 from apples.model.snapshotdocument import host_entries, link_entries
 from apples.model.template import Costs
 from apples.planning.model import waiting_factor
+from apples.planning.scatter import mean_wait, scatter_of
 
 #: Runs after which a run counts half.
 HALF_LIFE_RUNS = 30.0
@@ -26,6 +28,14 @@ SLOWEST_FILL_S = 2e-9
 
 #: Scatter assumed before runs show their own, as one more run would: a tenth of the time.
 PRIOR_SPREAD = 0.1
+
+
+class MessageCosts(NamedTuple):
+    """Costs of each message to a rank: fields of `Costs` of the same meaning."""
+
+    cpu_s: float
+    reduction_hops: float
+    scatter_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +100,7 @@ def without_overhead(record: Record, costs: Costs | None) -> float:
     exchanges, handling = unhidden_exchanges(record), _handling(record, costs)
     rows = {} if costs is None else _starting_rows(record, costs)
     waiting = waiting_for_cpus(record, compute)
-    slowest_s = max(
+    slowest_s, *others = sorted(
         (
             compute[rank]
             + waiting[rank]
@@ -99,8 +109,10 @@ def without_overhead(record: Record, costs: Costs | None) -> float:
             + rows.get(rank, 0.0)
             for rank in compute
         ),
-        default=math.nan,
-    )
+        reverse=True,
+    ) or (math.nan,)
+    if costs is not None and others:
+        slowest_s += mean_wait(costs.scatter_s * _messages(record), slowest_s - others[0])
     slowest_s += record.plan.lateness_s
     return slowest_s if costs is None else slowest_s + costs.start_cpu_s * slowness(record)
 
@@ -141,13 +153,14 @@ def start_costs(records: Sequence[Record]) -> tuple[float, float]:
     return weighted_median(inside - row_s * rows, weights) + outside_s, row_s
 
 
-def message_costs(records: Sequence[Record]) -> tuple[float, float] | None:
-    """Return the costs of each message to a rank, fitted to runs: CPU seconds, and latencies of the slowest link.
+def message_costs(records: Sequence[Record]) -> MessageCosts | None:
+    """Return the costs of each message to a rank, fitted to runs, oldest first; None if no run shows them.
 
     The rank that waited least, in the reduction at the end of an iteration and beyond what links explain, is the one
     the others waited for. Its own waiting is the cost of its messages and of the reduction's way to the others and
-    back. Two parts that the plan has priced are left out: waits for others' CPUs in short iterations, and waits because
-    shares change (`Plan.waiting_s`; 0 in plans without horizon). None if no run shows it. Runs are oldest first.
+    back. Where the next rank waited hardly longer, both also wait for each other in turn (`apples.planning.scatter`);
+    that is believed if it explains the runs better. Two parts that the plan has priced are left out: waits for others'
+    CPUs in short iterations, and waits because shares change (`Plan.waiting_s`; 0 in plans without horizon).
     """
     told = []
     for record, weight in recent([r for r in records if _messages(r) > 0]):
@@ -155,7 +168,7 @@ def message_costs(records: Sequence[Record]) -> tuple[float, float] | None:
         seen, shares = record.outcome.observations, cpu_shares(record)
         priced = waiting_for_cpus(record, {o.rank: o.compute_s for o in seen})
         links = unhidden_exchanges(record)
-        waited = [
+        waited = sorted(
             (
                 max(
                     o.wait_s + max(o.communicate_s - links[o.rank], 0.0) - priced.get(o.rank, 0.0),
@@ -165,16 +178,42 @@ def message_costs(records: Sequence[Record]) -> tuple[float, float] | None:
             )
             for o in seen
             if o.rank in shares
-        ]
+        )
         if len(waited) > 1:
-            least_s, share = min(waited)
-            waits = max(least_s - record.plan.waiting_s, 0.0) / _messages(record)
-            told.append((1 / share, _slowest_link_s(record), waits, weight))
-    if not told:
-        return None
-    *inputs, waits, weights = np.array(told).T
-    fit = choose_terms(np.stack(inputs, axis=1), waits, weights, lambda c: bool((c >= 0).all()))
-    return None if fit is None else (float(fit.coefficients[0]), float(fit.coefficients[1]))
+            (least_s, share), (next_s, _), *_ = waited
+            waits = max(least_s - record.plan.waiting_s, 0.0)
+            each = np.array((waits, next_s - least_s)) / _messages(record)
+            told.append((1 / share, _slowest_link_s(record), *each, weight))
+    return _fitted(np.array(told).T) if told else None
+
+
+def _fitted(told: FloatArray) -> MessageCosts | None:
+    """Return the costs of messages that explain waits best.
+
+    told : float64[5, runs] - 1 / share, latency, wait of the rank that waited least, how much longer the next one
+    waited (both for each message), weight
+    """
+    *inputs, waits, gaps, weights = told
+    design = np.stack(inputs, axis=1)
+    scatters = [scatter_of(wait, gap) for wait, gap in zip(waits, gaps, strict=True)]
+    known = np.array([one is not None for one in scatters])
+    typical = (
+        weighted_median(np.array([s for s in scatters if s is not None]), weights[known])
+        if known.any()
+        else 0.0
+    )
+    best, best_error = None, np.inf
+    for scatter in (0.0, typical):
+        rest = waits - np.array([mean_wait(scatter, gap) for gap in gaps])
+        fit = choose_terms(design, rest, weights, lambda c: bool((c >= 0).all()))
+        if fit is None and not scatter:
+            continue
+        cpu_s, hops = np.zeros(2) if fit is None else fit.coefficients
+        error = float(weights @ np.abs(rest - design @ (cpu_s, hops)))
+        # A rounding error is no better explanation.
+        if best is None or error < 0.95 * best_error - 1e-9 * float(weights @ waits):
+            best, best_error = MessageCosts(float(cpu_s), float(hops), scatter), error
+    return best
 
 
 def _messages(record: Record) -> float:

@@ -17,6 +17,7 @@ from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.host_table import QUANTILES, HostDemands, host_table, is_known, own_host
 from apples.planning.hostlimits import HostLimits, host_limits
 from apples.planning.options import PlanningOptions
+from apples.planning.scatter import BALANCED
 from apples.planning.tcp import retransmission_wait_s, throughput_Bps
 from nws.base.hostlist import fold
 
@@ -89,7 +90,7 @@ class Problem:
     side : seconds to exchange with a neighbour on host j, all iterations; `UNUSABLE_S` for broken links
     communication : factor that is part of `side` and `transfer` (`apples.model.template.Costs`)
     transfer : the part of `side` that occupies the interfaces of both hosts; 0 within a host
-    overhead : float64[N+1], Over for P ranks, without starting
+    overhead : float64[N+1], Over for P ranks, without starting; waits in turn included
     start_cpu_s : CPU seconds of a rank until its first iteration (`apples.model.template.Costs`)
     messages_cpu_s : CPU seconds of a rank for its messages, all iterations
     reduction_hops : latencies of a chain's slowest link that its reductions take, all iterations
@@ -200,7 +201,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         transfer=network.transfer,
         link_errors=network.errors,
         communication=costs.communication,
-        overhead=np.array([costs.overhead.seconds(workload.size, p) for p in range(sum(slots) + 1)]),
+        overhead=_overhead(costs, workload, sum(slots)),
         overhead_error_s=costs.overhead.error_s if is_known(costs.overhead.error_s) else 0.0,
         start_cpu_s=costs.start_cpu_s,
         messages_cpu_s=costs.message_cpu_s * workload.messages,
@@ -216,6 +217,13 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         alike=_alike(network.side, tables, slots, _restrictions(hosts, coupling, limits)),
         losses=network.losses,
     )
+
+
+def _overhead(costs: Costs, workload: Workload, slots: int) -> FloatArray:
+    """Return Over for each number of ranks, float64[slots + 1], with the waits of several for each other in turn."""
+    overhead = np.array([costs.overhead.seconds(workload.size, ranks) for ranks in range(slots + 1)])
+    overhead[2:] += BALANCED * costs.scatter_s * workload.messages
+    return overhead
 
 
 def _restrictions(

@@ -24,6 +24,7 @@ from apples.learning.runs import (
 from apples.model.grid import OFFERED
 from apples.model.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.model.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
+from apples.planning.scatter import mean_wait
 from nws.base.sealed import unseal
 
 BM = 0.195
@@ -620,7 +621,7 @@ def late(availability, least_s, observed_s=9.0, latency_s=0.0):
 
 
 def test_what_messages_cost_is_told_by_the_rank_that_all_wait_for():
-    assert message_costs([late(1.0, 0.2), late(0.5, 0.4), late(0.1, 2.0)]) == (pytest.approx(0.02), 0.0)
+    assert message_costs([late(1.0, 0.2), late(0.5, 0.4), late(0.1, 2.0)]) == (pytest.approx(0.02), 0.0, 0.0)
 
 
 def test_message_costs_take_waits_for_exchanges_beyond_the_links():
@@ -630,14 +631,52 @@ def test_message_costs_take_waits_for_exchanges_beyond_the_links():
         )
         for share in (1.0, 0.5, 0.25)
     ]
-    assert message_costs(runs) == (pytest.approx(0.02), 0.0)
+    assert message_costs(runs) == (pytest.approx(0.02), 0.0, 0.0)
     assert correct(lessons(runs)).communication == 1.0
 
 
 def test_waits_for_changing_loads_are_no_cost_of_messages():
     runs = [late(share, 0.2 / share + 3.0) for share in (1.0, 0.5, 0.25)]
     runs = [replace(run, plan=replace(run.plan, lateness_s=4.0, waiting_s=3.0)) for run in runs]
-    assert message_costs(runs) == (pytest.approx(0.02), 0.0)
+    assert message_costs(runs) == (pytest.approx(0.02), 0.0, 0.0)
+
+
+def waiting(*waits_s, observed_s=200.0):
+    """Two ranks that wait so long for a thousand messages; the second has half of a CPU."""
+    run = a_run(400, 2, observed_s, waits=waits_s, messages=1000.0)
+    run.snapshot["hosts"][1]["availability"] = {"value": 0.5}
+    return run
+
+
+def in_turn(gap_s, scatter_s, **others):
+    """The same where the second waits `gap_s` longer at each message, and both in turn."""
+    least_s = mean_wait(scatter_s, gap_s)
+    return waiting(1000 * least_s, 1000 * (least_s + gap_s), **others)
+
+
+def test_waits_in_turn_are_told_from_costs_of_messages():
+    # The first two runs were planned badly: the slower rank hardly waited, which is no measure of balanced plans.
+    runs = [in_turn(gap_s, 3e-3) for gap_s in (4e-3, 5e-3, 2e-4)]
+    assert message_costs(runs) == (pytest.approx(0.0), 0.0, pytest.approx(3e-3))
+    # With no balanced run, nothing is said of them.
+    assert message_costs(runs[:2])[2] == 0.0
+    # As much waiting at every gap is a cost of messages.
+    assert message_costs([waiting(1.0, 1.0 + gap_s) for gap_s in (4.0, 5.0, 0.2)]) == (
+        pytest.approx(1e-3),
+        0.0,
+        0.0,
+    )
+
+
+def test_waits_in_turn_are_no_overhead_as_well():
+    # By their costs the second rank computes twice as long as the first, which leaves little to wait for.
+    slower_s, faster_s = 400 * BM, 200 * BM
+    expected_s = slower_s + mean_wait(30.0, slower_s - faster_s)
+    runs = [in_turn(gap_s, 30e-3, observed_s=expected_s + 4.0) for gap_s in (40e-3, 2e-3, 1e-3)]
+    costs = replace(COSTS, scatter_s=30e-3)
+    assert without_overhead(runs[0], costs) == pytest.approx(expected_s)
+    assert fit_overhead(runs, costs).constant_s == pytest.approx(4.0)
+    assert learned_costs(lessons(runs), [], 1).scatter_s == pytest.approx(30e-3)
 
 
 def test_start_costs_grow_with_the_rows_of_a_rank_as_memory_does():
@@ -656,7 +695,7 @@ def test_reductions_that_cross_a_slow_link_are_told_from_busy_cpus():
         for share in (1.0, 0.5, 0.25)
         for latency_s in (0.0, 0.002, 0.01)
     ]
-    assert message_costs(runs) == (pytest.approx(0.02), pytest.approx(5.0))
+    assert message_costs(runs) == (pytest.approx(0.02), pytest.approx(5.0), 0.0)
 
 
 def in_short_iterations(share, least_s=0.0, overhead_s=0.0):
@@ -681,7 +720,7 @@ def in_short_iterations(share, least_s=0.0, overhead_s=0.0):
 
 def test_what_short_iterations_wait_for_cpus_is_not_taken_for_messages():
     runs = [in_short_iterations(share, 0.2 / share, 4.0) for share in (1.0, 0.5, 0.8, 1.0)]
-    assert message_costs(runs) == (pytest.approx(0.02), 0.0)
+    assert message_costs(runs) == (pytest.approx(0.02), 0.0, 0.0)
     costs = learned_costs(
         lessons(runs, benchmarks=Costs(seconds_per_row={"node": {1: BM / 10**9}})), [], 10**9
     )
