@@ -1,7 +1,7 @@
 """Users' own codes over hosts of a testbed: gain of the first planned run after `apples app check` over even pieces.
 
     sudo python benchmarks/own_codes.py [--code wave-c|lammps|meep|petsc] [--shares 0.9,0.45] [--pairs 10] [--balance]
-                                        [--accuracy 20 [--training-runs 3]] [--learn 10 [--series 3]]
+                                        [--accuracy 20 [--training-runs 3] [--repeats]] [--learn 10 [--series 3]]
                                         [--size ROWS] [--iterations N] [--set ...] [--weight 1024]
 
 The hosts have these shares of a CPU, at most two of them on a CPU. The check measures the code once. Each pair then
@@ -16,7 +16,8 @@ second halves, when that has settled.
 
 `--accuracy N`: N planned runs of mixed sizes and iteration counts, from 0.7 to 1.4 times those of the pairs and never
 those of the check, each from a copy of one state: that after the check and `--training-runs` runs of the pairs' size
-and length. Prints the mean of |predicted - observed| / observed.
+and length. Prints the mean of |predicted - observed| / observed. `--repeats` makes a run of the pairs' size and length
+after each of them, also from that state: equal runs, whose scatter no prediction made before them can undercut.
 
 `--learn N`: N runs from one state, so that each learns from those before; `--series` repeats that, each time from the
 state after the check. Prints the errors of the first and the last run.
@@ -227,7 +228,7 @@ def accuracy(runs: Runs, work: Path, options: argparse.Namespace) -> None:
     trained = Path(shutil.copytree(work / "state", work / "trained"))
     for _ in range(options.training_runs):
         print(f"training run {runs.run(trained, 'apples')}", flush=True)
-    errors = []
+    errors, equal = [], []
     for number, scale in enumerate(scales):
         state = Path(shutil.copytree(trained, work / f"accuracy-{number}"))
         ran = runs.run(state, "apples", scale=scale)
@@ -237,10 +238,21 @@ def accuracy(runs: Runs, work: Path, options: argparse.Namespace) -> None:
             f"{round(options.iterations * scale[1]):6} {ran}  error {ran.error:.1%}",
             flush=True,
         )
+        if options.repeats:
+            equal.append(runs.run(Path(shutil.copytree(trained, work / f"repeat-{number}")), "apples"))
+            print(f"repeat   {number:3} {equal[-1]}  error {equal[-1].error:.1%}", flush=True)
     print(
         f"{options.code}: mean error of {len(errors)} predictions {statistics.mean(errors):.1%}, "
         f"median {statistics.median(errors):.1%}, largest {max(errors):.1%}"
     )
+    if equal:
+        usual_s = statistics.median(ran.observed_s for ran in equal)
+        off = [abs(usual_s - ran.observed_s) / ran.observed_s for ran in equal]
+        print(
+            f"{options.code}: {len(equal)} equal runs, median {usual_s:.2f} s, differ from it by {statistics.mean(off):.1%} "
+            f"in the mean, at most {max(off):.1%}; mean error of their predictions "
+            f"{statistics.mean(ran.error for ran in equal):.1%}"
+        )
 
 
 def learn(runs: Runs, work: Path, options: argparse.Namespace) -> None:
@@ -284,6 +296,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--balance", action="store_true")
     parser.add_argument("--accuracy", type=int, default=0)
     parser.add_argument("--training-runs", type=int, default=0)
+    parser.add_argument("--repeats", action="store_true")
     parser.add_argument("--learn", type=int, default=0)
     parser.add_argument("--series", type=int, default=1)
     parser.add_argument("--size", type=int)
