@@ -249,8 +249,8 @@ def accuracy(runs: Runs, work: Path, options: argparse.Namespace) -> None:
         usual_s = statistics.median(ran.observed_s for ran in equal)
         off = [abs(usual_s - ran.observed_s) / ran.observed_s for ran in equal]
         print(
-            f"{options.code}: {len(equal)} equal runs, median {usual_s:.2f} s, differ from it by {statistics.mean(off):.1%} "
-            f"in the mean, at most {max(off):.1%}; mean error of their predictions "
+            f"{options.code}: {len(equal)} equal runs, median {usual_s:.2f} s, differ from it by "
+            f"{statistics.mean(off):.1%} in the mean, at most {max(off):.1%}; mean error of their predictions "
             f"{statistics.mean(ran.error for ran in equal):.1%}"
         )
 

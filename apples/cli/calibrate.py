@@ -72,17 +72,9 @@ def calibrate(
     own, others = costing.training_runs()
     found = corrections(own, others)
     if as_json:
-        key = costing.benchmarks.key
-        click.echo(
-            json.dumps(
-                {
-                    "version": 1,
-                    "application": app,
-                    "key": key,
-                    **_document(costs, found, sum(len(of.records) for of in (own, *others))),
-                }
-            )
-        )
+        runs = sum(len(of.records) for of in (own, *others))
+        known = {"version": 1, "application": app, "key": costing.benchmarks.key}
+        click.echo(json.dumps(known | _document(costs, found, runs)))
         return
     if not costs.seconds_per_row:
         click.echo(

@@ -21,6 +21,7 @@ from apples.learning.runs import (
     finished,
     recency,
     recent,
+    sweeps_s,
     unhidden_exchanges,
 )
 from apples.model.grid import FloatArray
@@ -218,7 +219,8 @@ def _host_logs(record: Record, costs: Costs, since: Since | None) -> dict[str, f
     """Return host → logarithm of the median over its ranks of observed / expected compute time.
 
     A rank without a whole CPU that waits for others computes faster between its waits, because it has a part of the
-    CPU's time to spare. Its rows took at most its share of the whole time, so nothing between contradicts a benchmark.
+    CPU's time to spare. Its CPU time tells what its rows need (`sweeps_s`). Where that was not measured, its rows took
+    at most its share of the whole time, so nothing between contradicts a benchmark.
     """
     assert record.outcome is not None
     kinds = _types(record)
@@ -229,8 +231,7 @@ def _host_logs(record: Record, costs: Costs, since: Since | None) -> dict[str, f
     for seen in record.outcome.observations:
         told = seen.compute_s > 0 and expected.get(seen.rank, 0.0) > 0
         if told and kinds[host_of[seen.rank]] not in older:
-            waited_s = seen.compute_s + seen.communicate_s + seen.wait_s
-            most_s = max(min(waited_s, seen.compute_s / shares[seen.rank]), seen.compute_s)
-            near_s = min(max(expected[seen.rank], seen.compute_s), most_s)
+            least_s, most_s = sweeps_s(seen, shares[seen.rank])
+            near_s = min(max(expected[seen.rank], least_s), most_s)
             ratios.setdefault(host_of[seen.rank], []).append(near_s / expected[seen.rank])
     return {host: math.log(float(np.median(values))) for host, values in ratios.items()}

@@ -14,7 +14,7 @@ import numpy as np
 
 from apples.learning.regression import choose_terms, weighted_median
 from apples.model.grid import OFFERED, Conditions, Estimate, FloatArray
-from apples.model.plan import Record
+from apples.model.plan import RankObservation, Record
 from apples.model.snapshotdocument import host_entries, link_entries
 from apples.model.template import Costs
 from apples.planning.model import waiting_factor
@@ -157,10 +157,11 @@ def message_costs(records: Sequence[Record]) -> MessageCosts | None:
     """Return the costs of each message to a rank, fitted to runs, oldest first; None if no run shows them.
 
     The rank that waited least, in the reduction at the end of an iteration and beyond what links explain, is the one
-    the others waited for. Its own waiting is the cost of its messages and of the reduction's way to the others and
-    back. Where the next rank waited hardly longer, both also wait for each other in turn (`apples.planning.scatter`);
-    that is believed if it explains the runs better. Two parts that the plan has priced are left out: waits for others'
-    CPUs in short iterations, and waits because shares change (`Plan.waiting_s`; 0 in plans without horizon).
+    the others waited for. Its own waiting, less the time for which its share of a CPU was used up, is the cost of its
+    messages and of the reduction's way to the others and back. Where the next rank waited hardly longer, both also wait
+    for each other in turn (`apples.planning.scatter`); that is believed if it explains the runs better. Two parts that
+    the plan has priced are left out: waits for others' CPUs in short iterations, and waits because shares change
+    (`Plan.waiting_s`; 0 in plans without horizon).
     """
     told = []
     for record, weight in recent([r for r in records if _messages(r) > 0]):
@@ -171,7 +172,10 @@ def message_costs(records: Sequence[Record]) -> MessageCosts | None:
         waited = sorted(
             (
                 max(
-                    o.wait_s + max(o.communicate_s - links[o.rank], 0.0) - priced.get(o.rank, 0.0),
+                    o.wait_s
+                    + max(o.communicate_s - links[o.rank], 0.0)
+                    - priced.get(o.rank, 0.0)
+                    - (sweeps_s(o, shares[o.rank])[0] - o.compute_s),
                     0.0,
                 ),
                 shares[o.rank],
@@ -214,6 +218,17 @@ def _fitted(told: FloatArray) -> MessageCosts | None:
         if best is None or error < 0.95 * best_error - 1e-9 * float(weights @ waits):
             best, best_error = MessageCosts(float(cpu_s), float(hops), scatter), error
     return best
+
+
+def sweeps_s(seen: RankObservation, share: float) -> tuple[float, float]:
+    """Return the least and the most wall time that a rank's sweeps would have taken without waits, seconds.
+
+    They are equal if its CPU time was measured. Never less than the sweeps took, nor more than all of its iterations.
+    """
+    whole_s = seen.compute_s + seen.communicate_s + seen.wait_s
+    possible = (seen.compute_s * share, seen.compute_s) if seen.cpu_s is None else (seen.cpu_s, seen.cpu_s)
+    least_s, most_s = (max(min(cpu_s / share, whole_s), seen.compute_s) for cpu_s in possible)
+    return least_s, most_s
 
 
 def _messages(record: Record) -> float:

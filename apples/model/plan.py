@@ -156,6 +156,7 @@ class RankObservation:
     wait_s : the reduction that ends each iteration, mostly waiting for the slowest rank
     total_s : setup to end
     checkpoint_s, checkpoints : time spent writing them, and their number
+    cpu_s : CPU time of its sweeps, None where it was not measured
     """
 
     rank: int
@@ -169,6 +170,7 @@ class RankObservation:
     total_s: float
     checkpoint_s: float = 0.0
     checkpoints: int = 0
+    cpu_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,9 +118,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """A plan with the costs and hosts that it was made from.
+    """A plan, and the costs and the snapshot that it was made from.
 
-    slabs : those of its record.  seconds : that planning took
+    slabs : costs of the slab size that its run is recorded under.  seconds : that planning took
     """
 
     plan: Plan
@@ -250,7 +250,7 @@ class Agent:
         except (LaunchError, NoFeasiblePlan) as error:
             self.notify(f"planned with the costs of slabs of {first.slabs.benchmarks.rows} rows: {error}")
             return first
-        # If the second has small slabs after all, they cost less than predicted; its record counts as one of theirs.
+        # The second plan may have small slabs after all. Its run then counts as one of small slabs.
         own = slabs if slabs.like(second.plan) is slabs else first.slabs
         return replace(second, slabs=own, seconds=first.seconds + second.seconds)
 
@@ -273,6 +273,7 @@ class Agent:
         slabs: SlabCosts,
         costs: Costs | None = None,
     ) -> _Draft:
+        """Return a plan.  costs : instead of those of `slabs`"""
         costs = costs or slabs.costs(self.notify)
         demands = slabs.benchmarks.demands(demands)
         priced = time.perf_counter()

@@ -29,7 +29,7 @@ LARGEST_SLAB_BYTES = 400e6
 class SlabBenchmarks:
     """Benchmarks of one request on one platform, on slabs of one size.
 
-    rows : of such a slab, by default of equal slabs on all slots
+    rows : of such a slab; by default the class of equal slabs on all slots
     stated : costs that are used for CPU types without a benchmark
     """
 
@@ -48,7 +48,7 @@ class SlabBenchmarks:
         self.rows = _class(request, request.size / slots) if rows is None else rows
 
     def of(self, rows: int) -> SlabBenchmarks:
-        """Return those of slabs of another size."""
+        """Return the benchmarks of slabs of so many rows, for the same request and platform."""
         return SlabBenchmarks(self._store, self.platform, self.request, stated=self._stated, rows=rows)
 
     @property
@@ -106,20 +106,21 @@ class SlabBenchmarks:
                 slabs.measure(host, notify, anew=True)
 
     def like(self, plan: Plan) -> SlabBenchmarks:
-        """Return those of slabs like those of a plan.
+        """Return the benchmarks of slabs like those of a plan.
 
-        These, if they are within a factor of two. These too in a simulation, whose rows cost the same in all slabs, and
-        where no other slab was measured and none may be now.
+        These themselves if the plan's slabs are within a factor of two, in a simulation (its rows cost the same in all
+        slabs), and where no slab nearer to the plan's was measured and none may be measured now.
         """
         rows = _typical_rows(plan)
         memory = self.demands(self.request.template.workload(self.request.size, self.request.settings))
         slabs = self.of(_class(self.request, rows, memory.bytes_per_row))
-        far = abs(math.log2(rows / self.rows)) >= 1
-        nearer = slabs.rows > self.rows if rows > self.rows else slabs.rows < self.rows
-        return slabs if far and nearer and not self.platform.simulated and slabs._available() else self
+        distance, theirs = (abs(math.log2(rows / one.rows)) for one in (self, slabs))
+        if self.platform.simulated or distance < 1 or theirs >= distance:
+            return self
+        return slabs if slabs._available() else self
 
     def near(self) -> list[SlabBenchmarks]:
-        """Return those of slabs with up to four times as many rows and down to a quarter: a row costs much the same."""
+        """Return the benchmarks of other slabs, of a quarter to four times these rows: a row costs much the same."""
         near = {_class(self.request, self.rows * 2.0**step) for step in range(-_NEAR, _NEAR + 1)}
         return [self.of(rows) for rows in sorted(near - {self.rows})]
 
@@ -213,7 +214,7 @@ def _completed(measured: Costs | None, stated: Costs | None) -> Costs:
 
 
 def _typical_rows(plan: Plan) -> float:
-    """Return the rows of the slab that a row of a plan is in, in the mean."""
+    """Return the rows of the slab around a row of a plan, in the mean over all rows."""
     works = [a.work for a in plan.assignments]
     return sum(work * work for work in works) / sum(works)
 

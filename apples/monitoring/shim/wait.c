@@ -175,8 +175,8 @@ static int contended(uint64_t now) {
     return now < __atomic_load_n(&bell->contended_until, __ATOMIC_RELAXED);
 }
 
-/* Ask until the answer is yes, and sleep between questions once this thread has used its CPU clock up to
-   `copy_until`. */
+/* Ask until the answer is yes. Where it may sleep between questions, it does so only after its CPU clock has reached
+   `copy_until` (0: at once). */
 static int ask_until_done(const struct question *q, uint64_t copy_until) {
     uint64_t spin_until = 0;
     int rings = q->rings, rc;

@@ -774,7 +774,7 @@ def test_shares_that_hardly_differ_show_no_cost_of_the_start():
 
     # Chance alone, whose slope would be 2,000 s for each second by which a CPU is slower.
     runs = [run(0.45 - n * 1e-6, 1.0 + n * 0.01) for n in range(6)]
-    assert start_costs(runs)[0] < 0.045 + 1.05 * 0.45
+    assert start_costs(runs)[0] < (0.1 + 1.05) * 0.45
 
 
 def test_runs_on_offered_shares_teach_no_cost_of_rows():
