@@ -34,7 +34,7 @@
 #define LEAST_SHARE 85u
 #define LEAST_QUEUED_NS 500000ull
 /* Longest CPU time in which MPI copies a byte of a message to the rank itself. */
-#define COPY_NS_PER_BYTE 1u
+#define COPY_NS_PER_BYTE 4u
 
 /* Shared by the processes of a job on a node. `sleepers` of a process that was killed in its sleep stays counted;
    ringing for nobody is the whole harm. */

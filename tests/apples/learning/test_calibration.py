@@ -359,6 +359,25 @@ def test_correct_ignores_the_spare_time_of_ranks_that_wait_on_a_shared_cpu():
     assert correct(runs(1.0, 0.2)).row_seconds("node", 1) == pytest.approx(0.8 * BM, rel=0.01)
 
 
+def with_cpu_times(run, cpu_s):
+    """The same run, the CPU time of each rank's sweeps measured."""
+    observations = [replace(seen, cpu_s=cpu_s) for seen in run.outcome.observations]
+    return replace(run, outcome=replace(run.outcome, observations=tuple(observations)))
+
+
+@pytest.mark.parametrize("factor", [0.7, 0.9, 1.1])
+def test_correct_takes_cpu_times_where_they_were_measured(factor):
+    # Half of a CPU: rows took 0.6 of what they were expected to, and the rest of the time was waiting.
+    expected_s = 200 * BM / 0.5
+    run = a_run(800, 4, 2 * expected_s, availability=0.5, slowdown=0.6, waits=(0.9 * expected_s,) * 4)
+    told = [with_cpu_times(run, factor * 200 * BM)] * 8
+    assert correct(lessons(told)).row_seconds("node", 1) == pytest.approx(factor * BM, rel=0.02)
+    # Rows took at least the time that they took, whatever share of a CPU was forecast.
+    assert correct(lessons([with_cpu_times(run, 1.0)] * 8)).row_seconds("node", 1) == pytest.approx(
+        0.6 * BM, rel=0.02
+    )
+
+
 def test_exchanges_that_computing_hides_are_priced_as_they_were_waited_for():
     runs = [a_run(1000, 4, 60.0, exchange=(10.0, 2.5))] * 6
     assert correct(lessons(runs)).communication == pytest.approx(0.25, rel=0.01)
@@ -677,6 +696,14 @@ def test_waits_in_turn_are_no_overhead_as_well():
     assert without_overhead(runs[0], costs) == pytest.approx(expected_s)
     assert fit_overhead(runs, costs).constant_s == pytest.approx(4.0)
     assert learned_costs(lessons(runs), [], 1).scatter_s == pytest.approx(30e-3)
+
+
+def test_a_used_up_share_is_no_cost_of_messages():
+    # Half of a CPU: sweeps with 60 s of CPU time took 100 s; for 20 s of the waits there was no CPU to be had.
+    run = a_run(400, 4, 150.0, availability=0.5, waits=(30.0, 22.0, 40.0, 35.0), messages=100.0)
+    seen = [replace(one, compute_s=100.0, cpu_s=60.0) for one in run.outcome.observations]
+    run = replace(run, outcome=replace(run.outcome, observations=tuple(seen)))
+    assert message_costs([run]) == (pytest.approx(0.02 * 0.5), 0.0, 0.0)
 
 
 def test_start_costs_grow_with_the_rows_of_a_rank_as_memory_does():

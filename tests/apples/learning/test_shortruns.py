@@ -108,4 +108,5 @@ def test_observations_tell_setup_from_computation():
     # The ranks had half a CPU.
     assert found[1].setup_s == pytest.approx(2 * SETUP_S)
     assert found[1].compute_s == pytest.approx(2 * 20 * 30 * ROW_S)
+    assert found[1].cpu_s == pytest.approx(20 * 30 * ROW_S)
     assert found[1].communicate_s == pytest.approx(0.01)
