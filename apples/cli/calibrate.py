@@ -111,13 +111,13 @@ def _document(costs: Costs, found: Corrections, runs: int) -> dict[str, Any]:
         "start_cpu_s": costs.start_cpu_s,
         "message_cpu_s": costs.message_cpu_s,
         "reduction_hops": costs.reduction_hops,
-        "scatter_s": costs.scatter_s,
+        "jitter_s": costs.jitter_s,
     }
 
 
 def _lines(costs: Costs, found: Corrections) -> list[str]:
     from apples.cli.report import table
-    from apples.planning.scatter import BALANCED
+    from apples.planning.jitter import BALANCED
 
     rows = []
     for cpu_type, seconds_per_row in costs.seconds_per_row.items():
@@ -137,9 +137,9 @@ def _lines(costs: Costs, found: Corrections) -> list[str]:
         lines.append(
             f"for each of its messages it takes {costs.message_cpu_s * 1e3:.3g} ms of CPU time{waits}"
         )
-    if costs.scatter_s:
+    if costs.jitter_s:
         lines.append(
-            f"at each message ranks wait {BALANCED * costs.scatter_s * 1e3:.3g} ms for each other in turn"
+            f"at each message ranks wait {BALANCED * costs.jitter_s * 1e3:.3g} ms because their times vary"
         )
     lines.append(
         f"overhead {overhead.constant_s:.3g} s {overhead.per_row_s:+.3g} s·size {overhead.per_rank_s:+.3g} s·P "

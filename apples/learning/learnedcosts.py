@@ -30,7 +30,7 @@ def learned_costs(own: TrainingRuns, others: Sequence[TrainingRuns], iterations:
             start_row_cpu_s=row_s,
             message_cpu_s=messages.cpu_s,
             reduction_hops=messages.reduction_hops,
-            scatter_s=messages.scatter_s,
+            jitter_s=messages.jitter_s,
         )
         for lessons in everybody
     ]

@@ -17,14 +17,20 @@ from apples.model.grid import OFFERED, Conditions, Estimate, FloatArray
 from apples.model.plan import RankObservation, Record
 from apples.model.snapshotdocument import host_entries, link_entries
 from apples.model.template import Costs
+from apples.planning.jitter import jitter_of, mean_wait
 from apples.planning.model import waiting_factor
-from apples.planning.scatter import mean_wait, scatter_of
 
 #: Runs after which a run counts half.
 HALF_LIFE_RUNS = 30.0
 
 #: CPU seconds per byte in which ranks fill their memory at the slowest (assumed): further growth with rows is chance.
 SLOWEST_FILL_S = 2e-9
+
+#: Jitter must bring the error of a fit down to this part of it.
+_BETTER = 0.95
+
+#: Jitter differs from a cost of messages only where some run would wait less than this part of the longest wait.
+_DIFFERENT = 0.8
 
 #: Scatter assumed before runs show their own, as one more run would: a tenth of the time.
 PRIOR_SPREAD = 0.1
@@ -35,7 +41,7 @@ class MessageCosts(NamedTuple):
 
     cpu_s: float
     reduction_hops: float
-    scatter_s: float
+    jitter_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +118,7 @@ def without_overhead(record: Record, costs: Costs | None) -> float:
         reverse=True,
     ) or (math.nan,)
     if costs is not None and others:
-        slowest_s += mean_wait(costs.scatter_s * _messages(record), slowest_s - others[0])
+        slowest_s += mean_wait(costs.jitter_s * _messages(record), slowest_s - others[0])
     slowest_s += record.plan.lateness_s
     return slowest_s if costs is None else slowest_s + costs.start_cpu_s * slowness(record)
 
@@ -158,8 +164,8 @@ def message_costs(records: Sequence[Record]) -> MessageCosts | None:
 
     The rank that waited least, in the reduction at the end of an iteration and beyond what links explain, is the one
     the others waited for. Its own waiting, less the time for which its share of a CPU was used up, is the cost of its
-    messages and of the reduction's way to the others and back. Where the next rank waited hardly longer, both also wait
-    for each other in turn (`apples.planning.scatter`); that is believed if it explains the runs better. Two parts that
+    messages and of the reduction's way to the others and back. Where the next rank waited hardly longer, jitter may
+    have made both wait (`apples.planning.jitter`); it is assumed as far as it explains the runs better. Two parts that
     the plan has priced are left out: waits for others' CPUs in short iterations, and waits because shares change
     (`Plan.waiting_s`; 0 in plans without horizon).
     """
@@ -199,25 +205,30 @@ def _fitted(told: FloatArray) -> MessageCosts | None:
     """
     *inputs, waits, gaps, weights = told
     design = np.stack(inputs, axis=1)
-    scatters = [scatter_of(wait, gap) for wait, gap in zip(waits, gaps, strict=True)]
-    known = np.array([one is not None for one in scatters])
-    typical = (
-        weighted_median(np.array([s for s in scatters if s is not None]), weights[known])
-        if known.any()
-        else 0.0
-    )
     best, best_error = None, np.inf
-    for scatter in (0.0, typical):
-        rest = waits - np.array([mean_wait(scatter, gap) for gap in gaps])
+    for jitter_s in _jitters(waits, gaps, weights):
+        rest = waits - np.array([mean_wait(jitter_s, gap) for gap in gaps])
         fit = choose_terms(design, rest, weights, lambda c: bool((c >= 0).all()))
-        if fit is None and not scatter:
+        if fit is None and not jitter_s:
             continue
         cpu_s, hops = np.zeros(2) if fit is None else fit.coefficients
         error = float(weights @ np.abs(rest - design @ (cpu_s, hops)))
         # A rounding error is no better explanation.
-        if best is None or error < 0.95 * best_error - 1e-9 * float(weights @ waits):
-            best, best_error = MessageCosts(float(cpu_s), float(hops), scatter), error
+        if best is None or error < _BETTER * best_error - 1e-9 * float(weights @ waits):
+            best, best_error = MessageCosts(float(cpu_s), float(hops), jitter_s), error
     return best
+
+
+def _jitters(waits: FloatArray, gaps: FloatArray, weights: FloatArray) -> list[float]:
+    """Return values of jitter to try: none, and up to the median of runs that show it, if gaps differ enough."""
+    shown = [(jitter_of(wait, gap), weight) for wait, gap, weight in zip(waits, gaps, weights, strict=True)]
+    known = np.array([(jitter_s, weight) for jitter_s, weight in shown if jitter_s is not None])
+    if not len(known):
+        return [0.0]
+    most_s = weighted_median(*known.T)
+    expected = [mean_wait(most_s, gap) for gap in gaps]
+    alike = min(expected) > _DIFFERENT * max(expected)
+    return [0.0] if alike else [most_s * part for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
 
 
 def sweeps_s(seen: RankObservation, share: float) -> tuple[float, float]:

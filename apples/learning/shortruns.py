@@ -181,7 +181,7 @@ def observations_of(
                 communicate_s=rank.t_comm_s,
                 wait_s=0.0,
                 total_s=rank.elapsed_s,
-                cpu_s=max(rank.t_cpu_s - run["setup_cpu_s"], 0.0),
+                cpu_s=rank.t_cpu_s - run["setup_cpu_s"] if rank.t_cpu_s > run["setup_cpu_s"] else None,
             )
         )
     return tuple(sorted(found, key=lambda seen: seen.rank))

@@ -106,8 +106,8 @@ class Costs:
         late for its neighbours, and the run waits
     reduction_hops : latencies of the slowest link between its ranks that a run waits for with each of M, beyond the
         exchanges: the reduction that ends an iteration crosses it, there and back
-    scatter_s : standard deviation of the difference between two ranks' times from one of M to the next, for which ranks
-        that need equally long wait in turn (`apples.planning.scatter`)
+    jitter_s : standard deviation of the difference between two ranks' times from one of M to the next, because of
+        which ranks that need equally long wait for each other (`apples.planning.jitter`)
     """
 
     seconds_per_row: Mapping[str, Mapping[int, float]]
@@ -118,7 +118,7 @@ class Costs:
     start_row_cpu_s: float = 0.0
     message_cpu_s: float = 0.0
     reduction_hops: float = 0.0
-    scatter_s: float = 0.0
+    jitter_s: float = 0.0
 
     def row_seconds(self, cpu_type: str, ranks: int, host: str = "") -> float:
         """Return BM for a host of `cpu_type` that runs `ranks` ranks; raises `KeyError` for an unknown type.

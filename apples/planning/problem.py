@@ -16,8 +16,8 @@ from apples.model.pairs import PairValues, combined, taken
 from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.host_table import QUANTILES, HostDemands, host_table, is_known, own_host
 from apples.planning.hostlimits import HostLimits, host_limits
+from apples.planning.jitter import BALANCED
 from apples.planning.options import PlanningOptions
-from apples.planning.scatter import BALANCED
 from apples.planning.tcp import retransmission_wait_s, throughput_Bps
 from nws.base.hostlist import fold
 
@@ -90,7 +90,7 @@ class Problem:
     side : seconds to exchange with a neighbour on host j, all iterations; `UNUSABLE_S` for broken links
     communication : factor that is part of `side` and `transfer` (`apples.model.template.Costs`)
     transfer : the part of `side` that occupies the interfaces of both hosts; 0 within a host
-    overhead : float64[N+1], Over for P ranks, without starting; waits in turn included
+    overhead : float64[N+1], Over for P ranks, without starting, with waits from jitter
     start_cpu_s : CPU seconds of a rank until its first iteration (`apples.model.template.Costs`)
     messages_cpu_s : CPU seconds of a rank for its messages, all iterations
     reduction_hops : latencies of a chain's slowest link that its reductions take, all iterations
@@ -220,9 +220,9 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
 
 
 def _overhead(costs: Costs, workload: Workload, slots: int) -> FloatArray:
-    """Return Over for each number of ranks, float64[slots + 1], with the waits of several for each other in turn."""
+    """Return Over for each number of ranks, float64[slots + 1], with the waits of several for each other's jitter."""
     overhead = np.array([costs.overhead.seconds(workload.size, ranks) for ranks in range(slots + 1)])
-    overhead[2:] += BALANCED * costs.scatter_s * workload.messages
+    overhead[2:] += BALANCED * costs.jitter_s * workload.messages
     return overhead
 
 
@@ -258,13 +258,19 @@ def _alike(
 
 
 def _as_modelled(costs: Costs, workload: Workload, options: PlanningOptions) -> Costs:
-    """Return the costs as the paper's model has them: no reductions, starts and messages as overhead on idle CPUs."""
+    """Return the costs as the paper's model has them: no reductions, no jitter, the rest as overhead on idle CPUs."""
     if options.model != "paper":
         return costs
     idle_s = costs.start_cpu_s + costs.message_cpu_s * workload.messages
     overhead = replace(costs.overhead, constant_s=costs.overhead.constant_s + idle_s)
     return replace(
-        costs, overhead=overhead, communication=1.0, start_cpu_s=0.0, message_cpu_s=0.0, reduction_hops=0.0
+        costs,
+        overhead=overhead,
+        communication=1.0,
+        start_cpu_s=0.0,
+        message_cpu_s=0.0,
+        reduction_hops=0.0,
+        jitter_s=0.0,
     )
 
 

@@ -176,7 +176,7 @@ static int contended(uint64_t now) {
 }
 
 /* Ask until the answer is yes. Where it may sleep between questions, it does so only after its CPU clock has reached
-   `copy_until` (0: at once). */
+   `copy_until` (0: no such limit). */
 static int ask_until_done(const struct question *q, uint64_t copy_until) {
     uint64_t spin_until = 0;
     int rings = q->rings, rc;

@@ -24,7 +24,7 @@ from apples.learning.runs import (
 from apples.model.grid import OFFERED
 from apples.model.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.model.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
-from apples.planning.scatter import mean_wait
+from apples.planning.jitter import mean_wait
 from nws.base.sealed import unseal
 
 BM = 0.195
@@ -667,17 +667,17 @@ def waiting(*waits_s, observed_s=200.0):
     return run
 
 
-def in_turn(gap_s, scatter_s, **others):
-    """The same where the second waits `gap_s` longer at each message, and both in turn."""
-    least_s = mean_wait(scatter_s, gap_s)
+def jittery(gap_s, jitter_s, **others):
+    """The same where the second waits `gap_s` longer at each message, and both because of jitter."""
+    least_s = mean_wait(jitter_s, gap_s)
     return waiting(1000 * least_s, 1000 * (least_s + gap_s), **others)
 
 
-def test_waits_in_turn_are_told_from_costs_of_messages():
+def test_waits_from_jitter_are_no_cost_of_messages():
     # The first two runs were planned badly: the slower rank hardly waited, which is no measure of balanced plans.
-    runs = [in_turn(gap_s, 3e-3) for gap_s in (4e-3, 5e-3, 2e-4)]
+    runs = [jittery(gap_s, 3e-3) for gap_s in (4e-3, 5e-3, 2e-4)]
     assert message_costs(runs) == (pytest.approx(0.0), 0.0, pytest.approx(3e-3))
-    # With no balanced run, nothing is said of them.
+    # No run of ranks that needed nearly equally long shows jitter.
     assert message_costs(runs[:2])[2] == 0.0
     # As much waiting at every gap is a cost of messages.
     assert message_costs([waiting(1.0, 1.0 + gap_s) for gap_s in (4.0, 5.0, 0.2)]) == (
@@ -687,15 +687,30 @@ def test_waits_in_turn_are_told_from_costs_of_messages():
     )
 
 
-def test_waits_in_turn_are_no_overhead_as_well():
+def test_jitter_and_costs_of_messages_are_found_together():
+    each_s = [mean_wait(3e-3, gap_s) + 1e-3 for gap_s in (4e-3, 5e-3, 2e-4, 1e-3)]
+    runs = [
+        waiting(1e3 * s, 1e3 * (s + gap_s)) for s, gap_s in zip(each_s, (4e-3, 5e-3, 2e-4, 1e-3), strict=True)
+    ]
+    cpu_s, hops, jitter_s = message_costs(runs)
+    assert (hops, cpu_s) == (0.0, pytest.approx(1e-3, rel=0.3))
+    assert cpu_s + mean_wait(jitter_s, 0.0) == pytest.approx(1e-3 + mean_wait(3e-3, 0.0), rel=0.1)
+
+
+def test_balanced_runs_alone_show_no_jitter():
+    runs = [waiting(least_s, least_s + 0.01) for least_s in (1.0, 1.3, 1.5)]
+    assert message_costs(runs)[2] == 0.0
+
+
+def test_waits_from_jitter_are_no_overhead_as_well():
     # By their costs the second rank computes twice as long as the first, which leaves little to wait for.
     slower_s, faster_s = 400 * BM, 200 * BM
     expected_s = slower_s + mean_wait(30.0, slower_s - faster_s)
-    runs = [in_turn(gap_s, 30e-3, observed_s=expected_s + 4.0) for gap_s in (40e-3, 2e-3, 1e-3)]
-    costs = replace(COSTS, scatter_s=30e-3)
+    runs = [jittery(gap_s, 30e-3, observed_s=expected_s + 4.0) for gap_s in (40e-3, 2e-3, 1e-3)]
+    costs = replace(COSTS, jitter_s=30e-3)
     assert without_overhead(runs[0], costs) == pytest.approx(expected_s)
     assert fit_overhead(runs, costs).constant_s == pytest.approx(4.0)
-    assert learned_costs(lessons(runs), [], 1).scatter_s == pytest.approx(30e-3)
+    assert learned_costs(lessons(runs), [], 1).jitter_s == pytest.approx(30e-3)
 
 
 def test_a_used_up_share_is_no_cost_of_messages():

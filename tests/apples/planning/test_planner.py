@@ -405,13 +405,13 @@ def test_reductions_wait_for_the_slowest_link_of_the_chain(pool):
 
 
 def test_ranks_that_wait_in_turn_need_that_time_on_every_host(pool):
-    costs = replace(pool.costs(), scatter_s=0.1)
+    costs = replace(pool.costs(), jitter_s=0.1)
     plan = make_plan(pool.snapshot([1.0, 0.5]), pool.workload(120, messages=10), costs)
     assert [a.rows for a in plan.assignments] == [80, 40]
     assert [a.overhead_s for a in plan.assignments] == pytest.approx([10 * 0.1 / math.sqrt(2 * math.pi)] * 2)
 
 
 def test_a_rank_alone_has_no_messages(pool):
-    costs = replace(pool.costs(), message_cpu_s=0.2, reduction_hops=30.0, scatter_s=1.0)
+    costs = replace(pool.costs(), message_cpu_s=0.2, reduction_hops=30.0, jitter_s=1.0)
     plan = make_plan(pool.snapshot([0.5]), pool.workload(10, messages=10), costs)
     assert [a.overhead_s for a in plan.assignments] == [0.0]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.planning.scatter import BALANCED, mean_wait, scatter_of
+from apples.planning.jitter import BALANCED, jitter_of, mean_wait
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.5, 1.0, 2.0])
@@ -21,19 +21,19 @@ def test_ranks_that_need_equally_long_wait_longest():
     assert waits[-1] == 0.0 == mean_wait(0.0, 1.0)
 
 
-@given(scatter=st.floats(1e-6, 1e6), part=st.floats(0.0, 0.49))
-def test_the_scatter_is_found_again_from_a_wait(scatter, part):
-    gap = part * scatter
-    assert scatter_of(mean_wait(scatter, gap), gap) == pytest.approx(scatter, rel=1e-6)
+@given(jitter=st.floats(1e-6, 1e6), part=st.floats(0.0, 0.49))
+def test_the_jitter_is_found_again_from_a_wait(jitter, part):
+    gap = part * jitter
+    assert jitter_of(mean_wait(jitter, gap), gap) == pytest.approx(jitter, rel=1e-6)
 
 
-@given(scatter=st.floats(1e-6, 1e6), part=st.floats(0.51, 30.0))
-def test_a_wait_at_a_wide_gap_tells_no_scatter(scatter, part):
-    assert scatter_of(mean_wait(scatter, part * scatter), part * scatter) is None
+@given(jitter=st.floats(1e-6, 1e6), part=st.floats(0.51, 30.0))
+def test_a_wait_at_a_wide_gap_shows_no_jitter(jitter, part):
+    assert jitter_of(mean_wait(jitter, part * jitter), part * jitter) is None
 
 
 @given(wait=st.floats(1e-6, 1e6), gap=st.floats(0.0, 1e6))
-def test_balanced_ranks_wait_at_most_half_the_gap_longer(wait, gap):
-    scatter = scatter_of(wait, gap)
-    if scatter is not None:
-        assert wait * (1 - 1e-9) <= BALANCED * scatter <= (wait + gap / 2) * (1 + 1e-9)
+def test_the_jitter_explains_the_wait(wait, gap):
+    jitter = jitter_of(wait, gap)
+    if jitter is not None:
+        assert mean_wait(jitter, gap) == pytest.approx(wait, rel=1e-6)
