@@ -306,6 +306,8 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.balance and options.code != "lammps":
         parser.error("--balance is for --code lammps")
+    if (options.repeats or options.training_runs) and not options.accuracy:
+        parser.error("--repeats and --training-runs are for --accuracy")
     options.size = options.size or CODES[options.code].size
     options.iterations = options.iterations or CODES[options.code].iterations
     return options

@@ -219,7 +219,7 @@ def _host_logs(record: Record, costs: Costs, since: Since | None) -> dict[str, f
     """Return host → logarithm of the median over its ranks of observed / expected compute time.
 
     A rank without a whole CPU that waits for others computes faster between its waits, because it has a part of the
-    CPU's time to spare. Its CPU time tells what its rows need (`sweeps_s`). Where that was not measured, its rows took
+    CPU's time to spare. Its CPU time shows the need of its rows (`sweeps_s`). Where that was not measured, they took
     at most its share of the whole time, so nothing between contradicts a benchmark.
     """
     assert record.outcome is not None

@@ -28,9 +28,7 @@ def learned_costs(own: TrainingRuns, others: Sequence[TrainingRuns], iterations:
             correct(lessons, [other for other in everybody if other is not lessons]),
             start_cpu_s=start_s,
             start_row_cpu_s=row_s,
-            message_cpu_s=messages.cpu_s,
-            reduction_hops=messages.reduction_hops,
-            jitter_s=messages.jitter_s,
+            **messages._asdict(),
         )
         for lessons in everybody
     ]

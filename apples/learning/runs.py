@@ -37,9 +37,9 @@ PRIOR_SPREAD = 0.1
 
 
 class MessageCosts(NamedTuple):
-    """Costs of each message to a rank: fields of `Costs` of the same meaning."""
+    """Costs of each message to a rank; the fields are those of `Costs`."""
 
-    cpu_s: float
+    message_cpu_s: float
     reduction_hops: float
     jitter_s: float
 
@@ -169,42 +169,47 @@ def message_costs(records: Sequence[Record]) -> MessageCosts | None:
     the plan has priced are left out: waits for others' CPUs in short iterations, and waits because shares change
     (`Plan.waiting_s`; 0 in plans without horizon).
     """
-    told = []
+    rows = []
     for record, weight in recent([r for r in records if _messages(r) > 0]):
-        assert record.outcome is not None
-        seen, shares = record.outcome.observations, cpu_shares(record)
-        priced = waiting_for_cpus(record, {o.rank: o.compute_s for o in seen})
-        links = unhidden_exchanges(record)
-        waited = sorted(
-            (
-                max(
-                    o.wait_s
-                    + max(o.communicate_s - links[o.rank], 0.0)
-                    - priced.get(o.rank, 0.0)
-                    - (sweeps_s(o, shares[o.rank])[0] - o.compute_s),
-                    0.0,
-                ),
-                shares[o.rank],
-            )
-            for o in seen
-            if o.rank in shares
-        )
+        waited = _unexplained_waits(record)
         if len(waited) > 1:
             (least_s, share), (next_s, _), *_ = waited
-            waits = max(least_s - record.plan.waiting_s, 0.0)
-            each = np.array((waits, next_s - least_s)) / _messages(record)
-            told.append((1 / share, _slowest_link_s(record), *each, weight))
-    return _fitted(np.array(told).T) if told else None
+            wait_s = max(least_s - record.plan.waiting_s, 0.0)
+            each = np.array((wait_s, next_s - least_s)) / _messages(record)
+            rows.append((1 / share, _slowest_link_s(record), *each, weight))
+    if not rows:
+        return None
+    *inputs, waits, gaps, weights = np.array(rows).T
+    return _fitted(np.stack(inputs, axis=1), waits, gaps, weights)
 
 
-def _fitted(told: FloatArray) -> MessageCosts | None:
-    """Return the costs of messages that explain waits best.
+def _unexplained_waits(record: Record) -> list[tuple[float, float]]:
+    """Return each rank's wait, seconds, that neither links nor a lack of CPU explain, and its CPU share; least first.
 
-    told : float64[5, runs] - 1 / share, latency, wait of the rank that waited least, how much longer the next one
-    waited (both for each message), weight
+    Ranks without a share are missing.
     """
-    *inputs, waits, gaps, weights = told
-    design = np.stack(inputs, axis=1)
+    assert record.outcome is not None
+    seen, shares = record.outcome.observations, cpu_shares(record)
+    priced = waiting_for_cpus(record, {o.rank: o.compute_s for o in seen})
+    links = unhidden_exchanges(record)
+    waited = []
+    for o in seen:
+        if o.rank in shares:
+            least_s, _ = sweeps_s(o, shares[o.rank])
+            exchange_s = max(o.communicate_s - links[o.rank], 0.0)
+            without_cpu_s = priced.get(o.rank, 0.0) + least_s - o.compute_s
+            waited.append((max(o.wait_s + exchange_s - without_cpu_s, 0.0), shares[o.rank]))
+    return sorted(waited)
+
+
+def _fitted(
+    design: FloatArray, waits: FloatArray, gaps: FloatArray, weights: FloatArray
+) -> MessageCosts | None:
+    """Return the costs that explain waits best.
+
+    design : float64[runs, 2], 1 / share and latency.  waits : for each message, of the rank that waited least
+    gaps : by which the next rank waited longer
+    """
     best, best_error = None, np.inf
     for jitter_s in _jitters(waits, gaps, weights):
         rest = waits - np.array([mean_wait(jitter_s, gap) for gap in gaps])
@@ -220,7 +225,7 @@ def _fitted(told: FloatArray) -> MessageCosts | None:
 
 
 def _jitters(waits: FloatArray, gaps: FloatArray, weights: FloatArray) -> list[float]:
-    """Return values of jitter to try: none, and up to the median of runs that show it, if gaps differ enough."""
+    """Return the jitters to try: 0, and parts of the median over runs if their gaps separate it from other costs."""
     shown = [(jitter_of(wait, gap), weight) for wait, gap, weight in zip(waits, gaps, weights, strict=True)]
     known = np.array([(jitter_s, weight) for jitter_s, weight in shown if jitter_s is not None])
     if not len(known):

@@ -258,7 +258,7 @@ def _alike(
 
 
 def _as_modelled(costs: Costs, workload: Workload, options: PlanningOptions) -> Costs:
-    """Return the costs as the paper's model has them: no reductions, no jitter, the rest as overhead on idle CPUs."""
+    """Return the costs as the paper's model has them: no reductions or jitter; starts and messages are overhead."""
     if options.model != "paper":
         return costs
     idle_s = costs.start_cpu_s + costs.message_cpu_s * workload.messages

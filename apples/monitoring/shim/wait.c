@@ -33,7 +33,7 @@
    in apples/coscheduling/contention.py. Shorter times in the run queue are those of waking up. */
 #define LEAST_SHARE 85u
 #define LEAST_QUEUED_NS 500000ull
-/* Longest CPU time in which MPI copies a byte of a message to the rank itself. */
+/* Longest CPU time in which MPI copies a byte of a message to the rank itself (assumed; slow memory: between 1 and 2). */
 #define COPY_NS_PER_BYTE 4u
 
 /* Shared by the processes of a job on a node. `sleepers` of a process that was killed in its sleep stays counted;

@@ -110,3 +110,6 @@ def test_observations_tell_setup_from_computation():
     assert found[1].compute_s == pytest.approx(2 * 20 * 30 * ROW_S)
     assert found[1].cpu_s == pytest.approx(20 * 30 * ROW_S)
     assert found[1].communicate_s == pytest.approx(0.01)
+    # Runs that computed for less time than a setup takes show no CPU time of rows.
+    found = observations_of(run.ranks, [10, 30], ["a", "b"], {"iterations": 20, "setup_cpu_s": 1e3})
+    assert [o.cpu_s for o in found] == [None, None]

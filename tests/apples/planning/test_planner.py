@@ -404,11 +404,15 @@ def test_reductions_wait_for_the_slowest_link_of_the_chain(pool):
     assert "reductions +29.7 s" in left.reason
 
 
-def test_ranks_that_wait_in_turn_need_that_time_on_every_host(pool):
+def test_jitter_takes_as_long_on_every_host(pool):
     costs = replace(pool.costs(), jitter_s=0.1)
     plan = make_plan(pool.snapshot([1.0, 0.5]), pool.workload(120, messages=10), costs)
     assert [a.rows for a in plan.assignments] == [80, 40]
     assert [a.overhead_s for a in plan.assignments] == pytest.approx([10 * 0.1 / math.sqrt(2 * math.pi)] * 2)
+    paper = make_plan(
+        pool.snapshot([1.0, 0.5]), pool.workload(120, messages=10), costs, PlanningOptions(model="paper")
+    )
+    assert [a.overhead_s for a in paper.assignments] == [0.0, 0.0]
 
 
 def test_a_rank_alone_has_no_messages(pool):
