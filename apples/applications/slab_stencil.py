@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from apples.errors import ConfigError
 from apples.model.plan import RankObservation
 from apples.model.template import Benchmark, Checkpointing, Workload
+from nws.base.ownpython import OWN_PYTHON
 from stencil_app.errors import CheckpointError
 from stencil_app.options import Option, Value
 from stencil_app.settings import CHECKPOINT_EVERY, ITERATIONS, RESIDUAL_EVERY
@@ -87,7 +87,7 @@ class SlabProgram(ABC):
 
     def warm_command(self) -> list[str]:
         """Return the command that compiles the kernels of every rank into the cache; run it once on a machine."""
-        return [sys.executable, "-m", "stencil_app", "warm", "--say", self.warm]
+        return [*OWN_PYTHON, "-m", "stencil_app", "warm", "--say", self.warm]
 
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
         """Return program and arguments of every rank; they run in the environment of this interpreter."""
@@ -176,7 +176,7 @@ class SlabProgram(ABC):
         return option.parse(options.get(option.name, option.default))
 
     def _program(self) -> list[str]:
-        return [sys.executable, "-m", "stencil_app", *self.words]
+        return [*OWN_PYTHON, "-m", "stencil_app", *self.words]
 
     def _flags(self, options: Mapping[str, str], names: Sequence[str]) -> list[str]:
         flags: list[str] = []

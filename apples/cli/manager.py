@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields, replace
@@ -19,6 +18,7 @@ from apples.cli.optiongroups import HeadedCommand, given_words, headed, with_opt
 from apples.errors import ConfigError
 from nws.base.detach import notify, service
 from nws.base.files import write_whole
+from nws.base.ownpython import OWN_PYTHON
 
 if TYPE_CHECKING:
     from apples.livequeue.hosts import Machine
@@ -157,7 +157,7 @@ class QueueBeside:
 
     def __init__(self, given: QueueManagerOptions) -> None:
         words = given_words(given, skip=("queue", "follow"))
-        command = [sys.executable, "-c", "from apples.cli.toolbox import main; main()", "manager", "--follow"]
+        command = [*OWN_PYTHON, "-c", "from apples.cli.toolbox import main; main()", "manager", "--follow"]
         command.append(f"--queue={given.queue}" if given.queue else "--queue")
         command += [word for value in words.values() for word in value]
         self._fixed = any(flag in words for flag in _MACHINE)

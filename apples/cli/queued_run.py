@@ -35,6 +35,7 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
     from apples.livequeue.client import ask
     from apples.livequeue.jobs import job_document
     from nws.base.durations import format_seconds
+    from nws.base.ownpython import OWN_PYTHON
     from nws.base.terminal import visible
 
     processors = int(ask("queue")["processors"])
@@ -61,7 +62,7 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
     if options.output.dry_run:
         click.echo(json.dumps({**decision.document(), "queue": asked}))
         return 0
-    command = [sys.executable, "-c", "from apples.cli.run import main; main()"]
+    command = [*OWN_PYTHON, "-c", "from apples.cli.run import main; main()"]
     command += [str(size), f"--max-ranks={ranks}"]
     command += [word for words in given_words(options, skip=_QUEUE_ONLY).values() for word in words]
     name = f"{request.template.name}-{size}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from apples.daemons.client import find_node
 from apples.daemons.paths import ManagerAccess, new_key, serving_socket
 from apples.errors import SharingError
 from nws.base.files import open_log, write_whole
+from nws.base.ownpython import OWN_PYTHON
 from nws.base.paths import local_host, state_dir
 
 Notify = Callable[[str], None]
@@ -34,7 +34,7 @@ _LONG_LOG = 1 << 20
 #: Slices over several hosts. Each costs a node manager 0.3 ms and its manager 0.1 ms a host. Their length is limited by
 #: the time for which a rank may stay stopped without heartbeats, half a second.
 _SLICE_OVER_HOSTS, _LOOPBACK = "250ms", "127.0.0.1"
-_COMMAND = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
+_COMMAND = (*OWN_PYTHON, "-c", "from apples.cli.toolbox import main; main()")
 
 
 class Started(NamedTuple):

@@ -6,13 +6,13 @@ in both directions. `apples.remote.slowness` interprets the values.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from apples.remote.answers import KernelAnswer, LinkAnswer, LossAnswer, PortAnswer, read
 from apples.remote.preflight import Checked
 from nws.base.hostconnection import HostCheckError, HostConnection, together
+from nws.base.ownpython import OWN_PYTHON
 
 #: A mesh that one process goes over in a moment, and that fits every host's memory.
 KERNEL = ("-m", "stencil_app", "heat", "--benchmark", "OUTPUT", "--rows", "16", "--nx", "64", "--ny", "64")
@@ -48,7 +48,7 @@ class LinkSpeed:
 
 def kernels(hosts: Sequence[CheckedConnection]) -> dict[str, Kernel]:
     """Return the kernel's speed on every host, by name."""
-    command = [sys.executable, *KERNEL]
+    command = [*OWN_PYTHON, *KERNEL]
 
     def one(host: CheckedConnection) -> Kernel:
         try:

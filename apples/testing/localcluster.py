@@ -21,10 +21,11 @@ from apples.daemons.client import NodeClient
 from apples.daemons.paths import new_key
 from apples.daemons.processes import facts
 from apples.errors import SharingError
+from nws.base.ownpython import OWN_PYTHON
 
 T = TypeVar("T")
 
-_APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
+_APPLES = (*OWN_PYTHON, "-c", "from apples.cli.toolbox import main; main()")
 _BARE = (sys.executable, "-I", "-S", "-c")
 
 #: Registers with its arguments, computes for some CPU seconds, ends. It leads its own process group.

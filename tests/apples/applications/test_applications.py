@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from apples.applications import DEFAULT, get, names
 from apples.applications.slab_stencil import SlabStencil
 from apples.errors import ConfigError
 from apples.model.template import Template
+from nws.base.ownpython import OWN_PYTHON
 from stencil_app.heat import HEAT
 
 SMALL = {"heat": {"nx": "12", "ny": "7"}, "jacobi2d": {"nx": "30"}}
@@ -115,16 +115,24 @@ def test_ranks_without_a_readable_record_are_missing(tmp_path):
     assert get("heat").observations(tmp_path / "nowhere") == ()
 
 
+def test_modules_in_the_working_directory_are_not_used(tmp_path):
+    for name in ("stencil_app", "numpy", "random"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')")
+    command = get("heat").command([4], tmp_path, {"nx": "8", "iterations": "2"})
+    done = run(command, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_commands_use_this_interpreter_and_the_users_paths(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     template: Template = get("heat")
     command = template.command([2, 3], Path("/runs/1"), {"nx": "8", "checkpoint": "a.ck"})
-    assert command[:4] == [sys.executable, "-m", "stencil_app", "heat"]
-    assert command[4:8] == ["--slabs", "2,3", "--record-dir", "/runs/1"]
-    assert command[8:] == ["--nx", "8", "--checkpoint", str(tmp_path / "a.ck")]
+    assert command[:5] == [*OWN_PYTHON, "-m", "stencil_app", "heat"]
+    assert command[5:9] == ["--slabs", "2,3", "--record-dir", "/runs/1"]
+    assert command[9:] == ["--nx", "8", "--checkpoint", str(tmp_path / "a.ck")]
     options = {"nx": "8", "iterations": "9", "residual_every": "5", "output": "f.npy"}
     benchmark = template.benchmark_command(Path("b.json"), options)
-    assert benchmark[4:] == ["--benchmark", "b.json", "--nx", "8", "--residual-every", "5"]
+    assert benchmark[5:] == ["--benchmark", "b.json", "--nx", "8", "--residual-every", "5"]
 
 
 def test_a_benchmark_at_a_chosen_height(tmp_path):

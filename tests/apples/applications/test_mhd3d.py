@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from apples.applications import get
 from apples.errors import ConfigError
+from nws.base.ownpython import OWN_PYTHON
 from stencil_app.running.benchmark import resident_bytes
 
 SMALL = {"nx": "10", "ny": "8", "radius": "0.3"}
@@ -116,11 +116,11 @@ def test_a_benchmark_is_read_back(mhd3d, tmp_path):
 
 def test_commands_name_a_mesh_of_their_own_and_cycles_only(mhd3d):
     command = mhd3d.command([40, 24], Path("/runs/1"), {"ny": "48", "ratio": "9"})
-    assert command[:5] == [sys.executable, "-m", "stencil_app", "mhd", "blast"]
-    assert command[5:9] == ["--slabs", "40,24", "--record-dir", "/runs/1"]
-    assert command[9:] == [
+    assert command[:6] == [*OWN_PYTHON, "-m", "stencil_app", "mhd", "blast"]
+    assert command[6:10] == ["--slabs", "40,24", "--record-dir", "/runs/1"]
+    assert command[10:] == [
         *("--ny", "48", "--ratio", "9", "--nz", "64", "--until", "1e30", "--nx", "64", "--iterations", "100")
     ]
     benchmark = mhd3d.benchmark_command(Path("b.json"), {"iterations": "9"}, 16)
-    assert benchmark[5:] == ["--benchmark", "b.json", "--rows", "16", "--nx", "64", "--ny", "64"]
+    assert benchmark[6:] == ["--benchmark", "b.json", "--rows", "16", "--nx", "64", "--ny", "64"]
     assert mhd3d.warm_command()[-3:] == ["warm", "--say", "mhd"]
