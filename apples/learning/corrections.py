@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from apples.learning.growth import significant
 from apples.learning.regression import weighted_median
 from apples.learning.runs import (
     PRIOR_SPREAD,
@@ -94,19 +95,15 @@ def _believed(own: Costs, other: Costs) -> Costs:
     for cpu_type, ours in own.seconds_per_row.items():
         theirs = other.seconds_per_row.get(cpu_type, {})
         # Caches are shared: sizes that cost the same for one rank on a host may differ for several.
-        moved = {n: math.exp(_beyond(math.log(theirs[n] / ours[n]))) * ours[n] for n in theirs if n in ours}
+        moved = {
+            n: math.exp(significant(math.log(theirs[n] / ours[n]))) * ours[n] for n in theirs if n in ours
+        }
         if moved:
             near = {n: min((abs(m - n), m) for m in moved)[1] for n in theirs}
             tables[cpu_type] = {
                 n: seconds * moved[near[n]] / theirs[near[n]] for n, seconds in theirs.items()
             }
     return replace(other, seconds_per_row=tables)
-
-
-def _beyond(difference: float) -> float:
-    """Return the significant part of a difference (of logarithms): near 0 for a tenth, all of one well beyond."""
-    both_stray = 2 * PRIOR_SPREAD**2
-    return difference / (1 + (both_stray / difference**2) ** 2) if difference else 0.0
 
 
 def _by_age(others: Sequence[TrainingRuns]) -> list[tuple[Record, TrainingRuns]]:

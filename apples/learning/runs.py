@@ -321,6 +321,7 @@ def expected_compute(record: Record, costs: Costs) -> dict[int, float]:
     """
     kinds = {host: entry["cpu_type"] for host, entry in host_entries(record.snapshot).items()}
     iterations = record.workload.get("iterations", 1)
+    costs = costs.at(record.plan.typical_rows)
     sharing, shares = _sharing(record), cpu_shares(record)
     return {
         a.rank: a.work

@@ -17,6 +17,9 @@ from apples.monitoring.counters import PageCounters
 #: CPU seconds by which the longer run must exceed the shorter, so that clock ticks and page faults do not matter.
 ENOUGH_CPU_S = 0.2
 
+#: The same for the cost of a row.
+STEADY_CPU_S = 1.0
+
 #: CPU seconds, and part of the longer run's, below which their difference may be chance.
 _LEAST_CPU_S, _LEAST_PART = 0.01, 0.03
 

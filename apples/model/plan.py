@@ -96,6 +96,12 @@ class Plan:
         return tuple(a.rows for a in self.assignments)
 
     @property
+    def typical_rows(self) -> float:
+        """Return the rows of the slab around a row, in the mean over all rows."""
+        works = [a.work for a in self.assignments]
+        return sum(work * work for work in works) / sum(works)
+
+    @property
     def boxes(self) -> tuple[Box, ...]:
         """Return the boxes of all ranks in rank order; none for a program that takes one axis only."""
         if self.cut is None:

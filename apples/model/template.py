@@ -7,8 +7,9 @@ calibration are written against `Template` and never name an application. A new 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -95,6 +96,8 @@ class Costs:
 
     seconds_per_row : CPU type → ranks sharing the host → seconds for one row and one iteration (BM).
         A count without a measurement takes the value of the next smaller one.
+    slab_rows : rows of the slabs of which these are the costs; 0 if rows cost the same in all slabs
+    growth : CPU type → exponents with which the seconds of a row grow with the rows of smaller and of larger slabs
     host_factors : host → its slowness relative to its type; hosts that are not named take 1
     communication : seconds that ranks wait for an exchange, divided by the seconds of its links and messages: less
     than 1
@@ -119,6 +122,20 @@ class Costs:
     message_cpu_s: float = 0.0
     reduction_hops: float = 0.0
     jitter_s: float = 0.0
+    slab_rows: float = 0.0
+    growth: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def at(self, rows: float) -> Costs:
+        """Return the costs in slabs of so many rows, which stay the same in all slabs."""
+        if not self.slab_rows:
+            return self
+        log = math.log(rows / self.slab_rows)
+        factors = {cpu_type: math.exp(log * sides[log > 0]) for cpu_type, sides in self.growth.items()}
+        tables = {
+            cpu_type: {ranks: seconds * factors.get(cpu_type, 1.0) for ranks, seconds in table.items()}
+            for cpu_type, table in self.seconds_per_row.items()
+        }
+        return replace(self, seconds_per_row=tables, slab_rows=0.0, growth={})
 
     def row_seconds(self, cpu_type: str, ranks: int, host: str = "") -> float:
         """Return BM for a host of `cpu_type` that runs `ranks` ranks; raises `KeyError` for an unknown type.

@@ -4,6 +4,7 @@ All run on one host, but for the pair of ranks on two hosts that shows what a me
 What the counters mean is decided in `apples.learning.shortruns`; here are the launches.
 """
 
+import math
 import signal
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from apples.launching.deployment import SCRATCH_PREFIX, deploy, scratch_copy
 from apples.launching.launcher import LaunchRequest, MpiChoice, Notify
 from apples.learning.shortruns import (
     ENOUGH_CPU_S,
+    STEADY_CPU_S,
     ShortRun,
     benchmark_of,
     beside_mpi,
@@ -163,7 +165,7 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: 
         limits = request.template.workload(request.rows * request.ranks, request.options)
         rows = max(request.rows, limits.min_rows)
         short, long = _long_enough(start, [rows] * request.ranks)
-        found = benchmark_of(request.template.name, short, long)
+        found = benchmark_of(request.template.name, short, _steady(start, short, long))
         if request.ranks > 1:
             return replace(found, messages=messages_of(short, long), counted_each=counted_each(short, long))
         more = rows * _UNEVEN if limits.max_rows is None else min(rows * _UNEVEN, limits.max_rows)
@@ -199,6 +201,13 @@ def _long_enough(start: _Starter, rows: Sequence[int]) -> tuple[ShortRun, ShortR
             return short, long
         times = min(max(1.5 * ENOUGH_CPU_S / max(growth_s, 1e-3), 2.0), _LONGEST_S / max(long.wall_s, 1e-2))
         iterations = min(int(iterations * max(times, 2.0)), limit)
+
+
+def _steady(start: _Starter, short: ShortRun, long: ShortRun) -> ShortRun:
+    """Return the longer run, or one of more iterations in which short changes of the CPU's speed cancel."""
+    growth_s = cpu_growth_s(short, long)
+    times = min(STEADY_CPU_S / max(growth_s, 1e-3), _LONGEST_S / max(long.wall_s, 1e-2), _MOST_TIMES)
+    return long if times <= 1 else start.run(long.rows, math.ceil(long.iterations * times))
 
 
 def _counters(run_dir: Path, ranks: int, what: str) -> list[PageCounters]:

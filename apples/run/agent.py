@@ -8,6 +8,7 @@ Source: Wolski et al. 2000, Figures 1 and 2.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -251,7 +252,8 @@ class Agent:
             self.notify(f"planned with the costs of slabs of {first.slabs.benchmarks.rows} rows: {error}")
             return first
         # The second plan may have small slabs after all. Its run then counts as one of small slabs.
-        own = slabs if slabs.like(second.plan) is slabs else first.slabs
+        rows = second.plan.typical_rows
+        own = min((first.slabs, slabs), key=lambda one: abs(math.log(rows / one.benchmarks.rows)))
         return replace(second, slabs=own, seconds=first.seconds + second.seconds)
 
     def _draft_after(

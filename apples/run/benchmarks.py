@@ -10,14 +10,18 @@ from pathlib import Path
 from apples.applications.known import KnownByModel
 from apples.launching.launcher import Notify
 from apples.learning.benchmarkstore import CalibrationStore
+from apples.learning.growth import with_growth
 from apples.model.grid import Host
 from apples.model.plan import Plan
 from apples.model.template import Benchmark, BenchmarkRequest, Costs, Deployable, Overhead, Workload
 from apples.platforms.platform import Platform
 from apples.run.request import Benchmarks, RunRequest
 
-#: Slabs of other sizes are asked for this many powers of two to either side; caches hold others very differently.
+#: Slabs of other sizes are asked for this many powers of two to either side: caches hold others very differently.
 _NEAR = 2
+
+#: Slabs within a tenth of a power of two of those of a benchmark cost the same; others lie between two benchmarks.
+_SAME = 0.1
 
 #: Slabs of user's programs are looked for up to this power of two.
 _LARGEST_EXPONENT = 32
@@ -29,8 +33,10 @@ LARGEST_SLAB_BYTES = 400e6
 class SlabBenchmarks:
     """Benchmarks of one request on one platform, on slabs of one size.
 
-    rows : of such a slab; by default the class of equal slabs on all slots
+    slab_rows : rows of the slabs whose costs are wanted; by default those of equal slabs on all slots. `rows` is the
+        nearest size for benchmarks
     stated : costs that are used for CPU types without a benchmark
+    bytes_per_row : as measured; 0 if that is unknown
     """
 
     def __init__(
@@ -40,16 +46,25 @@ class SlabBenchmarks:
         request: RunRequest,
         *,
         stated: Costs | None = None,
-        rows: int | None = None,
+        slab_rows: float | None = None,
+        bytes_per_row: float = 0.0,
     ) -> None:
         self._store, self._stated = store, stated
         self.platform, self.request = platform, request
         slots = sum(host.slots for host in platform.pool.hosts)
-        self.rows = _class(request, request.size / slots) if rows is None else rows
+        self.slab_rows = max(request.size / slots if slab_rows is None else slab_rows, 1.0)
+        self.rows = _class(request, self.slab_rows, bytes_per_row)
 
-    def of(self, rows: int) -> SlabBenchmarks:
+    def of(self, slab_rows: float, bytes_per_row: float = 0.0) -> SlabBenchmarks:
         """Return the benchmarks of slabs of so many rows, for the same request and platform."""
-        return SlabBenchmarks(self._store, self.platform, self.request, stated=self._stated, rows=rows)
+        return SlabBenchmarks(
+            self._store,
+            self.platform,
+            self.request,
+            stated=self._stated,
+            slab_rows=slab_rows,
+            bytes_per_row=bytes_per_row,
+        )
 
     @property
     def key(self) -> str:
@@ -65,7 +80,13 @@ class SlabBenchmarks:
         types = {host.cpu_type: self.platform.machine(host) for host in self._one_of_each_type()}
         kept = {cpu_type: self._store.get(key, machine) for cpu_type, machine in types.items()}
         since = {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
-        return _completed(self._store.costs(key, types), self._stated), since
+        measured = self._store.costs(key, types)
+        if measured is not None:
+            others = {slabs.rows: self._store.costs(slabs.key, types) for slabs in self.near()}
+            measured = with_growth(
+                measured, self.rows, {n: one for n, one in others.items() if one is not None}
+            )
+        return _completed(measured, self._stated), since
 
     def demands(self, workload: Workload) -> Workload:
         """Return the workload with the messages and the memory that short runs of a user's program have measured."""
@@ -111,13 +132,18 @@ class SlabBenchmarks:
         These themselves if the plan's slabs are within a factor of two, in a simulation (its rows cost the same in all
         slabs), and where no slab nearer to the plan's was measured and none may be measured now.
         """
-        rows = _typical_rows(plan)
-        memory = self.demands(self.request.template.workload(self.request.size, self.request.settings))
-        slabs = self.of(_class(self.request, rows, memory.bytes_per_row))
-        distance, theirs = (abs(math.log2(rows / one.rows)) for one in (self, slabs))
-        if self.platform.simulated or distance < 1 or theirs >= distance:
+        if self.platform.simulated or abs(math.log2(plan.typical_rows / self.slab_rows)) < _SAME:
             return self
-        return slabs if slabs._available() else self
+        slabs = self.of(plan.typical_rows, self._bytes_per_row())
+        return slabs if slabs.rows == self.rows or slabs._available() else self
+
+    def second(self) -> SlabBenchmarks | None:
+        """Return the benchmarks on the other side of these slabs, for the costs between; None if these are enough."""
+        steps = math.log2(self.slab_rows / self.rows)
+        if self.platform.simulated or abs(steps) < _SAME:
+            return None
+        found = self.of(self.rows * 2.0 ** math.copysign(1.0, steps), self._bytes_per_row())
+        return None if found.rows == self.rows else found
 
     def near(self) -> list[SlabBenchmarks]:
         """Return the benchmarks of other slabs, of a quarter to four times these rows: a row costs much the same."""
@@ -180,6 +206,12 @@ class SlabBenchmarks:
         nearest = sorted(classes, key=lambda rows: abs(math.log(rows / self.rows)))
         return next((slabs for slabs in map(self.of, nearest) if slabs.kept()), self)
 
+    def _bytes_per_row(self) -> float:
+        """Return the memory of a row by the program's description or short runs; 0 if it is unknown."""
+        return self.demands(
+            self.request.template.workload(self.request.size, self.request.settings)
+        ).bytes_per_row
+
     def _key_in_use(self) -> str:
         return self._slabs_in_use().key
 
@@ -211,12 +243,6 @@ def _completed(measured: Costs | None, stated: Costs | None) -> Costs:
         overhead=measured.overhead if stated.overhead == Overhead() else stated.overhead,
         message_cpu_s=measured.message_cpu_s,
     )
-
-
-def _typical_rows(plan: Plan) -> float:
-    """Return the rows of the slab around a row of a plan, in the mean over all rows."""
-    works = [a.work for a in plan.assignments]
-    return sum(work * work for work in works) / sum(works)
 
 
 def _class(request: RunRequest, rows: float, bytes_per_row: float = 0.0) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from apples.errors import ConfigError
+from apples.errors import ConfigError, LaunchError
 from apples.launching.launcher import Notify
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.corrections import correct, outdated
@@ -37,11 +37,11 @@ class Costing:
     ) -> None:
         self._store, self._history, self._stated = store, history, stated or {}
 
-    def of(self, platform: Platform, request: RunRequest, rows: int | None = None) -> SlabCosts:
+    def of(self, platform: Platform, request: RunRequest, slab_rows: float | None = None) -> SlabCosts:
         """Return the costs of a request on slabs of so many rows, by default on equal slabs on all slots."""
         stated = self._stated.get(request.template.name)
         return SlabCosts(
-            SlabBenchmarks(self._store, platform, request, stated=stated, rows=rows), self._history
+            SlabBenchmarks(self._store, platform, request, stated=stated, slab_rows=slab_rows), self._history
         )
 
 
@@ -72,12 +72,27 @@ class SlabCosts:
         # Read the history first: an unreadable one must not show only after minutes of benchmarks.
         records, others = self._records(), self._others()
         if self.benchmarks.measurable():
-            for host in self.benchmarks.within_reach():
-                self.benchmarks.measure(host, notify)
+            self._measure(notify)
             self._refresh(self._own(records), others, notify)
         elif isinstance(self._request.template, Deployable):
             self._require(self._request.template)
         return self._corrected(self._own(records), others)
+
+    def _measure(self, notify: Notify) -> None:
+        """Run the benchmarks that are missing, also those of the size on the other side of these slabs."""
+        for host in self.benchmarks.within_reach():
+            self.benchmarks.measure(host, notify)
+        # The memory of a row, which limits the size, is known now.
+        second = self.benchmarks.second()
+        if second is None:
+            return
+        for host in second.within_reach():
+            try:
+                second.measure(host, notify)
+            except LaunchError as error:
+                notify(
+                    f"rows are assumed to cost as much as in slabs of {self.benchmarks.rows} rows: {error}"
+                )
 
     def known(self) -> Costs:
         """Return the same without measuring anything; CPU types of which nothing is known are missing."""
@@ -127,7 +142,7 @@ class SlabCosts:
 
     def _corrected(self, own: TrainingRuns, others: Sequence[TrainingRuns]) -> Costs:
         workload = self._request.template.workload(self._request.size, self._request.settings)
-        return learned_costs(own, others, workload.iterations)
+        return learned_costs(own, others, workload.iterations).at(self.benchmarks.slab_rows)
 
 
 def _record_key(slabs: SlabBenchmarks) -> str:

@@ -85,11 +85,35 @@ def test_costs_are_those_of_the_slabs_of_the_plan(bench):
     assert "rows=64" in decision.key
 
 
-def test_slabs_within_a_factor_of_two_need_no_benchmark_of_their_own(bench):
+def test_slabs_like_those_of_a_benchmark_need_no_other_one(bench):
     b = bench(Host(name="a"), Host(name="b"))
-    decision = b.agent.decide(request_for(b, size=63, overrides={"max_ranks": 1}))
+    decision = b.agent.decide(request_for(b, size=62))
     assert b.platform.benchmarked == [("a", 1, 32)]
     assert "rows=32" in decision.key
+
+
+def test_costs_of_slabs_between_two_benchmarks_lie_between_theirs(bench):
+    b = bench(Host(name="a"))
+    measured_by_slab(b, lambda rows: {32: 1e-3, 64: 4e-3}[rows])
+    decision = b.agent.decide(request_for(b, size=48))
+    assert b.platform.benchmarked == [("a", 1, 64), ("a", 1, 32)]
+    # 48 is 0.585 of the way from 32 to 64 in powers of two.
+    assert decision.plan.assignments[0].compute_s == pytest.approx(48 * 10 * 1e-3 * 4**0.585, rel=1e-3)
+
+
+def test_a_second_size_that_cannot_be_measured_is_no_error(bench):
+    b = bench(Host(name="a"))
+    measure = b.platform.benchmark
+
+    def fail_at_64(request):
+        if request.rows == 64:
+            raise LaunchError("the benchmark of toy on a failed: rank 0 was killed")
+        return measure(request)
+
+    b.platform.benchmark = fail_at_64
+    decision = b.agent.decide(request_for(b, size=40))
+    assert decision.plan.assignments[0].compute_s == pytest.approx(40 * 10 * 1e-3)
+    assert "rows are assumed to cost as much as in slabs of 32 rows: the benchmark of toy" in "\n".join(b.said)
 
 
 def with_messages(b):

@@ -30,10 +30,14 @@ def costs(b, **more):
 def test_a_benchmark_is_run_once_for_each_type_and_count(bench):
     b = bench(Host(name="a", slots=1), Host(name="b", slots=3), Host(name="c", slots=2, cpu_type="other"))
     first = costs(b)
-    assert b.platform.benchmarked == [("b", 1, 8), ("b", 2, 8), ("b", 3, 8), ("c", 1, 8), ("c", 2, 8)]
-    assert first.seconds_per_row == {"default": dict.fromkeys((1, 2, 3), 1e-3), "other": {1: 1e-3, 2: 1e-3}}
+    counts = [("b", 1), ("b", 2), ("b", 3), ("c", 1), ("c", 2)]
+    assert b.platform.benchmarked == [(*one, rows) for rows in (8, 16) for one in counts]
+    assert first.seconds_per_row == {
+        "default": dict.fromkeys((1, 2, 3), pytest.approx(1e-3)),
+        "other": dict.fromkeys((1, 2), pytest.approx(1e-3)),
+    }
     assert costs(b) == first
-    assert len(b.platform.benchmarked) == 5
+    assert len(b.platform.benchmarked) == 10
 
 
 def test_only_what_is_missing_is_measured(bench):
