@@ -1,7 +1,7 @@
 """Users' own codes over hosts of a testbed: gain of the first planned run after `apples app check` over even pieces.
 
     sudo python benchmarks/own_codes.py [--code wave-c|lammps|meep|petsc] [--shares 0.9,0.45] [--pairs 10] [--balance]
-                                        [--accuracy 20 [--training-runs 3] [--repeats]] [--learn 10 [--series 3]]
+                                        [--accuracy 20 [--training-runs 3] [--in-turn] [--repeats]] [--learn 10 [--series 3]]
                                         [--size ROWS] [--iterations N] [--set ...] [--weight 1024]
 
 The hosts have these shares of a CPU, at most two of them on a CPU. The check measures the code once. Each pair then
@@ -16,7 +16,8 @@ second halves, when that has settled.
 
 `--accuracy N`: N planned runs of mixed sizes and iteration counts, from 0.7 to 1.4 times those of the pairs and never
 those of the check, each from a copy of one state: that after the check and `--training-runs` runs of the pairs' size
-and length. Prints the mean of |predicted - observed| / observed. `--repeats` makes a run of the pairs' size and length
+and length. With `--in-turn` all have one state: as in use, a prediction builds on all runs before it, and none on its
+own run. Prints the mean of |predicted - observed| / observed. `--repeats` makes a run of the pairs' size and length
 after each of them, also from that state: equal runs, whose scatter no prediction made before them can undercut.
 
 `--learn N`: N runs from one state, so that each learns from those before; `--series` repeats that, each time from the
@@ -230,7 +231,7 @@ def accuracy(runs: Runs, work: Path, options: argparse.Namespace) -> None:
         print(f"training run {runs.run(trained, 'apples')}", flush=True)
     errors, equal = [], []
     for number, scale in enumerate(scales):
-        state = Path(shutil.copytree(trained, work / f"accuracy-{number}"))
+        state = trained if options.in_turn else Path(shutil.copytree(trained, work / f"accuracy-{number}"))
         ran = runs.run(state, "apples", scale=scale)
         errors.append(ran.error)
         print(
@@ -296,6 +297,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--balance", action="store_true")
     parser.add_argument("--accuracy", type=int, default=0)
     parser.add_argument("--training-runs", type=int, default=0)
+    parser.add_argument("--in-turn", action="store_true")
     parser.add_argument("--repeats", action="store_true")
     parser.add_argument("--learn", type=int, default=0)
     parser.add_argument("--series", type=int, default=1)
@@ -306,8 +308,8 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.balance and options.code != "lammps":
         parser.error("--balance is for --code lammps")
-    if (options.repeats or options.training_runs) and not options.accuracy:
-        parser.error("--repeats and --training-runs are for --accuracy")
+    if (options.repeats or options.in_turn or options.training_runs) and not options.accuracy:
+        parser.error("--repeats, --in-turn and --training-runs are for --accuracy")
     options.size = options.size or CODES[options.code].size
     options.iterations = options.iterations or CODES[options.code].iterations
     return options

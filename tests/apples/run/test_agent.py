@@ -113,7 +113,9 @@ def test_a_second_size_that_cannot_be_measured_is_no_error(bench):
     b.platform.benchmark = fail_at_64
     decision = b.agent.decide(request_for(b, size=40))
     assert decision.plan.assignments[0].compute_s == pytest.approx(40 * 10 * 1e-3)
-    assert "rows are assumed to cost as much as in slabs of 32 rows: the benchmark of toy" in "\n".join(b.said)
+    assert "rows are assumed to cost as much as in slabs of 32 rows: the benchmark of toy" in "\n".join(
+        b.said
+    )
 
 
 def with_messages(b):
