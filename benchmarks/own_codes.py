@@ -1,8 +1,9 @@
 """Users' own codes over hosts of a testbed: gain of the first planned run after `apples app check` over even pieces.
 
     sudo python benchmarks/own_codes.py [--code wave-c|lammps|meep|petsc] [--shares 0.9,0.45] [--pairs 10] [--balance]
-                                        [--accuracy 20 [--training-runs 3] [--in-turn] [--repeats]] [--learn 10 [--series 3]]
-                                        [--size ROWS] [--iterations N] [--set ...] [--weight 1024]
+                                        [--accuracy 20 [--training-runs 3] [--in-turn] [--repeats]]
+                                        [--learn 10 [--series 3]] [--size ROWS] [--iterations N]
+                                        [--set ...] [--weight 1024]
 
 The hosts have these shares of a CPU, at most two of them on a CPU. The check measures the code once. Each pair then
 runs both ways in changing order, from a copy of the state right after the check, so that no run has learnt from

@@ -1,7 +1,7 @@
-"""How the cost of a row grows with the rows of a slab, from benchmarks of slabs of several sizes.
+"""How costs grow with the rows of a slab, from benchmarks of slabs of several sizes.
 
 Caches hold a part of a slab, so a row of a larger one costs more. Between two sizes that were measured, the logarithm
-of the cost is taken as linear in that of the rows.
+of the cost is taken as linear in that of the rows. The setup of a rank is linear in its rows.
 """
 
 import math
@@ -39,6 +39,22 @@ def with_growth(costs: Costs, rows: int, others: Mapping[int, Costs]) -> Costs:
         for cpu_type in {*sides[0], *sides[1]}
     }
     return replace(costs, slab_rows=float(rows), growth=growth)
+
+
+def setup_of(setups: Mapping[int, float], rows: float) -> tuple[float, float]:
+    """Return the CPU seconds of a rank beside its iterations: the fixed part, and that of each of its rows.
+
+    From the two sizes nearest to `rows`; a single one shows a fixed part only. (0, 0) without any.
+
+    Args:
+        setups: rows of a slab → CPU seconds of its rank
+        rows: of the slabs in question
+    """
+    few, *more = sorted(sorted(setups, key=lambda n: abs(math.log(n / rows)))[:2]) or (0,)
+    if not more:
+        return setups.get(few, 0.0), 0.0
+    row_s = min(max((setups[more[0]] - setups[few]) / (more[0] - few), 0.0), setups[few] / few)
+    return setups[few] - row_s * few, row_s
 
 
 def _exponents(costs: Costs, other: Costs, ratio: float) -> dict[str, float]:

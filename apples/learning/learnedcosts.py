@@ -18,7 +18,7 @@ def learned_costs(own: TrainingRuns, others: Sequence[TrainingRuns], iterations:
     """
     everybody = with_measured_shares((own, *others))
     everywhere = sorted((r for lessons in everybody for r in lessons.records), key=lambda r: r.id)
-    start_s, row_s = start_costs(everywhere)
+    start_s, row_s = start_costs(everywhere, own.benchmarks.start_row_cpu_s)
     # A price measured between hosts is replaced by that of runs over hosts only.
     measured_s = own.benchmarks.message_cpu_s
     informative = [r for r in everywhere if not measured_s or len({a.host for a in r.plan.assignments}) > 1]
@@ -38,6 +38,7 @@ def learned_costs(own: TrainingRuns, others: Sequence[TrainingRuns], iterations:
     costs = corrected[0]
     # The start-up of a benchmark contains the same CPU time, on an idle CPU: it must not be counted twice.
     shown_s = costs.overhead.constant_s
-    believed = replace(costs.overhead, constant_s=min(shown_s, max(shown_s - start_s, 0.0)))
+    contained_s = start_s + row_s * own.benchmarks.slab_rows
+    believed = replace(costs.overhead, constant_s=min(shown_s, max(shown_s - contained_s, 0.0)))
     alike = [r for r in everywhere if r.workload.get("iterations", 1) == iterations]
     return replace(costs, overhead=fit_overhead(alike, lambda r: costs_of[r.id], prior=believed))

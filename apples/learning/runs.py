@@ -128,8 +128,10 @@ def slowness(record: Record) -> float:
     return max((1 / share for share in cpu_shares(record).values()), default=0.0)
 
 
-def start_costs(records: Sequence[Record]) -> tuple[float, float]:
+def start_costs(records: Sequence[Record], row_s: float = 0.0) -> tuple[float, float]:
     """Return CPU seconds of ranks until their first iteration, and those for each row, robustly; oldest run first.
+
+    row_s : those for each row if benchmarks have shown them, else fitted
 
     All ranks wait for the last, so a run shows its busiest CPU. Time before ranks look at the clock (interpreters), and
     after, counts as far as it grows with how busy that CPU is. (0, 0) if no run shows it.
@@ -143,14 +145,15 @@ def start_costs(records: Sequence[Record]) -> tuple[float, float]:
             outside_s = record.outcome.observed_s - max(o.total_s for o in seen)
             told.append((last.setup_s / slow, last.rows, slow, outside_s, weight))
     if not told:
-        return 0.0, 0.0
+        return 0.0, row_s
     inside, rows, slow_of, outside, weights = np.array(told).T
     ones = np.ones_like(rows)
     most_s = SLOWEST_FILL_S * max(float(r.workload.get("bytes_per_row", 0.0)) for r in records)
     of_rows = choose_terms(
         np.stack((ones, rows), axis=1), inside, weights, lambda c: bool(c[0] >= 0 and 0 <= c[1] <= most_s)
     )
-    row_s = 0.0 if of_rows is None else float(of_rows.coefficients[1])
+    if not row_s and of_rows is not None:
+        row_s = float(of_rows.coefficients[1])
     # Loads that hardly differ would carry any slope; but no run shows less than the CPU time that it is said to have.
     of_load = choose_terms(
         np.stack((ones, slow_of), axis=1), outside, weights, lambda c: bool((c >= 0).all())

@@ -6,7 +6,7 @@ Source of the method: Wolski et al. 2000, §3.1 (BM_i), measured there by hand.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from apples.errors import LaunchError
@@ -157,34 +157,40 @@ def ignores_pieces(short: ShortRun, long: ShortRun) -> bool:
 
 
 def observations_of(
-    counters: Sequence[PageCounters], rows: Sequence[int], hosts: Sequence[str], run: Mapping[str, float]
+    counters: Sequence[PageCounters],
+    rows: Sequence[int],
+    hosts: Sequence[str],
+    *,
+    iterations: int,
+    setup_cpu_s: Sequence[float],
 ) -> tuple[RankObservation, ...]:
     """Return the observations of a run from the counters of its ranks.
 
     Args:
         counters: of the ranks that left some
         rows, hosts: of every rank
-        run: "iterations" of the run, and "setup_cpu_s" of a rank beside them
+        iterations: of the run
+        setup_cpu_s: CPU seconds of every rank beside them
     """
     found = []
     for rank in counters:
         if rank.rank >= len(rows):
             continue
-        outside_s = max(rank.elapsed_s - rank.t_comm_s, 0.0)
+        outside_s, own_setup_s = max(rank.elapsed_s - rank.t_comm_s, 0.0), setup_cpu_s[rank.rank]
         # A rank without a whole CPU takes longer for its setup, as it does for its rows.
-        setup_s = outside_s * min(run["setup_cpu_s"] / rank.t_cpu_s, 1.0) if rank.t_cpu_s > 0 else 0.0
+        setup_s = outside_s * min(own_setup_s / rank.t_cpu_s, 1.0) if rank.t_cpu_s > 0 else 0.0
         found.append(
             RankObservation(
                 rank=rank.rank,
                 host=hosts[rank.rank],
                 rows=rows[rank.rank],
-                iterations=int(run["iterations"]),
+                iterations=iterations,
                 setup_s=setup_s,
                 compute_s=outside_s - setup_s,
                 communicate_s=rank.t_comm_s,
                 wait_s=0.0,
                 total_s=rank.elapsed_s,
-                cpu_s=rank.t_cpu_s - run["setup_cpu_s"] if rank.t_cpu_s > run["setup_cpu_s"] else None,
+                cpu_s=rank.t_cpu_s - own_setup_s if rank.t_cpu_s > own_setup_s else None,
             )
         )
     return tuple(sorted(found, key=lambda seen: seen.rank))

@@ -72,7 +72,7 @@ class Decision:
     workload : of the remaining iterations.  first_iteration : iterations done before.  platform : its name
     key : of its record.  slab_rows : rows of the benchmarks' slabs
     keep, interval : the checkpoints and how often they are written; None for none
-    setup_cpu_s : CPU seconds of a rank of a user's program beside its iterations
+    setup_cpu_s : CPU seconds of a rank of a user's program beside its iterations, and those of each of its rows
     counted_each : iterations that the monitor counts for each of the program's, None if unknown
     coverage : how often the ranges of earlier runs like it held
     seen : once its ranks have run, the host and the seconds of a row of each; the next plan builds on them
@@ -91,7 +91,7 @@ class Decision:
     first_iteration: int = 0
     keep: Checkpointing | None = None
     interval: Interval | None = None
-    setup_cpu_s: float = 0.0
+    setup_cpu_s: tuple[float, float] = (0.0, 0.0)
     counted_each: float | None = None
     coverage: Coverage = field(default_factory=Coverage)
     seen: Sequence[tuple[str, float]] = ()

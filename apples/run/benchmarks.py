@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from apples.applications.known import KnownByModel
+from apples.errors import LaunchError
 from apples.launching.launcher import Notify
 from apples.learning.benchmarkstore import CalibrationStore
-from apples.learning.growth import with_growth
+from apples.learning.growth import setup_of, with_growth
 from apples.model.grid import Host
 from apples.model.plan import Plan
 from apples.model.template import Benchmark, BenchmarkRequest, Costs, Deployable, Overhead, Workload
@@ -76,16 +77,17 @@ class SlabBenchmarks:
 
     def costs(self) -> tuple[Costs, Mapping[str, float]]:
         """Return benchmarks without corrections, and CPU type → time of its measurement (none that is stated)."""
-        key = self._key_in_use()
+        used = self._slabs_in_use()
         types = {host.cpu_type: self.platform.machine(host) for host in self._one_of_each_type()}
-        kept = {cpu_type: self._store.get(key, machine) for cpu_type, machine in types.items()}
+        kept = {cpu_type: self._store.get(used.key, machine) for cpu_type, machine in types.items()}
         since = {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
-        measured = self._store.costs(key, types)
+        measured = self._store.costs(used.key, types)
         if measured is not None:
-            others = {slabs.rows: self._store.costs(slabs.key, types) for slabs in self.near()}
+            near = {slabs.rows: self._store.costs(slabs.key, types) for slabs in used.near()}
             measured = with_growth(
-                measured, self.rows, {n: one for n, one in others.items() if one is not None}
+                measured, used.rows, {n: costs for n, costs in near.items() if costs is not None}
             )
+            measured = replace(measured, start_row_cpu_s=self.setup_cpu_s()[1])
         return _completed(measured, self._stated), since
 
     def demands(self, workload: Workload) -> Workload:
@@ -105,13 +107,17 @@ class SlabBenchmarks:
 
     def by_type(self) -> dict[str, list[Benchmark]]:
         """Return CPU type → the benchmarks that are kept for this request, by ascending ranks."""
-        key, machine = self._key_in_use(), self.platform.machine
+        key, machine = self._slabs_in_use().key, self.platform.machine
         kept = {h.cpu_type: self._store.get(key, machine(h)) for h in self.platform.pool.hosts}
         return {cpu_type: list(one.benchmarks) for cpu_type, one in kept.items() if one is not None}
 
-    def setup_cpu_s(self) -> float:
-        """Return CPU seconds of a rank beside its iterations, by the short runs; 0 if they are unknown."""
-        return max((b.setup_cpu_s for b in self.in_use()), default=0.0)
+    def setup_cpu_s(self) -> tuple[float, float]:
+        """Return CPU seconds of a rank beside its iterations and those of each of its rows; 0 if they are unknown."""
+        used = self._slabs_in_use()
+        kept = {slabs.rows: slabs.kept() for slabs in (used, *used.near())}
+        return setup_of(
+            {n: max(b.setup_cpu_s for b in found) for n, found in kept.items() if found}, self.slab_rows
+        )
 
     def counted_each(self) -> float | None:
         """Return the iterations that the monitor counts for each of the program's; None if they are unknown."""
@@ -119,25 +125,40 @@ class SlabBenchmarks:
         return next((b.counted_each for b in found if b.counted_each is not None), None)
 
     def calibrate(self, notify: Notify) -> None:
-        """Measure every benchmark anew, also those of the larger slabs that plans of this size have had."""
-        larger = sorted({_class(self.request, 2.0**e) for e in range(_LARGEST_EXPONENT)})
-        others = [self.of(rows) for rows in larger if self.rows < rows < 2 * self.request.size]
-        for slabs in (self, *(other for other in others if other.kept())):
-            for host in self.within_reach():
-                slabs.measure(host, notify, anew=True)
+        """Measure every benchmark anew, also those of the other slabs that plans of this size have had."""
+        second = self._second()
+        measured = {self.rows} if second is None else {self.rows, second.rows}
+        sizes = sorted({_class(self.request, 2.0**e) for e in range(_LARGEST_EXPONENT)} - measured)
+        others = [self.of(rows) for rows in sizes if self.rows / 2 <= rows < 2 * self.request.size]
+        kept = [other for other in others if other.kept()]
+        for host in self.within_reach():
+            self.measure(host, notify, anew=True)
+            self.measure_second(host, notify, anew=True)
+            for other in kept:
+                other.measure(host, notify, anew=True)
 
     def like(self, plan: Plan) -> SlabBenchmarks:
         """Return the benchmarks of slabs like those of a plan.
 
-        These themselves if the plan's slabs are within a factor of two, in a simulation (its rows cost the same in all
-        slabs), and where no slab nearer to the plan's was measured and none may be measured now.
+        These themselves if the plan's slabs are about as large, in a simulation (its rows cost the same in all slabs),
+        and where slabs nearer to the plan's were not measured and may not be measured now.
         """
         if self.platform.simulated or abs(math.log2(plan.typical_rows / self.slab_rows)) < _SAME:
             return self
         slabs = self.of(plan.typical_rows, self._bytes_per_row())
         return slabs if slabs.rows == self.rows or slabs._available() else self
 
-    def second(self) -> SlabBenchmarks | None:
+    def measure_second(self, host: Host, notify: Notify, *, anew: bool = False) -> None:
+        """Run the benchmarks of the second size; if one fails, rows cost the same there."""
+        # The memory of a row, which limits the size, is known from the first size.
+        second = self._second()
+        try:
+            if second is not None:
+                second.measure(host, notify, anew=anew)
+        except LaunchError as error:
+            notify(f"rows are assumed to cost as much as in slabs of {self.rows} rows: {error}")
+
+    def _second(self) -> SlabBenchmarks | None:
         """Return the benchmarks on the other side of these slabs, for the costs between; None if these are enough."""
         steps = math.log2(self.slab_rows / self.rows)
         if self.platform.simulated or abs(steps) < _SAME:
@@ -212,9 +233,6 @@ class SlabBenchmarks:
             self.request.template.workload(self.request.size, self.request.settings)
         ).bytes_per_row
 
-    def _key_in_use(self) -> str:
-        return self._slabs_in_use().key
-
     def _available(self) -> bool:
         """Return whether every CPU type has a benchmark of these slabs, or can have one."""
         key, machine, measurable = self.key, self.platform.machine, self.measurable()
@@ -238,10 +256,10 @@ def _completed(measured: Costs | None, stated: Costs | None) -> Costs:
     """Return measured costs, and the grid file's for CPU types without a benchmark."""
     if measured is None or stated is None:
         return measured or stated or Costs(seconds_per_row={})
-    return Costs(
+    return replace(
+        measured,
         seconds_per_row={**stated.seconds_per_row, **measured.seconds_per_row},
         overhead=measured.overhead if stated.overhead == Overhead() else stated.overhead,
-        message_cpu_s=measured.message_cpu_s,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from apples.errors import ConfigError, LaunchError
+from apples.errors import ConfigError
 from apples.launching.launcher import Notify
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.corrections import correct, outdated
@@ -72,27 +72,14 @@ class SlabCosts:
         # Read the history first: an unreadable one must not show only after minutes of benchmarks.
         records, others = self._records(), self._others()
         if self.benchmarks.measurable():
-            self._measure(notify)
+            hosts = self.benchmarks.within_reach()
+            for measure in (self.benchmarks.measure, self.benchmarks.measure_second):
+                for host in hosts:
+                    measure(host, notify)
             self._refresh(self._own(records), others, notify)
         elif isinstance(self._request.template, Deployable):
             self._require(self._request.template)
         return self._corrected(self._own(records), others)
-
-    def _measure(self, notify: Notify) -> None:
-        """Run the benchmarks that are missing, also those of the size on the other side of these slabs."""
-        for host in self.benchmarks.within_reach():
-            self.benchmarks.measure(host, notify)
-        # The memory of a row, which limits the size, is known now.
-        second = self.benchmarks.second()
-        if second is None:
-            return
-        for host in second.within_reach():
-            try:
-                second.measure(host, notify)
-            except LaunchError as error:
-                notify(
-                    f"rows are assumed to cost as much as in slabs of {self.benchmarks.rows} rows: {error}"
-                )
 
     def known(self) -> Costs:
         """Return the same without measuring anything; CPU types of which nothing is known are missing."""
@@ -139,6 +126,7 @@ class SlabCosts:
                 f"the last {found.runs} runs computed {how} than it says"
             )
             self.benchmarks.measure(hosts[cpu_type], notify, anew=True)
+            self.benchmarks.measure_second(hosts[cpu_type], notify, anew=True)
 
     def _corrected(self, own: TrainingRuns, others: Sequence[TrainingRuns]) -> Costs:
         workload = self._request.template.workload(self._request.size, self._request.settings)

@@ -82,6 +82,12 @@ def _with_observations(outcome: Outcome, launch: LaunchRequest, decision: Decisi
     except MonitorError:
         return outcome
     ranks = decision.plan.assignments
-    run = {"iterations": float(decision.workload.iterations), "setup_cpu_s": decision.setup_cpu_s}
-    found = observations_of(counters, decision.plan.rows, [a.host for a in ranks], run)
+    fixed_s, row_s = decision.setup_cpu_s
+    found = observations_of(
+        counters,
+        decision.plan.rows,
+        [a.host for a in ranks],
+        iterations=decision.workload.iterations,
+        setup_cpu_s=[fixed_s + row_s * a.work for a in ranks],
+    )
     return replace(outcome, observations=found)

@@ -14,6 +14,7 @@ from apples.applications.appfile import read_application
 from apples.cli.run import run
 from apples.cli.toolbox import toolbox
 from apples.errors import ConfigError, LaunchError, ProgramNotFound
+from apples.learning.shortruns import benchmark_of, cpu_growth_s
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FAKE_SSH = Path(__file__).parents[1] / "remote" / "fake_ssh.sh"
@@ -231,6 +232,20 @@ def test_longer_runs_decide_whether_pieces_are_ignored(wave, monkeypatch):
     called(toolbox, "app", "check", "wave2d.yaml", 64)
     first, second = pairs
     assert second == 4 * first
+
+
+def test_cost_of_a_row_is_taken_from_a_cpu_second(wave, monkeypatch):
+    grown = []
+
+    def noted(name, short, long):
+        grown.append(cpu_growth_s(short, long))
+        return benchmark_of(name, short, long)
+
+    monkeypatch.setattr("apples.platforms.shortruns.benchmark_of", noted)
+    called(toolbox, "app", "check", "wave2d.yaml", 64)
+    assert grown
+    # The iterations for it are extrapolated from a fifth of a second.
+    assert min(grown) > 0.6
 
 
 def test_iterations_that_change_nothing_are_told(wave):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.learning.growth import significant, with_growth
+from apples.learning.growth import setup_of, significant, with_growth
 from apples.model.template import Costs
 
 SECONDS = st.floats(1e-9, 1e3)
@@ -50,3 +50,12 @@ def test_a_difference_of_a_tenth_may_be_chance():
     assert significant(0.0) == 0.0
     assert abs(significant(-0.1)) < 0.025
     assert significant(-0.7) == pytest.approx(-0.7, rel=0.01)
+
+
+def test_setup_is_linear_between_the_two_nearest_sizes():
+    setups = {32: 0.4, 64: 0.7, 256: 3.0}
+    assert setup_of(setups, 50) == (pytest.approx(0.1), pytest.approx(0.3 / 32))
+    assert setup_of(setups, 1e6) == (0.0, pytest.approx(0.7 / 64)), "never less than nothing beside the rows"
+    assert setup_of({32: 0.4}, 64) == (0.4, 0.0)
+    assert setup_of({32: 0.4, 64: 0.3}, 64) == (0.4, 0.0), "noise is no growth"
+    assert setup_of({}, 64) == (0.0, 0.0)

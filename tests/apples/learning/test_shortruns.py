@@ -103,7 +103,7 @@ def test_ignored_pieces_show_in_cpu_time(loads, ignored):
 
 def test_observations_tell_setup_from_computation():
     run = short_run([10, 30], 20)
-    found = observations_of(run.ranks, [10, 30], ["a", "b"], {"iterations": 20, "setup_cpu_s": SETUP_S})
+    found = observations_of(run.ranks, [10, 30], ["a", "b"], iterations=20, setup_cpu_s=[SETUP_S] * 2)
     assert [(o.rank, o.host, o.rows) for o in found] == [(0, "a", 10), (1, "b", 30)]
     # The ranks had half a CPU.
     assert found[1].setup_s == pytest.approx(2 * SETUP_S)
@@ -111,5 +111,5 @@ def test_observations_tell_setup_from_computation():
     assert found[1].cpu_s == pytest.approx(20 * 30 * ROW_S)
     assert found[1].communicate_s == pytest.approx(0.01)
     # Runs that computed for less time than a setup takes show no CPU time of rows.
-    found = observations_of(run.ranks, [10, 30], ["a", "b"], {"iterations": 20, "setup_cpu_s": 1e3})
+    found = observations_of(run.ranks, [10, 30], ["a", "b"], iterations=20, setup_cpu_s=[1e3] * 2)
     assert [o.cpu_s for o in found] == [None, None]

@@ -88,6 +88,12 @@ def test_calibrating_measures_the_larger_slabs_of_plans_anew(bench):
     ]
 
 
+def test_calibrating_measures_both_sizes_around_the_slabs(bench):
+    b = bench(Host(name="a"))
+    slabs(b, size=40).benchmarks.calibrate(b.said.append)
+    assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
+
+
 def test_what_is_known_is_told_without_measuring(bench):
     b = bench()
     assert slabs(b).known().seconds_per_row == {}
@@ -176,9 +182,9 @@ def test_damaged_benchmarks_are_named(bench):
         costs(b)
 
 
-def run_of(b, compute_s):
+def run_of(b, compute_s, size=64):
     """A finished run of the toy on the bench, whose ranks each computed so long, in the history."""
-    request = RunRequest(size=64, template=b.toy)
+    request = RunRequest(size=size, template=b.toy)
     decision = b.agent.decide(request)
     b.toy.recorded = b.observed(decision.plan, compute_s)
     AttemptLoop(b.agent, request).run(decision)
@@ -202,6 +208,19 @@ def test_a_benchmark_that_no_longer_holds_is_measured_again(bench, observed):
     b.platform.benchmarked.clear()
     run_of(b, 32 * 10 * 2e-3)
     assert b.platform.benchmarked == []
+
+
+def test_both_sizes_are_measured_again_if_one_no_longer_holds(bench, observed):
+    b = bench(Host(name="a"), Host(name="b"), script=[finished(1.0)] * 20)
+    b.observed = observed
+    for _ in range(8):
+        run_of(b, 48 * 10 * 1e-3, size=96)
+    b.platform.benchmarked.clear()
+    b.platform.row_s = 2e-3
+    for _ in range(3):
+        run_of(b, 48 * 10 * 2e-3, size=96)
+    assert costs(b, size=96).seconds_per_row == {"default": {1: pytest.approx(2e-3)}}
+    assert b.platform.benchmarked == [("a", 1, 64), ("a", 1, 32)]
 
 
 def test_runs_on_slabs_of_one_size_correct_those_of_the_next(bench, observed):
