@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from apples.learning.growth import significant
-from apples.learning.regression import weighted_median
+from apples.learning.growth import grown, significant
+from apples.learning.regression import choose_terms, weighted_median
 from apples.learning.runs import (
     PRIOR_SPREAD,
     TrainingRuns,
@@ -24,6 +24,7 @@ from apples.learning.runs import (
     recent,
     sweeps_s,
     unhidden_exchanges,
+    with_measured_shares,
 )
 from apples.model.grid import FloatArray
 from apples.model.plan import Record
@@ -37,6 +38,9 @@ LEAST_EXCHANGE = 0.01
 
 #: Number of newest runs that must all contradict a corrected benchmark, and by how much, before it is outdated.
 OUTDATED_RUNS, OUTDATED_FACTOR = 3, 1.2
+
+#: Largest exponent by which runs correct the growth of the cost of a row.
+_STEEPEST = 1.0
 
 #: CPU type → when its benchmark was measured.
 Since = Mapping[str, float]
@@ -85,6 +89,44 @@ def corrections(own: TrainingRuns, others: Sequence[TrainingRuns] = ()) -> Corre
     )
 
 
+def with_growth_of_runs(
+    own: TrainingRuns, others: Sequence[TrainingRuns] = ()
+) -> tuple[TrainingRuns, list[TrainingRuns]]:
+    """Return the runs with benchmarks whose growth with the rows of a slab is corrected by runs on slabs of all sizes.
+
+    Benchmarks of two sizes that differ by chance show a wrong growth, and ranks that share a cache with others show
+    another one than a rank alone. Runs on four sizes or more are needed, and as good an agreement as for other terms
+    (`choose_terms`).
+    """
+    origin = own.benchmarks.slab_rows
+    if not origin:
+        return own, list(others)
+    evidence = _by_age(with_measured_shares((own, *others)))
+    runs = [(r, of) for r, of in evidence if finished(r) and of.benchmarks.slab_rows]
+    seen: dict[str, list[tuple[float, float, float]]] = {}
+    for (record, of), weight in zip(runs, recency(len(runs)), strict=True):
+        log_rows = math.log(record.plan.typical_rows / origin)
+        for cpu_type, log in _type_logs(record, of.benchmarks, of.since).items():
+            seen.setdefault(cpu_type, []).append((log_rows, log, weight))
+    exponents = {}
+    for cpu_type, values in seen.items():
+        log_rows, logs, weights = np.array(values).T
+        design = np.stack((np.ones_like(log_rows), log_rows), axis=1)
+        fit = choose_terms(design, logs, weights, lambda c: bool(abs(c[1]) <= _STEEPEST))
+        exponents[cpu_type] = 0.0 if fit is None else float(fit.coefficients[1])
+    first, *rest = [replace(of, benchmarks=grown(of.benchmarks, exponents, origin)) for of in (own, *others)]
+    return first, rest
+
+
+def _type_logs(record: Record, costs: Costs, since: Since | None) -> dict[str, float]:
+    """Return CPU type → median of the logarithms of its hosts (`_host_logs`)."""
+    logs, kinds = _host_logs(record, costs, since), _types(record)
+    return {
+        cpu_type: float(np.median([log for host, log in logs.items() if kinds[host] == cpu_type]))
+        for cpu_type in {kinds[host] for host in logs}
+    }
+
+
 def _believed(own: Costs, other: Costs) -> Costs:
     """Return costs for rows of another slab: its benchmarks where they differ clearly, else those of this size.
 
@@ -121,8 +163,7 @@ def _agreed(runs: Sequence[tuple[Record, Costs, Since | None]]) -> Corrections:
         for host, log in logs.items():
             type_of[host] = kinds[host]
             hosts.setdefault(host, []).append((index, log))
-        for cpu_type in {kinds[host] for host in logs}:
-            log = float(np.median([log for host, log in logs.items() if kinds[host] == cpu_type]))
+        for cpu_type, log in _type_logs(record, costs, since).items():
             types.setdefault(cpu_type, []).append((index, log))
     weights = recency(len(runs))
     of_types = {cpu_type: _shrunk(seen, weights) for cpu_type, seen in types.items()}
@@ -180,11 +221,10 @@ def outdated(corrected: Costs, own: TrainingRuns) -> dict[str, Correction]:
     """
     newest: dict[str, list[float]] = {}
     for record in reversed([r for r in own.records if finished(r)]):
-        logs, kinds = _host_logs(record, corrected, own.since), _types(record)
-        for cpu_type in {kinds[host] for host in logs}:
+        for cpu_type, log in _type_logs(record, corrected, own.since).items():
             seen = newest.setdefault(cpu_type, [])
             if len(seen) < OUTDATED_RUNS:
-                seen.append(float(np.median([log for host, log in logs.items() if kinds[host] == cpu_type])))
+                seen.append(log)
     limit = math.log(OUTDATED_FACTOR)
     return {
         cpu_type: Correction(factor=math.exp(float(np.median(logs))), runs=len(logs))

@@ -5,8 +5,7 @@ of the cost is taken as linear in that of the rows. The setup of a rank is linea
 """
 
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from apples.learning.runs import PRIOR_SPREAD
@@ -31,14 +30,55 @@ def with_growth(costs: Costs, rows: int, others: Mapping[int, Costs]) -> Costs:
         costs: of slabs of `rows` rows
         others: rows of other slabs → their costs
     """
-    smaller = max((n for n in others if n < rows), default=None)
-    larger = min((n for n in others if n > rows), default=None)
-    sides = [{} if n is None else _exponents(costs, others[n], n / rows) for n in (smaller, larger)]
+    smaller = max((n for n in others if n < rows), default=rows)
+    larger = min((n for n in others if n > rows), default=rows)
     growth = {
-        cpu_type: (sides[0].get(cpu_type, 0.0), sides[1].get(cpu_type, 0.0))
-        for cpu_type in {*sides[0], *sides[1]}
+        cpu_type: {
+            ranks: (
+                _exponent(cpu_type, ranks, (rows, costs), (smaller, others.get(smaller))),
+                _exponent(cpu_type, ranks, (rows, costs), (larger, others.get(larger))),
+            )
+            for ranks in table
+        }
+        for cpu_type, table in costs.seconds_per_row.items()
     }
-    return replace(costs, slab_rows=float(rows), growth=growth)
+    return replace(costs, slab_rows=float(rows), slab_limits=(smaller, larger), growth=growth)
+
+
+def _exponent(cpu_type: str, ranks: int, own: tuple[int, Costs], other: tuple[int, Costs | None]) -> float:
+    """Return the exponent of the growth from one size to another for so many ranks on a host, or for the next count.
+
+    0 if the other size was not measured. own, other : rows of a slab and their costs
+    """
+    (rows, costs), (other_rows, other_costs) = own, other
+    theirs = {} if other_costs is None else other_costs.seconds_per_row.get(cpu_type, {})
+    common = [n for n in costs.seconds_per_row[cpu_type] if n in theirs]
+    if not common:
+        return 0.0
+    near = min(common, key=lambda n: abs(n - ranks))
+    return significant(math.log(theirs[near] / costs.seconds_per_row[cpu_type][near])) / math.log(
+        other_rows / rows
+    )
+
+
+def grown(costs: Costs, exponents: Mapping[str, float], origin: float) -> Costs:
+    """Return costs that grow by these exponents more with the rows, around slabs of `origin` rows.
+
+    Costs that are the same in all slabs stay so.
+    """
+    if not costs.slab_rows:
+        return costs
+    log = math.log(costs.slab_rows / origin)
+    more = {cpu_type: exponents.get(cpu_type, 0.0) for cpu_type in costs.seconds_per_row}
+    tables = {
+        cpu_type: {ranks: seconds * math.exp(more[cpu_type] * log) for ranks, seconds in table.items()}
+        for cpu_type, table in costs.seconds_per_row.items()
+    }
+    growth = {
+        cpu_type: {ranks: (a + more[cpu_type], b + more[cpu_type]) for ranks, (a, b) in sides.items()}
+        for cpu_type, sides in costs.growth.items()
+    }
+    return replace(costs, seconds_per_row=tables, growth=growth)
 
 
 def setup_of(setups: Mapping[int, float], rows: float) -> tuple[float, float]:
@@ -55,14 +95,3 @@ def setup_of(setups: Mapping[int, float], rows: float) -> tuple[float, float]:
         return setups.get(few, 0.0), 0.0
     row_s = min(max((setups[more[0]] - setups[few]) / (more[0] - few), 0.0), setups[few] / few)
     return setups[few] - row_s * few, row_s
-
-
-def _exponents(costs: Costs, other: Costs, ratio: float) -> dict[str, float]:
-    """Return CPU type → exponent of the growth to slabs of `ratio` times as many rows."""
-    found = {}
-    for cpu_type, ours in costs.seconds_per_row.items():
-        theirs = other.seconds_per_row.get(cpu_type, {})
-        logs: Sequence[float] = [math.log(theirs[n] / ours[n]) for n in ours if n in theirs]
-        if logs:
-            found[cpu_type] = significant(statistics.fmean(logs)) / math.log(ratio)
-    return found

@@ -143,7 +143,8 @@ def start_costs(records: Sequence[Record], row_s: float = 0.0) -> tuple[float, f
         last = max(seen, key=lambda o: o.setup_s, default=None)
         if last is not None and last.setup_s > 0 and slow > 0:
             outside_s = record.outcome.observed_s - max(o.total_s for o in seen)
-            told.append((last.setup_s / slow, last.rows, slow, outside_s, weight))
+            rows_of = {a.rank: a.work for a in record.plan.assignments}
+            told.append((last.setup_s / slow, rows_of[last.rank], slow, outside_s, weight))
     if not told:
         return 0.0, row_s
     inside, rows, slow_of, outside, weights = np.array(told).T
@@ -159,7 +160,7 @@ def start_costs(records: Sequence[Record], row_s: float = 0.0) -> tuple[float, f
         np.stack((ones, slow_of), axis=1), outside, weights, lambda c: bool((c >= 0).all())
     )
     outside_s = 0.0 if of_load is None else float(of_load.coefficients[1])
-    return weighted_median(inside - row_s * rows, weights) + outside_s, row_s
+    return max(weighted_median(inside - row_s * rows, weights), 0.0) + outside_s, row_s
 
 
 def message_costs(records: Sequence[Record]) -> MessageCosts | None:

@@ -90,6 +90,10 @@ PAPER_OVERHEAD = Overhead(
 )
 
 
+#: Costs of a row that differ by less are the same: plans made with them would hardly differ.
+_SAME_COST = 0.01
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """The costs of the application on dedicated machines: benchmarks by CPU type, and the overhead.
@@ -97,7 +101,9 @@ class Costs:
     seconds_per_row : CPU type → ranks sharing the host → seconds for one row and one iteration (BM).
         A count without a measurement takes the value of the next smaller one.
     slab_rows : rows of the slabs of which these are the costs; 0 if rows cost the same in all slabs
-    growth : CPU type → exponents with which the seconds of a row grow with the rows of smaller and of larger slabs
+    slab_limits : rows of the smallest and of the largest slabs that `growth` is known for
+    growth : CPU type → ranks → exponents with which the seconds of a row grow with the rows of smaller and of larger
+        slabs
     host_factors : host → its slowness relative to its type; hosts that are not named take 1
     communication : seconds that ranks wait for an exchange, divided by the seconds of its links and messages: less
     than 1
@@ -123,19 +129,36 @@ class Costs:
     reduction_hops: float = 0.0
     jitter_s: float = 0.0
     slab_rows: float = 0.0
-    growth: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    slab_limits: tuple[float, float] = (0.0, math.inf)
+    growth: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
 
     def at(self, rows: float) -> Costs:
-        """Return the costs in slabs of so many rows, which stay the same in all slabs."""
+        """Return the costs in slabs of so many rows; those of the result do not grow."""
         if not self.slab_rows:
             return self
-        log = math.log(rows / self.slab_rows)
-        factors = {cpu_type: math.exp(log * sides[log > 0]) for cpu_type, sides in self.growth.items()}
+        low, high = self.slab_limits
+        log = math.log(min(max(rows, low), high) / self.slab_rows)
         tables = {
-            cpu_type: {ranks: seconds * factors.get(cpu_type, 1.0) for ranks, seconds in table.items()}
+            cpu_type: {
+                ranks: seconds * math.exp(self.growth[cpu_type][ranks][log > 0] * log)
+                if cpu_type in self.growth
+                else seconds
+                for ranks, seconds in table.items()
+            }
             for cpu_type, table in self.seconds_per_row.items()
         }
         return replace(self, seconds_per_row=tables, slab_rows=0.0, growth={})
+
+    def rows_cost_as_in(self, other: Costs) -> bool:
+        """Return whether rows cost the same, within a hundredth."""
+        theirs = {
+            (t, n): seconds for t, table in other.seconds_per_row.items() for n, seconds in table.items()
+        }
+        return all(
+            math.isclose(seconds, theirs.get((cpu_type, ranks), math.nan), rel_tol=_SAME_COST)
+            for cpu_type, table in self.seconds_per_row.items()
+            for ranks, seconds in table.items()
+        )
 
     def row_seconds(self, cpu_type: str, ranks: int, host: str = "") -> float:
         """Return BM for a host of `cpu_type` that runs `ranks` ranks; raises `KeyError` for an unknown type.

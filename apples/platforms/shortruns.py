@@ -17,6 +17,7 @@ from apples.launching.deployment import SCRATCH_PREFIX, deploy, scratch_copy
 from apples.launching.launcher import LaunchRequest, MpiChoice, Notify
 from apples.learning.shortruns import (
     ENOUGH_CPU_S,
+    LEAST_CPU_S,
     STEADY_CPU_S,
     ShortRun,
     benchmark_of,
@@ -44,6 +45,8 @@ _LONGEST_S = 10.0
 _LONGEST_PAIR_S = 120.0
 #: Rows of the larger of two pieces, relative to the smaller.
 _UNEVEN = 3
+#: Least part of the CPU time of an iteration that those of a longer run must take.
+_HONOURED = 0.5
 #: Factor on the iterations of a pair of runs that decides whether a program ignores its pieces.
 _SURELY_TIMES = 4
 _QUOTED = 400
@@ -207,7 +210,14 @@ def _steady(start: _Starter, short: ShortRun, long: ShortRun) -> ShortRun:
     """Return the longer run, or one of more iterations in which short changes of the CPU's speed cancel."""
     growth_s = cpu_growth_s(short, long)
     times = min(STEADY_CPU_S / max(growth_s, 1e-3), _LONGEST_S / max(long.wall_s, 1e-2), _MOST_TIMES)
-    return long if times <= 1 else start.run(long.rows, math.ceil(long.iterations * times))
+    if times <= 1 or growth_s < LEAST_CPU_S:
+        return long
+    longer = start.run(long.rows, math.ceil(long.iterations * times))
+    each, later_each = (
+        cpu_growth_s(a, b) / (b.iterations - a.iterations) for a, b in ((short, long), (long, longer))
+    )
+    # A solver that has reached its tolerance ends before it has done all its iterations.
+    return longer if later_each > _HONOURED * each else long
 
 
 def _counters(run_dir: Path, ranks: int, what: str) -> list[PageCounters]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from apples.adapting.hosts import as_ranks_see_it
-from apples.errors import LaunchError, NoFeasiblePlan
+from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.launching.launcher import Notify
 from apples.learning.history import History
 from apples.learning.ranges import MOST, Coverage, alike, calibrate_range, coverage, is_loaded
@@ -238,22 +238,26 @@ class Agent:
         return calibrate_range(plan, runs), coverage(runs)
 
     def _draft_of_own_slabs(self, request: RunRequest, snapshot: Snapshot, demands: Workload) -> _Draft:
-        """Return a plan with the costs of slabs like its own: larger than equal ones where it leaves hosts out.
+        """Return a plan with the costs of slabs like its own, which differ from equal ones on all slots.
 
-        It remains the first plan if such slabs cannot be measured, or no plan with their costs keeps the limits.
+        It remains the first plan if rows cost the same in such slabs, if these cannot be measured, or if no plan with
+        their costs keeps the limits.
         """
         first = self._draft(request, snapshot, demands, self._costing.of(self.platform, request))
         slabs = first.slabs.like(first.plan)
         if slabs is first.slabs:
             return first
         try:
-            second = self._draft(request, snapshot, demands, slabs)
-        except (LaunchError, NoFeasiblePlan) as error:
+            costs = slabs.costs(self.notify, between=True)
+            if costs.rows_cost_as_in(first.costs):
+                return replace(first, slabs=slabs)
+            second = self._draft(request, snapshot, demands, slabs, costs)
+        except (ConfigError, LaunchError, NoFeasiblePlan) as error:
             self.notify(f"planned with the costs of slabs of {first.slabs.benchmarks.rows} rows: {error}")
             return first
         # The second plan may have small slabs after all. Its run then counts as one of small slabs.
         rows = second.plan.typical_rows
-        own = min((first.slabs, slabs), key=lambda one: abs(math.log(rows / one.benchmarks.rows)))
+        own = min((slabs, first.slabs), key=lambda one: abs(math.log(rows / one.benchmarks.rows)))
         return replace(second, slabs=own, seconds=first.seconds + second.seconds)
 
     def _draft_after(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from apples.applications.known import KnownByModel
-from apples.errors import LaunchError
+from apples.errors import ConfigError, LaunchError
 from apples.launching.launcher import Notify
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.growth import setup_of, with_growth
@@ -17,11 +17,12 @@ from apples.model.plan import Plan
 from apples.model.template import Benchmark, BenchmarkRequest, Costs, Deployable, Overhead, Workload
 from apples.platforms.platform import Platform
 from apples.run.request import Benchmarks, RunRequest
+from nws.base.ownpython import OWN_PYTHON
 
 #: Slabs of other sizes are asked for this many powers of two to either side: caches hold others very differently.
 _NEAR = 2
 
-#: Slabs within a tenth of a power of two of those of a benchmark cost the same; others lie between two benchmarks.
+#: Rows of slabs within a tenth of a power of two of those of a benchmark cost the same; others lie between two.
 _SAME = 0.1
 
 #: Slabs of user's programs are looked for up to this power of two.
@@ -32,10 +33,10 @@ LARGEST_SLAB_BYTES = 400e6
 
 
 class SlabBenchmarks:
-    """Benchmarks of one request on one platform, on slabs of one size.
+    """Benchmarks of one request on one platform, on slabs of one size, and costs of slabs of similar ones.
 
-    slab_rows : rows of the slabs whose costs are wanted; by default those of equal slabs on all slots. `rows` is the
-        nearest size for benchmarks
+    slab_rows : rows of the slabs whose costs are wanted; by default those of equal slabs on all slots
+    rows : of the slabs of the benchmarks; by default the nearest size (`_class`)
     stated : costs that are used for CPU types without a benchmark
     bytes_per_row : as measured; 0 if that is unknown
     """
@@ -48,24 +49,29 @@ class SlabBenchmarks:
         *,
         stated: Costs | None = None,
         slab_rows: float | None = None,
+        rows: int | None = None,
         bytes_per_row: float = 0.0,
     ) -> None:
         self._store, self._stated = store, stated
         self.platform, self.request = platform, request
-        slots = sum(host.slots for host in platform.pool.hosts)
-        self.slab_rows = max(request.size / slots if slab_rows is None else slab_rows, 1.0)
-        self.rows = _class(request, self.slab_rows, bytes_per_row)
+        equal = request.size / sum(host.slots for host in platform.pool.hosts)
+        self.slab_rows = max(slab_rows or rows or equal, 1.0)
+        self.rows = rows or _class(request, self.slab_rows, bytes_per_row)
 
-    def of(self, slab_rows: float, bytes_per_row: float = 0.0) -> SlabBenchmarks:
-        """Return the benchmarks of slabs of so many rows, for the same request and platform."""
+    def of(self, slab_rows: float) -> SlabBenchmarks:
+        """Return the benchmarks nearest to slabs of so many rows, for the same request and platform."""
         return SlabBenchmarks(
             self._store,
             self.platform,
             self.request,
             stated=self._stated,
             slab_rows=slab_rows,
-            bytes_per_row=bytes_per_row,
+            bytes_per_row=self._bytes_per_row(),
         )
+
+    def sized(self, rows: int) -> SlabBenchmarks:
+        """Return the benchmarks of slabs of exactly so many rows."""
+        return SlabBenchmarks(self._store, self.platform, self.request, stated=self._stated, rows=rows)
 
     @property
     def key(self) -> str:
@@ -73,6 +79,8 @@ class SlabBenchmarks:
         template, settings = self.request.template, dict(sorted(self.request.settings.items()))
         # The first word is the interpreter's place, which costs nothing; iterations are not part of a benchmark.
         words = template.benchmark_command(Path("-"), settings, self.rows)
+        if tuple(words[: len(OWN_PYTHON)]) == OWN_PYTHON:
+            words = words[len(OWN_PYTHON) - 1 :]
         return f"{self.platform.name} {template.name} {' '.join(words[1:])}"
 
     def costs(self) -> tuple[Costs, Mapping[str, float]]:
@@ -82,12 +90,10 @@ class SlabBenchmarks:
         kept = {cpu_type: self._store.get(used.key, machine) for cpu_type, machine in types.items()}
         since = {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
         measured = self._store.costs(used.key, types)
-        if measured is not None:
+        if measured is not None and not self.platform.simulated:
             near = {slabs.rows: self._store.costs(slabs.key, types) for slabs in used.near()}
-            measured = with_growth(
-                measured, used.rows, {n: costs for n, costs in near.items() if costs is not None}
-            )
-            measured = replace(measured, start_row_cpu_s=self.setup_cpu_s()[1])
+            known = {rows: costs for rows, costs in near.items() if costs is not None}
+            measured = replace(with_growth(measured, used.rows, known), start_row_cpu_s=self.setup_cpu_s()[1])
         return _completed(measured, self._stated), since
 
     def demands(self, workload: Workload) -> Workload:
@@ -113,11 +119,12 @@ class SlabBenchmarks:
 
     def setup_cpu_s(self) -> tuple[float, float]:
         """Return CPU seconds of a rank beside its iterations and those of each of its rows; 0 if they are unknown."""
+        if not isinstance(self.request.template, Deployable):
+            return 0.0, 0.0
         used = self._slabs_in_use()
         kept = {slabs.rows: slabs.kept() for slabs in (used, *used.near())}
-        return setup_of(
-            {n: max(b.setup_cpu_s for b in found) for n, found in kept.items() if found}, self.slab_rows
-        )
+        setups = {rows: max(b.setup_cpu_s for b in found) for rows, found in kept.items() if found}
+        return setup_of(setups, self.slab_rows)
 
     def counted_each(self) -> float | None:
         """Return the iterations that the monitor counts for each of the program's; None if they are unknown."""
@@ -126,10 +133,11 @@ class SlabBenchmarks:
 
     def calibrate(self, notify: Notify) -> None:
         """Measure every benchmark anew, also those of the other slabs that plans of this size have had."""
-        second = self._second()
+        second, bytes_per_row = self._second(), self._bytes_per_row()
         measured = {self.rows} if second is None else {self.rows, second.rows}
-        sizes = sorted({_class(self.request, 2.0**e) for e in range(_LARGEST_EXPONENT)} - measured)
-        others = [self.of(rows) for rows in sizes if self.rows / 2 <= rows < 2 * self.request.size]
+        sizes = {_class(self.request, 2.0**e, bytes_per_row) for e in range(_LARGEST_EXPONENT)} - measured
+        likely = [rows for rows in sorted(sizes) if self.rows / 2 <= rows < 2 * self.request.size]
+        others = [self.sized(rows) for rows in likely]
         kept = [other for other in others if other.kept()]
         for host in self.within_reach():
             self.measure(host, notify, anew=True)
@@ -140,22 +148,22 @@ class SlabBenchmarks:
     def like(self, plan: Plan) -> SlabBenchmarks:
         """Return the benchmarks of slabs like those of a plan.
 
-        These themselves if the plan's slabs are about as large, in a simulation (its rows cost the same in all slabs),
-        and where slabs nearer to the plan's were not measured and may not be measured now.
+        These themselves in a simulation (its rows cost the same in all slabs), and where slabs of another size were not
+        measured and may not be measured now.
         """
-        if self.platform.simulated or abs(math.log2(plan.typical_rows / self.slab_rows)) < _SAME:
+        if self.platform.simulated:
             return self
-        slabs = self.of(plan.typical_rows, self._bytes_per_row())
+        slabs = self.of(plan.typical_rows)
         return slabs if slabs.rows == self.rows or slabs._available() else self
 
     def measure_second(self, host: Host, notify: Notify, *, anew: bool = False) -> None:
-        """Run the benchmarks of the second size; if one fails, rows cost the same there."""
+        """Run the benchmarks of the size on the other side of these slabs; if one fails, rows cost the same there."""
         # The memory of a row, which limits the size, is known from the first size.
         second = self._second()
         try:
             if second is not None:
                 second.measure(host, notify, anew=anew)
-        except LaunchError as error:
+        except (ConfigError, LaunchError) as error:
             notify(f"rows are assumed to cost as much as in slabs of {self.rows} rows: {error}")
 
     def _second(self) -> SlabBenchmarks | None:
@@ -163,13 +171,15 @@ class SlabBenchmarks:
         steps = math.log2(self.slab_rows / self.rows)
         if self.platform.simulated or abs(steps) < _SAME:
             return None
-        found = self.of(self.rows * 2.0 ** math.copysign(1.0, steps), self._bytes_per_row())
+        found = self.of(self.rows * 2.0 ** math.copysign(1.0, steps))
         return None if found.rows == self.rows else found
 
     def near(self) -> list[SlabBenchmarks]:
-        """Return the benchmarks of other slabs, of a quarter to four times these rows: a row costs much the same."""
-        near = {_class(self.request, self.rows * 2.0**step) for step in range(-_NEAR, _NEAR + 1)}
-        return [self.of(rows) for rows in sorted(near - {self.rows})]
+        """Return the benchmarks of other slabs, of a quarter to four times these rows: caches hold them similarly."""
+        bytes_per_row = self._bytes_per_row()
+        steps = range(-_NEAR, _NEAR + 1)
+        near = {_class(self.request, self.rows * 2.0**step, bytes_per_row) for step in steps}
+        return [self.sized(rows) for rows in sorted(near - {self.rows})]
 
     def measurable(self) -> bool:
         """Return whether benchmarks may be run: never of an application without a program, unless simulated."""
@@ -202,9 +212,8 @@ class SlabBenchmarks:
         for ranks in rank_counts(host.slots):
             if ranks in known:
                 continue
-            notify(
-                f"benchmark of {name} on {host.name} with {ranks} rank{'s' * (ranks > 1)} (once, then kept)"
-            )
+            number = f"{ranks} rank{'s' * (ranks > 1)} of {self.rows} row{'s' * (self.rows > 1)}"
+            notify(f"benchmark of {name} on {host.name} with {number} (once, then kept)")
             benchmark = BenchmarkRequest(
                 template=self.request.template,
                 options=self.request.settings,
@@ -225,7 +234,7 @@ class SlabBenchmarks:
             return self
         classes = {_class(self.request, 2.0**e) for e in range(_LARGEST_EXPONENT)}
         nearest = sorted(classes, key=lambda rows: abs(math.log(rows / self.rows)))
-        return next((slabs for slabs in map(self.of, nearest) if slabs.kept()), self)
+        return next((slabs for slabs in map(self.sized, nearest) if slabs.kept()), self)
 
     def _bytes_per_row(self) -> float:
         """Return the memory of a row by the program's description or short runs; 0 if it is unknown."""
@@ -274,7 +283,7 @@ def _class(request: RunRequest, rows: float, bytes_per_row: float = 0.0) -> int:
     power = 2.0 ** max(round(math.log2(rows)), 0) if rows > 1 else 1.0
     if bytes_per_row := workload.bytes_per_row or bytes_per_row:
         power = min(power, LARGEST_SLAB_BYTES / bytes_per_row)
-    return max(1, int(min(power, workload.max_rows or power)))
+    return max(1, workload.min_rows, int(min(power, workload.max_rows or power)))
 
 
 def rank_counts(slots: int) -> list[int]:

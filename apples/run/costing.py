@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from apples.errors import ConfigError
 from apples.launching.launcher import Notify
 from apples.learning.benchmarkstore import CalibrationStore
-from apples.learning.corrections import correct, outdated
+from apples.learning.corrections import correct, outdated, with_growth_of_runs
 from apples.learning.history import History
 from apples.learning.learnedcosts import learned_costs
 from apples.learning.runs import TrainingRuns
@@ -37,11 +37,11 @@ class Costing:
     ) -> None:
         self._store, self._history, self._stated = store, history, stated or {}
 
-    def of(self, platform: Platform, request: RunRequest, slab_rows: float | None = None) -> SlabCosts:
+    def of(self, platform: Platform, request: RunRequest, rows: int | None = None) -> SlabCosts:
         """Return the costs of a request on slabs of so many rows, by default on equal slabs on all slots."""
         stated = self._stated.get(request.template.name)
         return SlabCosts(
-            SlabBenchmarks(self._store, platform, request, stated=stated, slab_rows=slab_rows), self._history
+            SlabBenchmarks(self._store, platform, request, stated=stated, rows=rows), self._history
         )
 
 
@@ -61,8 +61,12 @@ class SlabCosts:
         found = self.benchmarks.like(plan)
         return self if found is self.benchmarks else SlabCosts(found, self._history)
 
-    def costs(self, notify: Notify) -> Costs:
+    def costs(self, notify: Notify, *, between: bool = False) -> Costs:
         """Return corrected benchmarks and fitted overhead; benchmarks that are missing are run (and kept).
+
+        Args:
+            notify: Receives progress messages.
+            between: Whether slabs between two sizes need the benchmarks of both.
 
         Raises:
             ConfigError: A user's program was not measured, and may not be started now.
@@ -70,16 +74,16 @@ class SlabCosts:
             LaunchError: A benchmark failed.
         """
         # Read the history first: an unreadable one must not show only after minutes of benchmarks.
-        records, others = self._records(), self._others()
+        found = self._found()
         if self.benchmarks.measurable():
-            hosts = self.benchmarks.within_reach()
-            for measure in (self.benchmarks.measure, self.benchmarks.measure_second):
-                for host in hosts:
-                    measure(host, notify)
-            self._refresh(self._own(records), others, notify)
+            for host in (hosts := self.benchmarks.within_reach()):
+                self.benchmarks.measure(host, notify)
+            for host in hosts if between else ():
+                self.benchmarks.measure_second(host, notify)
+            self._refresh(*_priced(found), notify)
         elif isinstance(self._request.template, Deployable):
             self._require(self._request.template)
-        return self._corrected(self._own(records), others)
+        return self._corrected(*_priced(found))
 
     def known(self) -> Costs:
         """Return the same without measuring anything; CPU types of which nothing is known are missing."""
@@ -87,10 +91,16 @@ class SlabCosts:
 
     def training_runs(self) -> tuple[TrainingRuns, list[TrainingRuns]]:
         """Return training runs on slabs of the same size, and those on slabs of others, with their benchmarks."""
-        return self._own(self._records()), self._others()
+        return _priced(self._found())
 
-    def _records(self) -> list[Record]:
-        return self._history.records(self.record_key(), newest=_NEWEST)
+    def _found(self) -> list[tuple[SlabBenchmarks, Sequence[Record]]]:
+        """Return the runs on slabs of this size, and those on slabs of each other size that has some."""
+        own = self._history.records(self.record_key(), newest=_NEWEST)
+        others = [
+            (slabs, self._history.records(_record_key(slabs), newest=_NEWEST_OTHERS))
+            for slabs in self.benchmarks.near()
+        ]
+        return [(self.benchmarks, own), *((slabs, records) for slabs, records in others if records)]
 
     def _require(self, template: Deployable) -> None:
         """Raise `ConfigError` if a user's program was not measured: it is started by a run or a check only."""
@@ -100,19 +110,6 @@ class SlabCosts:
                 f"{template.source}: {name} has not been measured on these hosts; measure it with: "
                 f"apples app check {template.source} {size}"
             )
-
-    def _own(self, records: Sequence[Record]) -> TrainingRuns:
-        benchmarks, since = self.benchmarks.costs()
-        return TrainingRuns(records=records, benchmarks=benchmarks, since=since)
-
-    def _others(self) -> list[TrainingRuns]:
-        others = []
-        for slabs in self.benchmarks.near():
-            found = self._history.records(_record_key(slabs), newest=_NEWEST_OTHERS)
-            if found:
-                benchmarks, since = slabs.costs()
-                others.append(TrainingRuns(records=found, benchmarks=benchmarks, since=since))
-        return others
 
     def _refresh(self, own: TrainingRuns, others: Sequence[TrainingRuns], notify: Notify) -> None:
         """Measure benchmarks again if the newest runs contradict them."""
@@ -131,6 +128,17 @@ class SlabCosts:
     def _corrected(self, own: TrainingRuns, others: Sequence[TrainingRuns]) -> Costs:
         workload = self._request.template.workload(self._request.size, self._request.settings)
         return learned_costs(own, others, workload.iterations).at(self.benchmarks.slab_rows)
+
+
+def _priced(
+    found: Sequence[tuple[SlabBenchmarks, Sequence[Record]]],
+) -> tuple[TrainingRuns, list[TrainingRuns]]:
+    """Return the runs with the benchmarks that are kept now."""
+    runs = []
+    for slabs, records in found:
+        benchmarks, since = slabs.costs()
+        runs.append(TrainingRuns(records=records, benchmarks=benchmarks, since=since))
+    return with_growth_of_runs(runs[0], runs[1:])
 
 
 def _record_key(slabs: SlabBenchmarks) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from apples.errors import HistoryError
 from apples.learning.benchmarkstore import FORMAT, CalibrationStore
-from apples.learning.corrections import correct, corrections, outdated
+from apples.learning.corrections import correct, corrections, outdated, with_growth_of_runs
 from apples.learning.learnedcosts import learned_costs
 from apples.learning.overhead import fit_overhead, startup_overhead
 from apples.learning.regression import weighted_median
@@ -566,6 +566,45 @@ def test_what_slabs_differ_by_is_asked_of_each_count_of_ranks():
     assert costs.row_seconds("node", 2) == pytest.approx(1.3 * 2 * BM, rel=0.01)
 
 
+def on_growing_slabs(rows, exponent, *, seed=1):
+    """Runs whose rows cost more in larger slabs than benchmarks say, by this exponent, and scatter by 2 %."""
+    draw = np.random.default_rng(seed)
+    return [
+        replace(
+            a_run(2 * n, 2, 9.0, slowdown=1.2 * (n / 64) ** exponent * (1 + 0.02 * draw.standard_normal())),
+            id=f"{k:02}",
+        )
+        for k, n in enumerate(rows)
+    ]
+
+
+def test_runs_show_how_costs_grow_with_the_rows_of_a_slab():
+    rows = [40, 45, 50, 57, 64, 72, 80, 90] * 2
+    flat = replace(
+        COSTS, slab_rows=64.0, slab_limits=(32.0, 128.0), growth={"node": {1: (0.0, 0.0), 2: (0.0, 0.0)}}
+    )
+    own, _ = with_growth_of_runs(lessons(on_growing_slabs(rows, 0.5), benchmarks=flat))
+    costs = correct(own)
+    for n in (45, 64, 90):
+        assert costs.at(n).row_seconds("node", 1) == pytest.approx(1.2 * (n / 64) ** 0.5 * BM, rel=0.03)
+    scattered = lessons(on_growing_slabs(rows, 0.0), benchmarks=flat)
+    assert with_growth_of_runs(scattered) == (scattered, []), "chance shows no growth"
+    few = lessons(on_growing_slabs([40, 90] * 8, 0.5), benchmarks=flat)
+    assert with_growth_of_runs(few) == (few, []), "two sizes are too few"
+
+
+def test_growth_of_runs_moves_the_benchmarks_of_other_sizes():
+    flat = replace(
+        COSTS, slab_rows=64.0, slab_limits=(32.0, 128.0), growth={"node": {1: (0.0, 0.0), 2: (0.0, 0.0)}}
+    )
+    other = replace(flat, slab_rows=32.0, slab_limits=(16.0, 64.0))
+    large = lessons(on_growing_slabs([57, 64, 72, 80, 90], 0.5), benchmarks=flat)
+    small = lessons(on_growing_slabs([28, 32, 36, 40], 0.5, seed=2), benchmarks=other)
+    _, (moved,) = with_growth_of_runs(large, [small])
+    assert moved.benchmarks.row_seconds("node", 1) == pytest.approx(0.5**0.5 * BM, rel=0.03)
+    assert moved.benchmarks.at(64).row_seconds("node", 1) == pytest.approx(BM, rel=0.03)
+
+
 def test_runs_on_slabs_of_this_size_know_better():
     wider = on_wider_slabs(8, slowdown=1.2)
     own = [a_run(200, 4, 20.0, slowdown=0.9)] * 8
@@ -729,6 +768,9 @@ def test_start_costs_grow_with_the_rows_of_a_rank_as_memory_does():
     ranks = (1, 2, 3, 4, 6, 8)
     assert start_costs([run(n, 2e6) for n in ranks]) == (pytest.approx(1.0), pytest.approx(0.002))
     assert start_costs([run(n, 1e4) for n in ranks])[1] == 0.0
+    assert start_costs([run(n, 1e4) for n in ranks], 0.002) == (pytest.approx(1.0), 0.002)
+    assert start_costs([run(n, 1e4) for n in ranks], 1.0) == (0.0, 1.0), "never less than nothing"
+    assert start_costs([], 0.002) == (0.0, 0.002)
 
 
 def test_reductions_that_cross_a_slow_link_are_told_from_busy_cpus():

@@ -25,8 +25,16 @@ def test_costs_are_within_those_of_the_sizes_around(measured, rows):
     small, own, large = measured
     found = row_s(with_growth(costs(own), 64, {16: costs(small), 128: costs(large)}), rows)
     other = small if rows < 64 else large
-    if 16 <= rows <= 128:
-        assert min(own, other) * (1 - 1e-9) <= found <= max(own, other) * (1 + 1e-9)
+    assert min(own, other) * (1 - 1e-9) <= found <= max(own, other) * (1 + 1e-9)
+
+
+def test_growth_is_that_of_each_count_of_ranks():
+    ours, theirs = ({1: 1.0, 2: 1.0, 4: 1.0}, {1: 1.0, 4: 2.0})
+    grown = with_growth(
+        Costs(seconds_per_row={"node": ours}), 64, {128: Costs(seconds_per_row={"node": theirs})}
+    )
+    found = grown.at(128).seconds_per_row["node"]
+    assert found == {1: 1.0, 2: 1.0, 4: pytest.approx(2.0, rel=2e-3)}
 
 
 def test_clear_differences_are_met_at_the_sizes_measured():

@@ -243,7 +243,7 @@ def test_the_user_hears_what_is_going_on(bench):
     run(b)
     assert b.said[:3] == [
         "looking out of the window",
-        "benchmark of toy on alpha with 1 rank (once, then kept)",
+        "benchmark of toy on alpha with 1 rank of 64 rows (once, then kept)",
         "alpha not measured, taken as idle and as lab.yaml states it",
     ]
     assert b.said[3].startswith("running toy 64 on 1 rank, 1 host; predicted ")
