@@ -100,6 +100,7 @@ def check(
     from apples.cli.console import Console
     from apples.learning.stores import open_benchmarks
     from apples.model.template import Deployable
+    from apples.run import measuring
     from apples.run.benchmarks import SlabBenchmarks
     from apples.run.program import find_template
     from apples.run.request import RunRequest
@@ -114,7 +115,7 @@ def check(
     rows = size or template.short_size
     request = RunRequest(template=template, settings=chosen, size=rows)
     benchmarks = SlabBenchmarks(open_benchmarks(), platform, request)
-    benchmarks.calibrate(console.note)
+    measuring.calibrate(benchmarks, console.note)
     found = benchmarks.by_type()
     if as_json:
         click.echo(json.dumps(_document(file, template.name, rows, found)))

@@ -52,6 +52,7 @@ def calibrate(
     from apples.cli.console import Console
     from apples.learning.corrections import corrections
     from apples.learning.stores import open_benchmarks, open_history
+    from apples.run import measuring
     from apples.run.costing import Costing
     from apples.run.program import find_template
     from apples.run.request import RunRequest
@@ -67,7 +68,7 @@ def calibrate(
     )
     costing = Costing(store, history).of(platform, RunRequest(template=template, settings=chosen, size=size))
     if not show:
-        costing.benchmarks.calibrate(console.note)
+        measuring.calibrate(costing.benchmarks, console.note)
     costs = costing.known()
     own, others = costing.training_runs()
     found = corrections(own, others)

@@ -8,13 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from apples.applications.known import KnownByModel
-from apples.errors import ConfigError, LaunchError
-from apples.launching.launcher import Notify
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.growth import setup_of, with_growth
 from apples.model.grid import Host
 from apples.model.plan import Plan
-from apples.model.template import Benchmark, BenchmarkRequest, Costs, Deployable, Overhead, Workload
+from apples.model.template import Benchmark, Costs, Deployable, Overhead, Workload
 from apples.platforms.platform import Platform
 from apples.run.request import Benchmarks, RunRequest
 from nws.base.ownpython import OWN_PYTHON
@@ -37,7 +35,7 @@ class SlabBenchmarks:
 
     slab_rows : rows of the slabs whose costs are wanted; by default those of equal slabs on all slots
     rows : of the slabs of the benchmarks; by default the nearest size (`_class`)
-    stated : costs that are used for CPU types without a benchmark
+    store : of the benchmarks.  stated : costs that are used for CPU types without a benchmark
     bytes_per_row : as measured; 0 if that is unknown
     """
 
@@ -52,7 +50,7 @@ class SlabBenchmarks:
         rows: int | None = None,
         bytes_per_row: float = 0.0,
     ) -> None:
-        self._store, self._stated = store, stated
+        self.store, self._stated = store, stated
         self.platform, self.request = platform, request
         equal = request.size / sum(host.slots for host in platform.pool.hosts)
         self.slab_rows = max(slab_rows or rows or equal, 1.0)
@@ -61,7 +59,7 @@ class SlabBenchmarks:
     def of(self, slab_rows: float) -> SlabBenchmarks:
         """Return the benchmarks nearest to slabs of so many rows, for the same request and platform."""
         return SlabBenchmarks(
-            self._store,
+            self.store,
             self.platform,
             self.request,
             stated=self._stated,
@@ -71,7 +69,7 @@ class SlabBenchmarks:
 
     def sized(self, rows: int) -> SlabBenchmarks:
         """Return the benchmarks of slabs of exactly so many rows."""
-        return SlabBenchmarks(self._store, self.platform, self.request, stated=self._stated, rows=rows)
+        return SlabBenchmarks(self.store, self.platform, self.request, stated=self._stated, rows=rows)
 
     @property
     def key(self) -> str:
@@ -87,11 +85,11 @@ class SlabBenchmarks:
         """Return benchmarks without corrections, and CPU type → time of its measurement (none that is stated)."""
         used = self._slabs_in_use()
         types = {host.cpu_type: self.platform.machine(host) for host in self._one_of_each_type()}
-        kept = {cpu_type: self._store.get(used.key, machine) for cpu_type, machine in types.items()}
+        kept = {cpu_type: self.store.get(used.key, machine) for cpu_type, machine in types.items()}
         since = {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
-        measured = self._store.costs(used.key, types)
+        measured = self.store.costs(used.key, types)
         if measured is not None and not self.platform.simulated:
-            near = {slabs.rows: self._store.costs(slabs.key, types) for slabs in used.near()}
+            near = {slabs.rows: self.store.costs(slabs.key, types) for slabs in used.near()}
             known = {rows: costs for rows, costs in near.items() if costs is not None}
             measured = replace(with_growth(measured, used.rows, known), start_row_cpu_s=self.setup_cpu_s()[1])
         return _completed(measured, self._stated), since
@@ -114,7 +112,7 @@ class SlabBenchmarks:
     def by_type(self) -> dict[str, list[Benchmark]]:
         """Return CPU type → the benchmarks that are kept for this request, by ascending ranks."""
         key, machine = self._slabs_in_use().key, self.platform.machine
-        kept = {h.cpu_type: self._store.get(key, machine(h)) for h in self.platform.pool.hosts}
+        kept = {h.cpu_type: self.store.get(key, machine(h)) for h in self.platform.pool.hosts}
         return {cpu_type: list(one.benchmarks) for cpu_type, one in kept.items() if one is not None}
 
     def setup_cpu_s(self) -> tuple[float, float]:
@@ -131,19 +129,12 @@ class SlabBenchmarks:
         found = reversed(self.in_use())
         return next((b.counted_each for b in found if b.counted_each is not None), None)
 
-    def calibrate(self, notify: Notify) -> None:
-        """Measure every benchmark anew, also those of the other slabs that plans of this size have had."""
-        second, bytes_per_row = self._second(), self._bytes_per_row()
-        measured = {self.rows} if second is None else {self.rows, second.rows}
-        sizes = {_class(self.request, 2.0**e, bytes_per_row) for e in range(_LARGEST_EXPONENT)} - measured
-        likely = [rows for rows in sorted(sizes) if self.rows / 2 <= rows < 2 * self.request.size]
-        others = [self.sized(rows) for rows in likely]
-        kept = [other for other in others if other.kept()]
-        for host in self.within_reach():
-            self.measure(host, notify, anew=True)
-            self.measure_second(host, notify, anew=True)
-            for other in kept:
-                other.measure(host, notify, anew=True)
+    def likely(self) -> list[SlabBenchmarks]:
+        """Return the benchmarks of other slabs that plans of this size may have had, but for the second size."""
+        second, bytes_per_row = self.second(), self._bytes_per_row()
+        found = {self.rows} if second is None else {self.rows, second.rows}
+        sizes = {_class(self.request, 2.0**e, bytes_per_row) for e in range(_LARGEST_EXPONENT)} - found
+        return [self.sized(n) for n in sorted(sizes) if self.rows / 2 <= n < 2 * self.request.size]
 
     def like(self, plan: Plan) -> SlabBenchmarks:
         """Return the benchmarks of slabs like those of a plan.
@@ -156,17 +147,7 @@ class SlabBenchmarks:
         slabs = self.of(plan.typical_rows)
         return slabs if slabs.rows == self.rows or slabs._available() else self
 
-    def measure_second(self, host: Host, notify: Notify, *, anew: bool = False) -> None:
-        """Run the benchmarks of the size on the other side of these slabs; if one fails, rows cost the same there."""
-        # The memory of a row, which limits the size, is known from the first size.
-        second = self._second()
-        try:
-            if second is not None:
-                second.measure(host, notify, anew=anew)
-        except (ConfigError, LaunchError) as error:
-            notify(f"rows are assumed to cost as much as in slabs of {self.rows} rows: {error}")
-
-    def _second(self) -> SlabBenchmarks | None:
+    def second(self) -> SlabBenchmarks | None:
         """Return the benchmarks on the other side of these slabs, for the costs between; None if these are enough."""
         steps = math.log2(self.slab_rows / self.rows)
         if self.platform.simulated or abs(steps) < _SAME:
@@ -197,33 +178,11 @@ class SlabBenchmarks:
     def kept(self) -> list[Benchmark]:
         """Return the benchmarks that are kept for slabs of this size and machines of this platform."""
         machines = {self.platform.machine(host) for host in self.platform.pool.hosts}
-        return [b for c in self._store.entries(self.key) if c.machine in machines for b in c.benchmarks]
+        return [b for c in self.store.entries(self.key) if c.machine in machines for b in c.benchmarks]
 
     def in_use(self) -> list[Benchmark]:
         """Return the same for the slabs whose benchmarks are used: these, or the nearest that were measured."""
         return self._slabs_in_use().kept()
-
-    def measure(self, host: Host, notify: Notify, *, anew: bool = False) -> None:
-        """Run the benchmarks that are not kept, or all `anew`; each is kept at once."""
-        platform, name = self.platform, self.request.template.name
-        key, machine = self.key, platform.machine(host)
-        kept = None if anew else self._store.get(key, machine)
-        known = set() if kept is None else {b.ranks for b in kept.benchmarks}
-        for ranks in rank_counts(host.slots):
-            if ranks in known:
-                continue
-            number = f"{ranks} rank{'s' * (ranks > 1)} of {self.rows} row{'s' * (self.rows > 1)}"
-            notify(f"benchmark of {name} on {host.name} with {number} (once, then kept)")
-            benchmark = BenchmarkRequest(
-                template=self.request.template,
-                options=self.request.settings,
-                host=host,
-                ranks=ranks,
-                rows=self.rows,
-                peer=_peer(platform, host) if platform.several_hosts else None,
-                notify=notify,
-            )
-            self._store.put(key, machine, [platform.benchmark(benchmark)], platform.now())
 
     def _slabs_in_use(self) -> SlabBenchmarks:
         """Return these, or those of the nearest size that were measured if these were not.
@@ -246,7 +205,7 @@ class SlabBenchmarks:
         """Return whether every CPU type has a benchmark of these slabs, or can have one."""
         key, machine, measurable = self.key, self.platform.machine, self.measurable()
         return all(
-            (measurable and self.platform.reaches(host)) or self._store.get(key, machine(host)) is not None
+            (measurable and self.platform.reaches(host)) or self.store.get(key, machine(host)) is not None
             for host in self._one_of_each_type()
         )
 
@@ -284,18 +243,3 @@ def _class(request: RunRequest, rows: float, bytes_per_row: float = 0.0) -> int:
     if bytes_per_row := workload.bytes_per_row or bytes_per_row:
         power = min(power, LARGEST_SLAB_BYTES / bytes_per_row)
     return max(1, workload.min_rows, int(min(power, workload.max_rows or power)))
-
-
-def rank_counts(slots: int) -> list[int]:
-    """Return numbers of ranks to benchmark on a host: powers of two, and all slots."""
-    counts, ranks = [], 1
-    while ranks < slots:
-        counts.append(ranks)
-        ranks *= 2
-    return [*counts, slots]
-
-
-def _peer(platform: Platform, host: Host) -> Host | None:
-    """Return another host within reach, preferably of the same CPU type; None if there is none."""
-    others = [one for one in platform.pool.hosts if one.name != host.name and platform.reaches(one)]
-    return min(others, key=lambda one: one.cpu_type != host.cpu_type, default=None)

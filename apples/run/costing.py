@@ -20,6 +20,7 @@ from apples.model.plan import Plan, Record
 from apples.model.template import Costs, Deployable
 from apples.platforms.platform import Platform
 from apples.run.benchmarks import SlabBenchmarks
+from apples.run.measuring import measure, measure_second
 from apples.run.request import RunRequest
 
 #: Records that teach one prediction; older ones have lost their weight anyway. Fewer of slabs of each other size.
@@ -77,9 +78,9 @@ class SlabCosts:
         found = self._found()
         if self.benchmarks.measurable():
             for host in (hosts := self.benchmarks.within_reach()):
-                self.benchmarks.measure(host, notify)
+                measure(self.benchmarks, host, notify)
             for host in hosts if between else ():
-                self.benchmarks.measure_second(host, notify)
+                measure_second(self.benchmarks, host, notify)
             self._refresh(*_priced(found), notify)
         elif isinstance(self._request.template, Deployable):
             self._require(self._request.template)
@@ -122,8 +123,8 @@ class SlabCosts:
                 f"the benchmark of {self._request.template.name} on {cpu_type} no longer holds: "
                 f"the last {found.runs} runs computed {how} than it says"
             )
-            self.benchmarks.measure(hosts[cpu_type], notify, anew=True)
-            self.benchmarks.measure_second(hosts[cpu_type], notify, anew=True)
+            measure(self.benchmarks, hosts[cpu_type], notify, anew=True)
+            measure_second(self.benchmarks, hosts[cpu_type], notify, anew=True)
 
     def _corrected(self, own: TrainingRuns, others: Sequence[TrainingRuns]) -> Costs:
         workload = self._request.template.workload(self._request.size, self._request.settings)

@@ -24,7 +24,7 @@ from apples.model.template import Costs
 from apples.planning.options import PAPER, ModelName, PlanningOptions
 from apples.planning.planner import make_plan
 from apples.platforms.mock import MockPlatform, open_mock
-from apples.run.benchmarks import rank_counts
+from apples.run.measuring import rank_counts
 from apples_experiments.mock_runs import Planner, shuffled
 from apples_experiments.result import Progress
 from apples_experiments.settings import RunSet, read_settings

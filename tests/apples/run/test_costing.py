@@ -7,8 +7,9 @@ import pytest
 from apples.errors import HistoryError, LaunchError
 from apples.model.grid import Host
 from apples.model.template import Costs, Overhead
-from apples.run.benchmarks import LARGEST_SLAB_BYTES, rank_counts
+from apples.run.benchmarks import LARGEST_SLAB_BYTES
 from apples.run.loop import AttemptLoop
+from apples.run.measuring import calibrate, rank_counts
 from apples.run.request import RunRequest
 from apples.testing import finished
 
@@ -66,7 +67,7 @@ def test_calibrating_measures_anew(bench):
     b = bench()
     costs(b)
     b.platform.row_s = 2e-3
-    slabs(b).benchmarks.calibrate(b.said.append)
+    calibrate(slabs(b).benchmarks, b.said.append)
     assert costs(b).seconds_per_row == {"default": {1: 2e-3, 2: 2e-3}}
 
 
@@ -75,7 +76,7 @@ def test_calibrating_measures_the_larger_slabs_of_plans_anew(bench):
     for rows in (None, 64, 256):
         b.costing.of(b.platform, application(b), rows).costs(b.said.append)
     b.platform.benchmarked.clear()
-    slabs(b).benchmarks.calibrate(b.said.append)
+    calibrate(slabs(b).benchmarks, b.said.append)
     assert [(ranks, rows) for _, ranks, rows in b.platform.benchmarked] == [
         (1, 32),
         (2, 32),
@@ -86,7 +87,7 @@ def test_calibrating_measures_the_larger_slabs_of_plans_anew(bench):
 
 def test_calibrating_measures_both_sizes_around_the_slabs(bench):
     b = bench(Host(name="a"))
-    slabs(b, size=40).benchmarks.calibrate(b.said.append)
+    calibrate(slabs(b, size=40).benchmarks, b.said.append)
     assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
 
 
