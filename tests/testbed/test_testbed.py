@@ -99,7 +99,9 @@ def test_a_frozen_host_goes_on_where_it_stood(lab):
     finally:
         lab.thaw("a2")
         counting.kill()
-        counting.communicate()
+        # The loop in the host goes on without this process, until nobody reads it: its output has no end.
+        counting.stdout.close()
+        counting.wait()
 
 
 def test_a_host_without_power_comes_back(lab):

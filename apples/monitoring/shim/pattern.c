@@ -93,8 +93,16 @@ static void look_for_loop(void) {
     }
 }
 
-static void remember(uint32_t symbol) {
+/* The place of a symbol, or a free one. Symbols that have not been seen for long leave theirs. */
+static uint32_t place_of(uint32_t symbol) {
     uint32_t at = (symbol ^ symbol >> 12) % WINDOW;
+    while (last[at].after != 0 && last[at].symbol != symbol && count + 1 - last[at].after <= LONGEST)
+        at = (at + 1) % WINDOW;
+    return at;
+}
+
+static void remember(uint32_t symbol) {
+    uint32_t at = place_of(symbol);
     int alike = last[at].after != 0 && last[at].symbol == symbol && count + 1 - last[at].after <= LONGEST;
     seen[count % WINDOW] = symbol;
     counted_at[count % WINDOW] = counted;
