@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .errors import TestbedError
-from .grid import Testbed
+from .batchsystem import BatchSystem
 from .host import HERE
 
 #: Programs that are called, and the Debian package of each.
@@ -49,12 +46,17 @@ def missing() -> str:
     return ""
 
 
-class GridEngine:
+class GridEngine(BatchSystem):
     """A cluster on a testbed that is up; it ends with the testbed. slots : of each node in the parallel environment"""
 
-    def __init__(self, testbed: Testbed, master: str, nodes: Sequence[str], slots: int = 2) -> None:
-        self.testbed, self.master, self.nodes, self.slots = testbed, master, tuple(nodes), slots
-        self.directory = testbed.directory / "gridengine"
+    name = "gridengine"
+    environment = (
+        "SGE_ROOT=/var/lib/gridengine",
+        "SGE_CELL=default",
+        "SGE_QMASTER_PORT=6444",
+        "SGE_EXECD_PORT=6445",
+    )
+    logs_like = "messages"
 
     def up(self) -> None:
         """Start it and wait until all nodes have reported; raises `TestbedError`."""
@@ -62,36 +64,36 @@ class GridEngine:
             (self.directory / directory).mkdir(parents=True)
         common = self.directory / "cell" / "common"
         (common / "bootstrap").write_text(_changed(SHARED / "default-bootstrap", BOOTSTRAP))
-        (common / "act_qmaster").write_text(self.master + "\n")
+        (common / "act_qmaster").write_text(self.server + "\n")
         settings = _changed(SHARED / "default-configuration", CONFIGURATION)
         (self.directory / "configuration").write_text(settings)
         script = (SHARED / "scripts/init_cluster").read_text()
         script = script.replace(str(SHARED / "default-configuration"), f"{HERE}/gridengine/configuration")
         (self.directory / "init_cluster").write_text(script)
-        for host in (self.master, *self.nodes):
-            self._script(
+        for host in (self.server, *self.nodes):
+            self.script(
                 host,
                 f"mount --bind {HERE}/gridengine/cell {CELL}\nmount --bind {HERE}/gridengine/spool {SPOOL}\n"
                 "mkdir -p /run/gridengine",
             )
         init = f"sh {HERE}/gridengine/init_cluster /var/lib/gridengine default {SPOOL}/spooldb root"
-        self._script(self.master, f"{init}\n{self._environment()} /usr/sbin/sge_qmaster")
-        self._until(lambda: self._called("qconf", "-sh").returncode == 0, "the master does not answer")
+        self.script(self.server, f"{init}\n{' '.join(self.environment)} /usr/sbin/sge_qmaster")
+        self.until(lambda: self.called("qconf", "-sh").returncode == 0, "the master does not answer", UP_S)
         self._configure()
         for node in self.nodes:
-            self._script(node, f"{self._environment()} /usr/sbin/sge_execd")
-        self._until(self._all_report, "nodes have not reported")
+            self.script(node, f"{' '.join(self.environment)} /usr/sbin/sge_execd")
+        self.until(self._all_report, "nodes have not reported", UP_S)
 
     def submit(self, script: Path, slots: int) -> subprocess.CompletedProcess[str]:
         """Run a job script with these slots to its end; its output is in `SCRIPT.out`."""
         words = ("-sync", "y", "-pe", "spread", str(slots), "-S", "/bin/sh", "-j", "y", "-o", f"{script}.out")
-        return self._called("qsub", *words, str(script))
+        return self.called("qsub", *words, str(script))
 
     def _configure(self) -> None:
         """Make the nodes' queue and a parallel environment that takes the slots of one node after the other."""
         for node in self.nodes:
-            self._asked("qconf", "-ah", node)
-        self._asked("qconf", "-as", self.master)
+            self.asked("qconf", "-ah", node)
+        self.asked("qconf", "-as", self.server)
         written = {
             "hosts": f"group_name @nodes\nhostlist {' '.join(self.nodes)}\n",
             "spread": _text(
@@ -109,11 +111,11 @@ class GridEngine:
         }
         for name, text in written.items():
             (self.directory / name).write_text(text)
-        self._asked("qconf", "-Ahgrp", f"{HERE}/gridengine/hosts")
-        self._asked("qconf", "-Ap", f"{HERE}/gridengine/spread")
+        self.asked("qconf", "-Ahgrp", f"{HERE}/gridengine/hosts")
+        self.asked("qconf", "-Ap", f"{HERE}/gridengine/spread")
         queue = self.directory / "queue"
         # Without a queue this prints the template of one.
-        queue.write_text(self._asked("qconf", "-sq"))
+        queue.write_text(self.asked("qconf", "-sq"))
         wanted = {
             "qname": "all.q",
             "hostlist": "@nodes",
@@ -123,48 +125,15 @@ class GridEngine:
             "shell": "/bin/sh",
         }
         queue.write_text(_changed(queue, wanted))
-        self._asked("qconf", "-Aq", f"{HERE}/gridengine/queue")
+        self.asked("qconf", "-Aq", f"{HERE}/gridengine/queue")
         scheduler = self.directory / "scheduler"
-        scheduler.write_text(self._asked("qconf", "-ssconf"))
+        scheduler.write_text(self.asked("qconf", "-ssconf"))
         scheduler.write_text(_changed(scheduler, SCHEDULER))
-        self._asked("qconf", "-Msconf", f"{HERE}/gridengine/scheduler")
+        self.asked("qconf", "-Msconf", f"{HERE}/gridengine/scheduler")
 
     def _all_report(self) -> bool:
-        lines = [line.split() for line in self._called("qhost").stdout.splitlines()]
+        lines = [line.split() for line in self.called("qhost").stdout.splitlines()]
         return {words[0] for words in lines if words and words[3:4] != ["-"]} >= set(self.nodes)
-
-    def _asked(self, *command: str) -> str:
-        result = self._called(*command)
-        if result.returncode != 0:
-            raise TestbedError(f"{' '.join(command)}: {result.stdout}{result.stderr}{self.logs()}")
-        return result.stdout
-
-    def _called(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return self.testbed.run(self.master, "env", *self._environment().split(), *command, timeout_s=180)
-
-    def _until(self, is_so: Callable[[], bool], otherwise: str) -> None:
-        deadline = time.monotonic() + UP_S
-        while not is_so():
-            if time.monotonic() > deadline:
-                raise TestbedError(f"{otherwise}\n{self.logs()}")
-            time.sleep(0.2)
-
-    def logs(self) -> str:
-        """Return the last lines of each daemon's log."""
-        found = []
-        for path in sorted((self.directory / "spool").rglob("messages")):
-            found += [f"{path}:", *path.read_text(errors="replace").splitlines()[-8:]]
-        return "\n".join(found)
-
-    @staticmethod
-    def _environment() -> str:
-        return "SGE_ROOT=/var/lib/gridengine SGE_CELL=default SGE_QMASTER_PORT=6444 SGE_EXECD_PORT=6445"
-
-    def _script(self, host: str, text: str) -> None:
-        try:
-            self.testbed.script(host, text, self.directory / f"script-{host}.log")
-        except TestbedError as error:
-            raise TestbedError(f"{error}\n{self.logs()}") from error
 
 
 def _text(**values: str) -> str:

@@ -10,13 +10,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from .batchsystem import BatchSystem
 from .errors import TestbedError
-from .grid import Testbed
 from .host import HERE
 
 #: Files that are used, as patterns below `/`, and the Debian package of each.
@@ -60,12 +57,12 @@ def missing() -> str:
     return ""
 
 
-class Oar:
+class Oar(BatchSystem):
     """A cluster on a testbed that is up; it ends with the testbed. slots : resources of each node"""
 
-    def __init__(self, testbed: Testbed, server: str, nodes: Sequence[str], slots: int = 2) -> None:
-        self.testbed, self.server, self.nodes, self.slots = testbed, server, tuple(nodes), slots
-        self.directory = testbed.directory / "oar"
+    name = "oar"
+    #: Clients of OAR are scripts that take their time from the job's.
+    pause_s = 1.0
 
     def up(self) -> None:
         """Start it and wait until its server listens; raises `TestbedError`."""
@@ -73,30 +70,30 @@ class Oar:
             (self.directory / directory).mkdir(parents=True)
         self._write_files()
         here = f"{HERE}/oar"
-        self._script(
+        self.script(
             self.server, f"chown -R oar:oar {here}/home {here}/log\nchown postgres:postgres {here}/database"
         )
         for host in (self.server, *self.nodes):
-            self._script(host, f"mount --bind {here}/etc {CONFIGURATION}\nmount --bind {here}/home {HOME}")
+            self.script(host, f"mount --bind {here}/etc {CONFIGURATION}\nmount --bind {here}/home {HOME}")
         self._start_database()
         for node in self.nodes:
-            self._script(
+            self.script(
                 node, f"/usr/sbin/sshd -E {here}/log/sshd-{node}.log -f {SHARED}/oar-node/sshd_config"
             )
         for _ in range(self.slots):
             # Resources are numbered in this order: one of each node, then the second ones.
-            self._asked(
+            self.asked(
                 "/usr/sbin/oarnodesetting", "-a", *(word for node in self.nodes for word in ("-h", node))
             )
-        self._script(self.server, "/usr/sbin/oar-server")
-        self._until(self._listens, "the server does not listen", UP_S)
+        self.script(self.server, "/usr/sbin/oar-server")
+        self.until(self._listens, "the server does not listen", UP_S)
 
     def submit(self, script: Path, resources: int) -> int:
         """Run a job script with these resources to its end and return its exit code; its output is in `SCRIPT.out`."""
         output = f"{script}.out"
         words = ("-l", f"resource_id={resources}", "-d", str(script.parent), "-O", output, "-E", output)
         job = self._found(r"OAR_JOB_ID=(\d+)", "oarsub", *words, f"sh {script}")
-        self._until(lambda: self._has_ended(job), f"job {job} does not end", JOB_S)
+        self.until(lambda: self._has_ended(job), f"job {job} does not end", JOB_S)
         return os.waitstatus_to_exitcode(int(self._found(r"exit_code = (\d+)", "oarstat", "-f", "-j", job)))
 
     def _write_files(self) -> None:
@@ -128,48 +125,18 @@ class Oar:
             f"psql {client} -q -v ON_ERROR_STOP=1 {tables} oar",
             f"""psql {client} -c "DELETE FROM admission_rules WHERE rule LIKE '%\\$user eq \\"root\\"%'" oar""",
         )
-        self._script(self.server, "\n".join(lines))
+        self.script(self.server, "\n".join(lines))
 
     def _listens(self) -> bool:
-        return self._called("bash", "-c", f"</dev/tcp/{self.server}/6666").returncode == 0
+        return self.called("bash", "-c", f"</dev/tcp/{self.server}/6666").returncode == 0
 
     def _has_ended(self, job: str) -> bool:
         return self._found(r": (\w+)", "oarstat", "-s", "-j", job) in ("Terminated", "Error")
 
     def _found(self, pattern: str, *command: str) -> str:
         """Return the group of a pattern in a command's output."""
-        output = self._asked(*command)
+        output = self.asked(*command)
         found = re.search(pattern, output)
         if found is None:
             raise TestbedError(f"{' '.join(command)}: {output}{self.logs()}")
         return found[1]
-
-    def _asked(self, *command: str) -> str:
-        result = self._called(*command)
-        if result.returncode != 0:
-            raise TestbedError(f"{' '.join(command)}: {result.stdout}{result.stderr}{self.logs()}")
-        return result.stdout
-
-    def _called(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return self.testbed.run(self.server, *command)
-
-    def _until(self, is_so: Callable[[], bool], otherwise: str, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not is_so():
-            if time.monotonic() > deadline:
-                raise TestbedError(f"{otherwise}\n{self.logs()}")
-            # Clients of OAR are scripts that take their time from the job's.
-            time.sleep(1.0)
-
-    def logs(self) -> str:
-        """Return the last lines of each daemon's log."""
-        found = []
-        for path in sorted(self.directory.rglob("*.log")):
-            found += [f"{path}:", *path.read_text(errors="replace").splitlines()[-8:]]
-        return "\n".join(found)
-
-    def _script(self, host: str, text: str) -> None:
-        try:
-            self.testbed.script(host, text, self.directory / f"script-{host}.log")
-        except TestbedError as error:
-            raise TestbedError(f"{error}\n{self.logs()}") from error

@@ -99,7 +99,7 @@ def test_a_frozen_host_goes_on_where_it_stood(lab):
     finally:
         lab.thaw("a2")
         counting.kill()
-        # The loop in the host goes on without this process, until nobody reads it: its output has no end.
+        # The loop in the host goes on without this process, until its output is closed: that has no end.
         counting.stdout.close()
         counting.wait()
 
