@@ -44,7 +44,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from apples.client import include
-from apples.launching.steering import PROGRESS, FileTail
+from apples.hosts.steering import PROGRESS, FileTail
 from benchmarks.burners import burn, burning, put_out
 from benchmarks.testbed_runs import DESK, chain
 from tests.testbed.description import parse

@@ -26,12 +26,12 @@ from pathlib import Path
 
 import numpy as np
 
-from apples.launching.launcher import LaunchRequest
 from apples.learning.learnedcosts import learned_costs
 from apples.learning.overhead import fit_overhead
 from apples.learning.ranges import MOST, alike, calibrate_range, is_loaded
 from apples.learning.runs import TrainingRuns, slowness
 from apples.model.grid import FloatArray, Grid, Host, Snapshot
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Outcome, Plan, Record
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import PAPER_OVERHEAD, Costs, Workload

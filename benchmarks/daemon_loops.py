@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from apples.ipc.loop import Loop
+from apples.daemons.ipc.loop import Loop
 
 #: First heartbeat after the start, and heartbeats that are not counted, seconds.
 FIRST_S, WARM = 0.2, 20

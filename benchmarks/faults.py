@@ -227,8 +227,8 @@ class Agents(Daemon):
             self._ended(self._ready.pop())
 
     def _launched(self) -> subprocess.Popen[bytes]:
-        from apples.launching import hostagent
-        from apples.launching.frames import frame
+        from apples.hosts import hostagent
+        from apples.hosts.frames import frame
 
         setup = {"run_dir": str(self.directory), "token": "token", "directory": "/", "proxies": 1}
         setup |= {"watched": None, "look_s": 0.2, "environment": {}, "beat_s": None, "silence_s": None}
@@ -247,7 +247,7 @@ class Agents(Daemon):
         return agent
 
     def _ended(self, agent: subprocess.Popen[bytes]) -> list[bytes]:
-        from apples.launching.frames import Unframer, frame
+        from apples.hosts.frames import Unframer, frame
 
         order = {"id": 1, "command": ["/bin/true"], "environment": {"A": "b"}}
         orders = frame(b"F", b"input\nx") + frame(b"S", json.dumps(order).encode())

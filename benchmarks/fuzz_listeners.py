@@ -320,7 +320,7 @@ class Manager(Daemon):
 
     def conversation(self) -> Conversation:
         """See `fuzz_engine.Listener`."""
-        from apples.ipc.wire import DatagramSeal, PresenceMessage, Seal, derive, node_key
+        from apples.daemons.ipc.wire import DatagramSeal, PresenceMessage, Seal, derive, node_key
 
         connection = socket.create_connection(self._address, timeout=30)
         greeting = b""
@@ -387,8 +387,8 @@ class Agent(Daemon):
 
     def conversation(self) -> Conversation:
         """See `fuzz_engine.Listener`."""
-        from apples.launching.agentconnection import ForkedAgent
-        from apples.launching.frames import frame
+        from apples.hosts.connection import ForkedAgent
+        from apples.hosts.frames import frame
 
         chance = self._chance
         setup = {
@@ -419,7 +419,7 @@ class Agent(Daemon):
         return one
 
     def _frame(self) -> bytes:
-        from apples.launching.frames import frame
+        from apples.hosts.frames import frame
 
         chance = self._chance
         order = {"id": chance.randint(0, 3), "command": ["/bin/true"], "environment": {"A": "b"}}
@@ -447,8 +447,8 @@ class Agent(Daemon):
 
     def probe(self) -> None:
         """See `fuzz_engine.Listener`."""
-        from apples.launching.agentconnection import ForkedAgent
-        from apples.launching.frames import Unframer, frame
+        from apples.hosts.connection import ForkedAgent
+        from apples.hosts.frames import Unframer, frame
 
         setup = {"run_dir": ".", "token": "token", "directory": ".", "proxies": 0, "watched": None}
         setup["look_s"] = 0.2
@@ -465,7 +465,7 @@ class Agent(Daemon):
 
 
 def _agent_answer(received: bytes) -> str:
-    from apples.launching.frames import Unframer
+    from apples.hosts.frames import Unframer
 
     kinds = [kind for kind, _ in Unframer(preamble=True).feed(received)]
     return "refused" if b"W" in kinds else "orderly end" if b"G" in kinds else "no setup"

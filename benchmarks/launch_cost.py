@@ -20,9 +20,9 @@ from pathlib import Path
 
 from apples.launching import mpirun
 from apples.launching.command import BARE, RANK_WRAPPER, with_parent_death
-from apples.launching.launcher import LaunchRequest
 from apples.launching.mpirun import HostAccess
 from apples.launching.preflight import find_mpiexec
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
 

@@ -15,17 +15,17 @@ import tempfile
 import time
 from pathlib import Path
 
+from apples.hosts import preflight
+from apples.hosts.connection import HostAddress
+from apples.hosts.preflight import Candidate
 from apples.launching import mpirun
-from apples.launching.agentconnection import HostAddress
-from apples.launching.launcher import LaunchRequest
 from apples.launching.mpirun import HostAccess
 from apples.model.grid import Host
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import unplanned
 from apples.model.template import Workload
 from apples.platforms.platform import address_of
 from apples.platforms.requirements import needs_of_ranks
-from apples.remote import preflight
-from apples.remote.preflight import Candidate
 
 
 def check_s(hosts: list[str]) -> float:

@@ -23,17 +23,18 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from apples.launching import mpirun, slurm
-from apples.launching.agentconnection import HostAddress
-from apples.launching.launcher import LaunchRequest
+from apples.hosts.connection import HostAddress
+from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
-from apples.launching.slurm import Cluster
-from apples.launching.slurmallocation import OwnAllocation
 from apples.model.grid import Host
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Outcome, unplanned
 from apples.model.template import Workload
 from apples.platforms.ssh import address_of
+from apples.slurm import launching as slurm
+from apples.slurm.allocation import OwnAllocation
 from apples.slurm.commands import Shape, Wishes
+from apples.slurm.launching import Cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 JOB = ("64", "--app", "heat", "-s", "nx=32", "-s", "ny=32", "-s", "iterations=50", "--scheduler", "default")

@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from testbed_runs import DESK, GRID, MESH, SCHEDULERS
 
 from apples import applications
-from apples.launching.launcher import LaunchRequest
 from apples.model.grid import Grid, Host, LinkRule
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Assignment, unplanned
 from apples.model.template import Workload
 from apples.platforms.mock import MockPlatform

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apples import applications
-from apples.adapting.hosts import HostPolicy
-from apples.adapting.settings import AdaptSettings
 from apples.cli.conflicts import restarts_itself, run_conflicts, unserved_options
 from apples.cli.console import Console
 from apples.cli.optiongroups import Problems, parse_settings
 from apples.cli.pool import open_platform, open_service
 from apples.cli.runoptions import LaunchOptions, PoolOptions, RunOptions, SharingOptions
 from apples.errors import ConfigError
-from apples.launching.launcher import MpiChoice
 from apples.learning.history import new_id
 from apples.learning.stores import open_benchmarks, open_history
+from apples.model.launchrequest import MpiChoice
 from apples.model.limits import Limits
 from apples.model.template import Restartable
+from apples.planning.adapting.hosts import HostPolicy
+from apples.planning.adapting.settings import AdaptSettings
 from apples.platforms.platform import Preparation
 from apples.platforms.requirements import program_files
 from apples.run.agent import Agent
@@ -33,9 +33,9 @@ from nws.base.reader import load_yaml
 from nws.client import state_dir
 
 if TYPE_CHECKING:
-    from apples.adapting.progress import AdaptationController
     from apples.daemons.session import SharingSession
-    from apples.launching.launcher import Notify
+    from apples.model.launchrequest import Notify
+    from apples.model.progress import AdaptationController
     from apples.model.template import Template
     from apples.platforms.platform import Platform
     from apples.platforms.sharedhosts import SharedHosts

@@ -14,8 +14,8 @@ from apples.cli.runoptions import (
 from apples.errors import ConfigError
 from apples.model.template import Adaptable, Deployable, Restartable, SelfCheckpointing, Template
 
-#: Options that shape a new Slurm allocation and have no effect inside an existing one.
-_ALLOCATION = ("partition", "account", "qos", "reservation", "constraint", "exclusive", "immediate")
+#: Options of Slurm, the only launcher with options of its own in `PoolOptions`.
+_OF_SLURM = ("partition", "account", "qos", "reservation", "constraint", "exclusive", "immediate", "nodes")
 
 
 def run_conflicts(options: RunOptions) -> list[str]:
@@ -59,7 +59,7 @@ def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> 
     from apples.platforms.finding import find_platform
 
     sharing = sharing or SharingOptions()
-    given = [name for name in (*_ALLOCATION, "nodes") if getattr(pool, name)]
+    given = [name for name in _OF_SLURM if getattr(pool, name)]
     if pool.launcher == DEFAULT_LAUNCHER:
         return _not_slurm(given)
     values = {
@@ -71,25 +71,16 @@ def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> 
         "queue": sharing.queue,
     }
     try:
-        reasons = find_platform(pool.launcher).excludes
+        platform = find_platform(pool.launcher)
     except ConfigError as error:
         return list(error.problems)
-    found = _excluded(
-        f"--launcher {pool.launcher}", [(name, values.get(name), why) for name, why in reasons.items()]
+    problems = _excluded(
+        f"--launcher {pool.launcher}",
+        [(name, values.get(name), why) for name, why in platform.excludes.items()],
     )
-    if pool.launcher != "slurm":
-        return [*found, *_not_slurm(given)]
-    from apples.platforms.slurmoptions import current_job
-
-    job = current_job()
-    if job is not None:
-        found += [
-            f"--{name} is for a new allocation, but job {job} (SLURM_JOB_ID) is already allocated; leave it out, or "
-            "unset SLURM_JOB_ID"
-            for name in given
-            if name in _ALLOCATION
-        ]
-    return found
+    served = [name for name in given if name in platform.options]
+    problems += _not_slurm(name for name in given if name not in served)
+    return problems + platform.option_problems(served)
 
 
 def unserved_options(run: LaunchOptions, template: Template) -> list[str]:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from apples.cli.optiongroups import parse_settings
 from apples.cli.runoptions import SERVICE_GRID, PoolOptions, WeatherOptions
 from apples.errors import ConfigError
-from apples.launching.launcher import MpiChoice
 from apples.launching.mpis import Family
 from apples.launching.preflight import names_of_this_machine
 from apples.livequeue.hosts import HOSTS_VARIABLE
 from apples.model.grid import Grid, Host
+from apples.model.launchrequest import MpiChoice
 from apples.platforms.finding import find_platform
 from apples.platforms.platform import Platform, PlatformSetup, is_this_machine
 from nws.base.durations import parse_duration
@@ -26,8 +26,8 @@ from nws.client import Endpoint, state_dir
 
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
-    from apples.launching.launcher import Notify
     from apples.model.gridfile import GridFile
+    from apples.model.launchrequest import Notify
     from apples.platforms.serviceforecasts import ServiceWeather
     from apples.platforms.sharedhosts import SharedHosts
 

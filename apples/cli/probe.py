@@ -10,10 +10,10 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from apples.hosts.preflight import Checked
+    from apples.hosts.slowness import Verdict
+    from apples.hosts.speed import LinkSpeed
     from apples.model.grid import Host
-    from apples.remote.preflight import Checked
-    from apples.remote.slowness import Verdict
-    from apples.remote.speed import LinkSpeed
 
 #: A host without this package, or with another version of it.
 OWN_ONLY = "runs your own programs only"
@@ -51,10 +51,10 @@ def probe(
     Exit codes: 0 all hosts can take part, 1 some cannot, 3 none can, 2 usage.
     """
     from apples.cli.console import Console
+    from apples.hosts import hostcheck, preflight, slowness, speed
+    from apples.hosts.facts import not_installed
     from apples.platforms.platform import address_of
     from apples.platforms.requirements import needs_of_ranks
-    from apples.remote import hostcheck, preflight, slowness, speed
-    from apples.remote.facts import not_installed
     from nws.base.durations import parse_duration
 
     pool = _pool(hosts, hostfile, grid_file)
@@ -124,7 +124,7 @@ def _document(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from apples.remote.slowness import slowest
+    from apples.hosts.slowness import slowest
 
     by_host = {verdict.host: verdict for verdict in verdicts}
     hosts = []
@@ -154,7 +154,7 @@ def _document(
 
 def _lines(checked: Sequence[Checked], verdicts: Sequence[Verdict], kernels: dict[str, Any]) -> list[str]:
     from apples.cli.report import table
-    from apples.remote.slowness import slowest
+    from apples.hosts.slowness import slowest
 
     by_host = {verdict.host: verdict for verdict in verdicts}
     rows = []

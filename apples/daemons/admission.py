@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from apples.daemons.ipc.listener import raise_descriptors
+from apples.daemons.ipc.timer import now
+from apples.daemons.ipc.wire import SILENCE_S, DatagramSeal, Forged, Json, derive, random_word
 from apples.daemons.nodeconnection import NodeConnection
 from apples.daemons.nodemessages import checked_hello
-from apples.ipc.listener import raise_descriptors
-from apples.ipc.timer import now
-from apples.ipc.wire import SILENCE_S, DatagramSeal, Forged, Json, derive, random_word
 from nws.base.ratelimit import RefusalLog
 
 #: Connections of one address that have not proved a key: at most, and as a part of the descriptors.

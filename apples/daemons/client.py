@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from apples.daemons.ipc.client import DaemonClient
 from apples.daemons.paths import known_sockets
 from apples.errors import NoDaemon, SharingError
-from apples.ipc.client import DaemonClient
 from apples.monitoring.efficiencies import efficiencies as monitored_efficiencies
 
 Json = dict[str, Any]

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from apples.ipc.loop import Loop
-from apples.ipc.timer import now, raw
-from apples.ipc.wire import (
+from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.timer import now, raw
+from apples.daemons.ipc.wire import (
     HEARTBEAT_BYTES,
     DatagramSeal,
     Forged,

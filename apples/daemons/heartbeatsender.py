@@ -18,12 +18,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from apples.coscheduling.machine import Turn
-from apples.daemons.jobtable import JobTable
-from apples.daemons.nodeconnection import NodeConnection
-from apples.ipc.listener import may_multicast
-from apples.ipc.loop import Loop
-from apples.ipc.timer import Timer, now, raw
-from apples.ipc.wire import (
+from apples.daemons.ipc.listener import may_multicast
+from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.timer import Timer, now, raw
+from apples.daemons.ipc.wire import (
     PRESENCE_BYTES,
     PULSE_S,
     DatagramSeal,
@@ -32,6 +30,8 @@ from apples.ipc.wire import (
     Json,
     presence_word,
 )
+from apples.daemons.jobtable import JobTable
+from apples.daemons.nodeconnection import NodeConnection
 
 #: Datagrams read at once, and four more for each node, so that a flood of them cannot delay the next heartbeat.
 _MOST_DATAGRAMS = 64

@@ -18,10 +18,10 @@ from pydantic import Field, TypeAdapter
 
 from apples.coscheduling.policies import PolicyKind, policy_kind
 from apples.daemons.client import NodeClient, find_node
+from apples.daemons.ipc.requests import read_request
 from apples.daemons.paths import ManagerAccess, machine_of
 from apples.daemons.starting import Notify, cut_off, start_node
 from apples.errors import SharingError
-from apples.ipc.requests import read_request
 from nws.base.errors import ReportedError
 
 #: Where neither ssh nor a local start shows it: the address by which others reach this host.

@@ -15,12 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from apples.daemons.heartbeatreceiver import HeartbeatReceiver
-from apples.daemons.settings import address_text
-from apples.ipc.lookup import Address, Lookup
-from apples.ipc.loop import Alarm, Loop
-from apples.ipc.streams import Stream, keep_honest
-from apples.ipc.timer import now
-from apples.ipc.wire import (
+from apples.daemons.ipc.lookup import Address, Lookup
+from apples.daemons.ipc.loop import Alarm, Loop
+from apples.daemons.ipc.streams import Stream, keep_honest
+from apples.daemons.ipc.timer import now
+from apples.daemons.ipc.wire import (
     LONGEST_LINE,
     SILENCE_S,
     VERSION,
@@ -35,6 +34,7 @@ from apples.ipc.wire import (
     plain,
     random_word,
 )
+from apples.daemons.settings import address_text
 
 #: Mean pause before the next attempt, seconds.
 _RETRY_S = 0.4

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 
 from apples.daemons.admission import NodeAdmission
 from apples.daemons.heartbeatsender import HeartbeatSender
+from apples.daemons.ipc.listener import Listener, bound
+from apples.daemons.ipc.loop import Loop, become_realtime, run_until_signal, settle_memory
+from apples.daemons.ipc.peers import peer_address
+from apples.daemons.ipc.streams import Stream, keep_honest
+from apples.daemons.ipc.timer import now, with_heartbeat
+from apples.daemons.ipc.wire import PULSE_S, SILENCE_S, Json, random_word
 from apples.daemons.jobtable import JobTable
 from apples.daemons.matrixview import job_of_json
 from apples.daemons.nodeconnection import NodeConnection
 from apples.daemons.nodemessages import checked_line
 from apples.daemons.settings import SharingSettings, address_text
 from apples.daemons.statusqueries import FRESH_S, StatusQueries
-from apples.ipc.listener import Listener, bound
-from apples.ipc.loop import Loop, become_realtime, run_until_signal, settle_memory
-from apples.ipc.peers import peer_address
-from apples.ipc.streams import Stream, keep_honest
-from apples.ipc.timer import now, with_heartbeat
-from apples.ipc.wire import PULSE_S, SILENCE_S, Json, random_word
 from nws.base.detach import notify
 
 _PRIORITY = 11

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from apples.coscheduling.events import Process
+from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.timer import now, raw
+from apples.daemons.ipc.wire import HeartbeatMessage, Json
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
 from apples.daemons.matrixview import MatrixView, job_json
 from apples.daemons.node import ManagedNode
 from apples.daemons.processes import ProcessRegistration
 from apples.daemons.settings import NodeSettings
-from apples.ipc.loop import Loop
-from apples.ipc.timer import now, raw
-from apples.ipc.wire import HeartbeatMessage, Json
 
 Answer: TypeAlias = Callable[[Json], None]
 

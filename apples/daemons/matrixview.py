@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from apples.ipc.wire import Json
+from apples.daemons.ipc.wire import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from apples.ipc.streams import Stream
-from apples.ipc.wire import (
+from apples.daemons.ipc.streams import Stream
+from apples.daemons.ipc.wire import (
     LONGEST_LINE,
     PULSE_S,
     SILENCE_S,

@@ -13,6 +13,10 @@ from collections.abc import Callable
 
 from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
+from apples.daemons.ipc.loop import Alarm, Loop, become_realtime, run_until_signal, settle_memory
+from apples.daemons.ipc.server import Client
+from apples.daemons.ipc.timer import now
+from apples.daemons.ipc.wire import PULSE_S, Json
 from apples.daemons.journal import Journal
 from apples.daemons.managersession import Answer, ManagerSession
 from apples.daemons.node import ManagedNode
@@ -25,10 +29,6 @@ from apples.daemons.registration import RegistrationServer
 from apples.daemons.settings import NodeSettings
 from apples.daemons.watchdogclient import WatchdogClient
 from apples.errors import SharingError
-from apples.ipc.loop import Alarm, Loop, become_realtime, run_until_signal, settle_memory
-from apples.ipc.server import Client
-from apples.ipc.timer import now
-from apples.ipc.wire import PULSE_S, Json
 from nws.base.detach import notify
 
 #: Slices, and seconds more, without a new deadline before the watchdog resumes everything.

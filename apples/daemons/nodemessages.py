@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from apples.ipc.wire import Forged, Json
+from apples.daemons.ipc.wire import Forged, Json
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 Word = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]

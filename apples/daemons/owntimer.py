@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from apples.daemons.ipc.loop import Alarm, Loop
+from apples.daemons.ipc.timer import now
 from apples.daemons.node import ManagedNode
-from apples.ipc.loop import Alarm, Loop
-from apples.ipc.timer import now
 
 #: Period of reading the pages for messages, and of pulses, seconds.
 LOOK_S = 0.1

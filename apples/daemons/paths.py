@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from apples.daemons.ipc.wire import node_key
 from apples.errors import ConfigError, SharingError
-from apples.ipc.wire import node_key
+from apples.hosts import nodesockets
 from apples.monitoring.names import check_job
-from apples.remote import nodesockets
 from nws.base.errors import UsageError
 from nws.base.files import write_whole
 from nws.base.paths import local_host

@@ -16,8 +16,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from apples.coscheduling.events import Process
+from apples.daemons.ipc.peers import peer
 from apples.errors import SharingError
-from apples.ipc.peers import peer
 
 if TYPE_CHECKING:
     from apples.daemons.noderequests import RegisterRequest

@@ -15,6 +15,9 @@ from pathlib import Path
 from apples.coscheduling.events import Process
 from apples.daemons import cgroups, processes
 from apples.daemons.classmemory import ClassMemory
+from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.timer import now
+from apples.daemons.ipc.wire import Json
 from apples.daemons.journal import Journal
 from apples.daemons.managedprocess import ManagedProcess, Page
 from apples.daemons.node import ManagedNode, check_free, check_limits
@@ -24,9 +27,6 @@ from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from apples.daemons.settings import UserLimits
 from apples.daemons.watchdogclient import WatchdogClient
 from apples.errors import MonitorError
-from apples.ipc.loop import Loop
-from apples.ipc.timer import now
-from apples.ipc.wire import Json
 from apples.monitoring.page import MonitorPage
 
 #: Jobs that have ended and can still be asked for, and ranks of each.

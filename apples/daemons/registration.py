@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Protocol
 
 from apples.coscheduling.events import Process
+from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.requests import read_request
+from apples.daemons.ipc.server import Client, SocketLimits, UnixServer
+from apples.daemons.ipc.wire import UNTRUSTED_LINE, Json, open_line
 from apples.daemons.noderequests import NODE_REQUESTS, RegisterRequest
 from apples.daemons.paths import SYSTEM_DIRECTORY
 from apples.daemons.processes import RegistrationRefused
 from apples.errors import RequestRejected
-from apples.ipc.loop import Loop
-from apples.ipc.requests import read_request
-from apples.ipc.server import Client, SocketLimits, UnixServer
-from apples.ipc.wire import UNTRUSTED_LINE, Json, open_line
 
 Answer = Callable[[Json], None]
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from apples.daemons.ipc.loop import Loop
 from apples.daemons.watchdog import DROP, HOLD, LOOK, PAGE_BYTES, READY
-from apples.ipc.loop import Loop
 
 _SCRIPT = Path(__file__).with_name("watchdog.py")
 #: Seconds before the next attempt if a watchdog died at once.

@@ -2,7 +2,7 @@
 
 `mpiexec_command` is for this machine: hydra forks here only (inside a batch allocation it would otherwise take over the
 allocation). `spread_command` is for several hosts: hydra gets the hosts in rank order and a remote shell
-(`apples.launching.remoteshell`) that hands its commands to the host agents. One connection to each host therefore
+(`apples.hosts.remoteshell`) that hands its commands to the host agents. One connection to each host therefore
 carries everything, and the user's ssh settings apply. Every rank starts through the rank wrapper.
 
 Ranks are not bound to cores. On a shared machine a bound rank waits for other processes on its core, and no gain was
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from apples.launching import hostagent
-from apples.launching.hostagent import BARE, helper
-from apples.launching.launcher import LaunchRequest
+from apples.hosts import hostagent
+from apples.hosts.hostagent import BARE, helper
 from apples.launching.mpis import Family, Mpi
+from apples.model.launchrequest import LaunchRequest
 
-RANK_WRAPPER = Path(__file__).with_name("rankwrapper.py")
+RANK_WRAPPER = Path(hostagent.__file__).with_name("rankwrapper.py")
 HOST_AGENT = Path(hostagent.__file__)
 
 #: Starts the rank wrapper that the agent of a host names; by default that of this machine.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from apples.errors import ConfigError, LaunchError, NotExecutable, ProgramNotFound
 from apples.launching.command import with_parent_death
-from apples.launching.launcher import Notify
+from apples.model.launchrequest import Notify
 from apples.model.template import Deployment
 from nws.base.files import write_whole
 

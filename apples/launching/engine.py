@@ -8,9 +8,7 @@ import select
 import time
 from dataclasses import replace
 
-from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Order, parse_progress
 from apples.launching.filelock import locked
-from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.processes import LaunchMethod, RunProcesses
 from apples.launching.signals import SignalQueue
 from apples.launching.statuses import RankRecord
@@ -24,7 +22,9 @@ from apples.launching.termination import (
     Termination,
 )
 from apples.launching.verdict import LaunchResult, judge
+from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome
+from apples.model.progress import CheckpointAndEnd, NewSlabs, Order, parse_progress
 
 #: Seconds between two looks for drained hosts.
 LOOK_S = 1.0

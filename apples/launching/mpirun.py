@@ -2,7 +2,7 @@
 
 The functions describe a launch for `apples.launching.engine`. On this machine alone one forked host agent starts
 `mpiexec`. Over several hosts `mpiexec` runs here, each host has one ssh connection, and rank i is on its host of the
-plan. `apples.remote.preflight` has checked before which hosts can take part. A host that is lost during the run ends
+plan. `apples.hosts.preflight` has checked before which hosts can take part. A host that is lost during the run ends
 it; the caller decides how to continue. Paper: Wolski et al. 2000, §2.1 (the actuator).
 """
 
@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from apples.hosts.connection import HostAddress, LivenessTimeouts
+from apples.hosts.steering import steered
+from apples.hosts.travelling import agent_command
 from apples.launching import openmpi, preflight
-from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.command import (
     USERS_NETWORK,
     Rendezvous,
@@ -24,12 +26,10 @@ from apples.launching.command import (
     spread_command,
 )
 from apples.launching.engine import launch
-from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.mpis import Family, Mpi, in_environment
 from apples.launching.processes import LaunchMethod
-from apples.launching.steering import steered
 from apples.launching.termination import GracePeriods
-from apples.launching.travelling import agent_command
+from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome
 from nws.base.ssh import find_ssh, ssh_command
 

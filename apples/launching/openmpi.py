@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Collection, Mapping
 
+from apples.hosts.hostagent import helper
 from apples.launching.command import (
     FOREIGN,
     Rendezvous,
@@ -18,9 +19,8 @@ from apples.launching.command import (
     wrapped,
     wrapped_there,
 )
-from apples.launching.hostagent import helper
-from apples.launching.launcher import LaunchRequest
 from apples.launching.mpis import Mpi
+from apples.model.launchrequest import LaunchRequest
 
 #: `mpiexec` and the process that it starts on each other host, for messages.
 NAMES = ("mpiexec", "Open MPI's daemon")

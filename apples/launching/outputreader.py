@@ -5,8 +5,8 @@ import os
 import re
 
 from apples.errors import LaunchError
-from apples.launching.launcher import LaunchRequest
-from apples.launching.relays import write_all
+from apples.hosts.relays import write_all
+from apples.model.launchrequest import LaunchRequest
 
 #: Bytes of an unfinished line of output that are kept.
 _LONGEST = 1 << 16

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from apples.errors import LaunchError, NotExecutable, ProgramNotFound
 from apples.launching.command import search_path
-from apples.launching.launcher import LaunchRequest
 from apples.launching.mpis import Family, Mpi, in_environment, mpi_of
+from apples.model.launchrequest import LaunchRequest
 
 SHARED_MEMORY = Path("/dev/shm")
 

@@ -20,14 +20,17 @@ from pathlib import Path
 from signal import SIGKILL, Signals
 from typing import Any
 
-from apples.adapting.progress import NewSlabs
 from apples.errors import LaunchError
-from apples.launching.agentconnection import (
+from apples.hosts.connection import (
     AgentConnection,
     HostAddress,
     LivenessTimeouts,
     setup,
 )
+from apples.hosts.connections import HostAgents
+from apples.hosts.fdserver import ranks_by_host, server_of
+from apples.hosts.orders import read_file
+from apples.hosts.steering import SHOWN_LOOK_S, STEERED_LOOK_S, clear, page_of
 from apples.launching.command import (
     Rendezvous,
     chain_of_hosts,
@@ -37,14 +40,11 @@ from apples.launching.command import (
     local_environment,
     network_environment,
 )
-from apples.launching.fdserver import ranks_by_host, server_of
-from apples.launching.hostagents import HostAgents
-from apples.launching.launcher import LaunchRequest
-from apples.launching.orders import read_file
 from apples.launching.outputreader import RankOutput
 from apples.launching.starter import Starter
 from apples.launching.statuses import RankRecord, clear_statuses, parse_status, status_path
-from apples.launching.steering import SHOWN_LOOK_S, STEERED_LOOK_S, clear, page_of
+from apples.model.launchrequest import LaunchRequest
+from apples.model.progress import NewSlabs
 from apples.monitoring.names import LIBRARY
 from nws.base.files import write_whole
 

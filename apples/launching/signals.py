@@ -13,7 +13,7 @@ from collections import deque
 from types import FrameType
 from typing import Self
 
-from apples.launching.kernel import FORWARDED
+from apples.hosts.kernel import FORWARDED
 
 
 class SignalQueue:

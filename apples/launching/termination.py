@@ -17,7 +17,7 @@ from enum import Enum
 from signal import SIGTERM, Signals
 from typing import Literal
 
-from apples.launching.kernel import INTERRUPTS
+from apples.hosts.kernel import INTERRUPTS
 
 Cause = Literal["failed", "time limit", "interrupted", "adapted"]
 

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from apples.daemons.ipc.client import DaemonClient
 from apples.errors import NoDaemon
-from apples.ipc.client import DaemonClient
 from apples.livequeue.paths import known_sockets
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from apples.launching.kernel import PR_SET_PDEATHSIG
+from apples.hosts.kernel import PR_SET_PDEATHSIG
 from apples.livequeue.hosts import HOSTS_VARIABLE, listed
 from apples.livequeue.inherited import inherit
 from apples.livequeue.records import JobRecord, Submission

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from apples.daemons.ipc.client import refusal
 from apples.errors import ConfigError
-from apples.ipc.client import refusal
 from apples.livequeue.client import ask
 from apples.livequeue.records import JobEnd
 

@@ -19,8 +19,8 @@ from pydantic import (
     field_validator,
 )
 
+from apples.daemons.ipc.requests import problems, short
 from apples.errors import HistoryError
-from apples.ipc.requests import problems, short
 from apples.livequeue.records import JobRecord
 
 #: Longest path of Linux with its NUL, longest word of a command line with its NUL, and longest span of time (10 years).

@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from apples.daemons.ipc.loop import Alarm, Loop, run_until_signal
+from apples.daemons.ipc.requests import read_request
+from apples.daemons.ipc.server import Client, SocketLimits, UnixServer
 from apples.daemons.paths import private_directory
 from apples.errors import HistoryError, RequestRejected, SharingError
-from apples.ipc.loop import Alarm, Loop, run_until_signal
-from apples.ipc.requests import read_request
-from apples.ipc.server import Client, SocketLimits, UnixServer
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import Machine, listed
 from apples.livequeue.locks import MANAGER, queue_locks

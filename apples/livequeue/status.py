@@ -4,8 +4,8 @@ import os
 import time
 from typing import Any
 
+from apples.daemons.ipc.server import Client
 from apples.errors import UnknownJob
-from apples.ipc.server import Client
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.models import Answer, FirstJob, Instants, JobRow, PageRequest, QueuePage
 from apples.livequeue.reasons import why

@@ -3,8 +3,8 @@
 import os
 import pwd
 
+from apples.daemons.ipc.server import Client
 from apples.errors import ConfigError, RequestRejected, SharingError
-from apples.ipc.server import Client
 from apples.livequeue.clock import rounded_up
 from apples.livequeue.inherited import Inherited, of_process
 from apples.livequeue.models import Answer, JobRequest

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from apples.errors import HistoryError
-from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, children, prctl, reaped
+from apples.hosts.kernel import PR_SET_CHILD_SUBREAPER, children, prctl, reaped
 from apples.livequeue.jobprocess import NotStarted, start_process
 from apples.livequeue.locks import queue_locks
 from apples.livequeue.records import (

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from apples.daemons.ipc.loop import Loop
 from apples.errors import HistoryError
-from apples.ipc.loop import Loop
 from apples.livequeue import supervisor
 from apples.livequeue.jobprocess import TOKEN_VARIABLE
 from apples.livequeue.records import CODE_LOST, ENDED, LOST, NOT_STARTED, RUNNING, STARTING, JobEnd

@@ -1,7 +1,7 @@
 """Hosts of the allocation around this process, as its batch system lists them in a file. Decides nothing.
 
 PBS, LSF, Grid Engine, OAR and the MPI Operator of Kubernetes give a job the path of such a file in a variable. Slurm
-has a platform of its own (`apples.platforms.slurm`).
+has a platform of its own (`apples.slurm.platform`).
 """
 
 from collections.abc import Mapping

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from itertools import permutations
 from pathlib import Path
 
+from apples.hosts.facts import HostFacts
 from apples.platforms.freshreadings import lasting_s, persisting
 from apples.platforms.platform import single_forecast
-from apples.remote.facts import HostFacts
 from nws.base.errors import StoreError
 from nws.client import LocalWeather
 from nws.series import CPU, Forecast, Measurement, Resource, Series

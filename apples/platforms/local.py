@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Self
 
 from apples.errors import ConfigError
-from apples.launching.agentconnection import HostAddress
-from apples.launching.launcher import Notify
+from apples.hosts.connection import HostAddress
 from apples.launching.mpirun import HostAccess
 from apples.model.grid import Grid, Host, Snapshot
+from apples.model.launchrequest import Notify
 from apples.model.snapshots import TimeShares, with_time_shares, without
 from apples.model.template import Benchmark, BenchmarkRequest
 from apples.platforms.platform import (

@@ -11,10 +11,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from apples.errors import ConfigError
-from apples.launching.launcher import LaunchRequest, Notify
 from apples.model.config import configs_dir, find_config
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.gridfile import load_grid, load_grid_file
+from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome
 from apples.model.snapshots import from_forecasts, without
 from apples.model.template import Benchmark, BenchmarkRequest, Workload

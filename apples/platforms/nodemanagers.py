@@ -19,7 +19,7 @@ from apples.daemons.hostsharing import check_policy
 from apples.daemons.paths import ManagerAccess
 from apples.daemons.starting import Notify
 from apples.errors import SharingError
-from apples.remote.answers import (
+from apples.hosts.answers import (
     HoldsAnswer,
     HostAnswer,
     JoinAnswer,
@@ -28,7 +28,7 @@ from apples.remote.answers import (
     RanksAnswer,
     read,
 )
-from apples.remote.hostcheck import MARK
+from apples.hosts.hostcheck import MARK
 from nws.base.hostconnection import HostCheckError, HostConnection, together
 
 #: Runs on each host, whose environment must have this package.

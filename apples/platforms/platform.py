@@ -23,21 +23,21 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from apples.errors import LaunchError
 from apples.launching import mpirun
-from apples.launching.launcher import LaunchRequest, MpiChoice, Notify
 from apples.launching.mpirun import HostAccess
 from apples.launching.preflight import names_of_this_machine
 from apples.model.grid import Grid, Host, Snapshot
+from apples.model.launchrequest import LaunchRequest, MpiChoice, Notify
 from apples.model.plan import Outcome, unplanned
 from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
 from nws.client import local_host, usable_cpus
 from nws.series import Forecast, Resource, Series
 
 if TYPE_CHECKING:
+    from apples.hosts.speed import LinkSpeed
     from apples.model.gridfile import GridFile
     from apples.model.snapshots import TimeShares
     from apples.platforms.serviceforecasts import ServiceWeather
     from apples.platforms.sharedhosts import SharedHosts
-    from apples.remote.speed import LinkSpeed
 
 #: Bytes written to measure the speed of a directory.
 _SAMPLE_BYTES = 4 << 20
@@ -136,6 +136,11 @@ class Platform(ABC):
     @abstractmethod
     def open(cls, setup: PlatformSetup) -> Self:
         """Return the platform of a setup; raise `ConfigError` if it cannot be opened."""
+
+    @classmethod
+    def option_problems(cls, given: Sequence[str]) -> list[str]:
+        """Return the problems of the platform's own options that were given, for example in an allocation."""
+        return []
 
     @abstractmethod
     def snapshot(self, notify: Notify) -> Snapshot:
@@ -299,7 +304,7 @@ def address_of(host: Host) -> str | None:
 @cache
 def cpu_model() -> str:
     """Return the model name of this machine's CPU."""
-    from apples.remote import hostcheck
+    from apples.hosts import hostcheck
 
     return hostcheck.cpu_model() or python_platform.machine() or "unknown"
 

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from apples.hosts import hostcheck
+from apples.hosts.facts import Needs
+from apples.hosts.warmhosts import Kernels, WarmHosts
 from apples.launching.command import RANK_WRAPPER
-from apples.launching.launcher import MpiChoice
 from apples.launching.preflight import SHARED_BYTES_FIXED, SHARED_BYTES_PER_RANK, files_on_hosts
+from apples.model.launchrequest import MpiChoice
 from apples.model.template import Deployable, Template
 from apples.platforms.platform import Preparation
-from apples.remote import hostcheck
-from apples.remote.facts import Needs
-from apples.remote.warmhosts import Kernels, WarmHosts
 
 #: File systems that every node of a cluster sees at the same place.
 SHARED_FILE_SYSTEMS = (

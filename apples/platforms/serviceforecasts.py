@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from apples.launching.launcher import Notify
 from apples.launching.preflight import names_of_this_machine
 from apples.model.grid import Grid, Host, Snapshot
+from apples.model.launchrequest import Notify
 from apples.model.snapshots import from_forecasts, with_composed
 from nws.base.errors import WeatherError
 from nws.base.hostlist import fold

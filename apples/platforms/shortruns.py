@@ -14,7 +14,6 @@ from typing import Protocol
 
 from apples.errors import ConfigError, LaunchError
 from apples.launching.deployment import SCRATCH_PREFIX, deploy, scratch_copy
-from apples.launching.launcher import LaunchRequest, MpiChoice, Notify
 from apples.learning.shortruns import (
     ENOUGH_CPU_S,
     LEAST_CPU_S,
@@ -31,6 +30,7 @@ from apples.learning.shortruns import (
     messages_of,
 )
 from apples.model.grid import Host
+from apples.model.launchrequest import LaunchRequest, MpiChoice, Notify
 from apples.model.plan import Outcome, unplanned
 from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
 from apples.monitoring.counters import PageCounters

@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
-from apples.launching.agentconnection import HostAddress, LivenessTimeouts
-from apples.launching.launcher import LaunchRequest, Notify
+from apples.hosts import preflight, speed
+from apples.hosts.connection import HostAddress, LivenessTimeouts
+from apples.hosts.facts import HostFacts, holds, managed
+from apples.hosts.preflight import Candidate, Checked
+from apples.hosts.speed import CheckedConnection, LinkSpeed
 from apples.launching.mpirun import HostAccess
 from apples.model.allocations import allocated_hosts
 from apples.model.grid import Grid, Host, Snapshot
+from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome
 from apples.model.snapshots import with_time_shares
 from apples.platforms.hostreadings import ONE_READING, HostReadings, survey_forecasts
@@ -35,10 +39,6 @@ from apples.platforms.platform import (
 )
 from apples.platforms.requirements import Requirements
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
-from apples.remote import preflight, speed
-from apples.remote.facts import HostFacts, holds, managed
-from apples.remote.preflight import Candidate, Checked
-from apples.remote.speed import CheckedConnection, LinkSpeed
 from nws.base.paths import local_host
 from nws.base.ssh import find_ssh, ssh_command
 from nws.series import Forecast, Series

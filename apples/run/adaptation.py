@@ -1,7 +1,7 @@
-"""Controllers of a run that may adapt: the policies of `apples.adapting` joined to the plan and to the pool.
+"""Controllers of a run that may adapt: the policies of `apples.planning.adapting` joined to the plan and to the pool.
 
 `SlabController` moves rows between the ranks. `HostController` also samples the pool beside the run and decides whether
-other hosts are worth a restart. Launchers know only the protocol `apples.adapting.progress.AdaptationController`.
+other hosts are worth a restart. Launchers know only the protocol `apples.model.progress.AdaptationController`.
 """
 
 import math
@@ -12,16 +12,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from apples.adapting.departures import inputs_after, slabs_without
-from apples.adapting.hosts import HostPolicy, PoolSample, as_ranks_see_it
-from apples.adapting.policy import AdaptationInputs, SlabPolicy
-from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Order, Progress
-from apples.adapting.repartitioning import balanced, slowest
-from apples.adapting.settings import AdaptSettings
 from apples.errors import ApplesError
-from apples.launching.launcher import Notify
 from apples.model.grid import FloatArray, Snapshot
+from apples.model.launchrequest import Notify
 from apples.model.plan import Move
+from apples.model.progress import CheckpointAndEnd, NewSlabs, Order, Progress
+from apples.planning.adapting.departures import inputs_after, slabs_without
+from apples.planning.adapting.hosts import HostPolicy, PoolSample, as_ranks_see_it
+from apples.planning.adapting.policy import AdaptationInputs, SlabPolicy
+from apples.planning.adapting.repartitioning import balanced, slowest
+from apples.planning.adapting.settings import AdaptSettings
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
 from apples.planning.problem import IntArray, build
@@ -96,15 +96,15 @@ class SlabController:
         return self._settings.slabs.report_every_s
 
     def seen(self) -> Sequence[tuple[str, float]]:
-        """See `apples.adapting.progress.AdaptationController`; it never asks for another plan."""
+        """See `apples.model.progress.AdaptationController`; it never asks for another plan."""
         return ()
 
     def ended(self) -> tuple[Move, ...]:
-        """See `apples.adapting.progress.AdaptationController`."""
+        """See `apples.model.progress.AdaptationController`."""
         return tuple(self._moves)
 
     def hear(self, progress: Progress) -> Order | None:
-        """See `apples.adapting.progress.AdaptationController`."""
+        """See `apples.model.progress.AdaptationController`."""
         self._at = progress
         self._note(progress)
         if self._after is not None:
@@ -124,7 +124,7 @@ class SlabController:
         return NewSlabs(rows=proposal.rows)
 
     def leave(self, hosts: Mapping[str, str]) -> Order | None:
-        """See `apples.adapting.progress.AdaptationController`."""
+        """See `apples.model.progress.AdaptationController`."""
         self._leaving = hosts
         if self._after is None:
             return self._without(stay=False)
@@ -228,7 +228,7 @@ class HostController:
         return self._slabs.report_every_s
 
     def seen(self) -> Sequence[tuple[str, float]]:
-        """See `apples.adapting.progress.AdaptationController`."""
+        """See `apples.model.progress.AdaptationController`."""
         row_s = self._slabs.policy.row_s()
         return () if row_s is None else self._of_ranks(row_s)
 
@@ -237,17 +237,17 @@ class HostController:
         return list(zip([a.host for a in ranks], row_s.tolist(), strict=True))
 
     def ended(self) -> tuple[Move, ...]:
-        """See `apples.adapting.progress.AdaptationController`; a look that still goes on is waited for."""
+        """See `apples.model.progress.AdaptationController`; a look that still goes on is waited for."""
         if self._thread is not None:
             self._thread.join()
         return self._slabs.ended()
 
     def leave(self, hosts: Mapping[str, str]) -> Order | None:
-        """See `apples.adapting.progress.AdaptationController`."""
+        """See `apples.model.progress.AdaptationController`."""
         return self._slabs.leave(hosts)
 
     def hear(self, progress: Progress) -> Order | None:
-        """See `apples.adapting.progress.AdaptationController`."""
+        """See `apples.model.progress.AdaptationController`."""
         self._elapsed_s += progress.seconds
         order = self._slabs.hear(progress)
         look, self._found = self._found, None

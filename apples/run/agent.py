@@ -15,16 +15,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from apples.adapting.hosts import as_ranks_see_it
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
-from apples.launching.launcher import Notify
 from apples.learning.history import History
 from apples.learning.ranges import MOST, Coverage, alike, calibrate_range, coverage, is_loaded
 from apples.model.drained import DrainedHosts
 from apples.model.grid import LEAST_SHARE, Snapshot
+from apples.model.launchrequest import Notify
 from apples.model.plan import LeftOut, Plan, Record
 from apples.model.snapshots import unmeasured
 from apples.model.template import Checkpointing, Costs, Deployable, Workload
+from apples.planning.adapting.hosts import as_ranks_see_it
 from apples.planning.axes import check as check_cut
 from apples.planning.baselines import default_plan, even_plan, smart_user_plan
 from apples.planning.options import PlanningOptions

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from apples.errors import ConfigError, HistoryError
-from apples.launching.launcher import Notify
 from apples.learning.history import History
+from apples.model.launchrequest import Notify
 from apples.model.plan import Outcome, Record
 from apples.model.template import Checkpointing, Restartable, SelfCheckpointing
 from apples.platforms.platform import Platform

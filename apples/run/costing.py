@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from apples.errors import ConfigError
-from apples.launching.launcher import Notify
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.corrections import correct, outdated, with_growth_of_runs
 from apples.learning.history import History
 from apples.learning.learnedcosts import learned_costs
 from apples.learning.runs import TrainingRuns
+from apples.model.launchrequest import Notify
 from apples.model.plan import Plan, Record
 from apples.model.template import Costs, Deployable
 from apples.platforms.platform import Platform

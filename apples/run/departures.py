@@ -11,17 +11,17 @@ checkpoints of its own loses those since the newest one.
 import time
 from collections.abc import Mapping
 
-from apples.adapting.progress import AdaptationController, CheckpointAndEnd, Order
 from apples.errors import HistoryError
-from apples.launching.launcher import Notify
 from apples.model.drained import DrainedHosts
+from apples.model.launchrequest import Notify
+from apples.model.progress import AdaptationController, CheckpointAndEnd, Order
 from apples.model.template import Deployable, SelfCheckpointing
 from apples.run.agent import Decision
 from apples.run.request import RunRequest
 
 
 class Departures:
-    """`apples.adapting.progress.DepartureController` of one attempt. controller : its adaptation, None without it"""
+    """`apples.model.progress.DepartureController` of one attempt. controller : its adaptation, None without it"""
 
     def __init__(
         self,

@@ -16,8 +16,8 @@ from pathlib import Path
 from apples.applications.known import KnownByModel
 from apples.errors import LaunchError, ProgramNotFound
 from apples.launching.filelock import locked
-from apples.launching.launcher import LaunchRequest, MpiChoice
 from apples.learning.history import new_id
+from apples.model.launchrequest import LaunchRequest, MpiChoice
 from apples.model.limits import Limits
 from apples.model.plan import Attempt, Outcome, Record
 from apples.model.snapshotdocument import snapshot_document

@@ -1,8 +1,8 @@
 """Runs benchmarks of slabs, each once, and keeps them."""
 
 from apples.errors import ConfigError, LaunchError
-from apples.launching.launcher import Notify
 from apples.model.grid import Host
+from apples.model.launchrequest import Notify
 from apples.model.template import BenchmarkRequest
 from apples.platforms.platform import Platform
 from apples.run.benchmarks import SlabBenchmarks

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from apples.launching.launcher import Notify
 from apples.learning.stores import open_benchmarks, open_history
 from apples.model.config import find_config
 from apples.model.gridfile import load_grid_file
+from apples.model.launchrequest import Notify
 from apples.model.pieces import Pieces, pieces_of
 from apples.model.plan import Plan, Record
 from apples.platforms.local import LocalPlatform

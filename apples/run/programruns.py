@@ -12,8 +12,8 @@ from pathlib import Path
 from apples.errors import MonitorError
 from apples.launching.deployment import deploy, run_commands
 from apples.launching.filelock import locked
-from apples.launching.launcher import LaunchRequest, Notify
 from apples.learning.shortruns import observations_of
+from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome
 from apples.model.template import Deployment
 from apples.monitoring.environment import figures_of

@@ -1,6 +1,6 @@
 """Progress of one attempt while it runs: iterations done, and an estimate of the time left.
 
-Iterations come from one of three sources: lines that the application writes (`apples.adapting.progress`), the
+Iterations come from one of three sources: lines that the application writes (`apples.model.progress`), the
 monitor's count from the sequence of MPI calls, or numbers in the program's output. The time left follows from the rate
 since the first report, so that start-up does not count. Before a second report it is the rest of the predicted time.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from apples.adapting.progress import parse_iterations
+from apples.model.progress import parse_iterations
 from apples.model.template import Deployable
 from apples.platforms.platform import Platform
 from apples.run.request import RunRequest

@@ -12,10 +12,10 @@ from apples.model.template import Template
 from apples.planning.options import PAPER, PlanningOptions
 
 if TYPE_CHECKING:
-    from apples.adapting.progress import AdaptationController
     from apples.coscheduling.events import Wait
     from apples.coscheduling.policies import PolicyKind
     from apples.model.grid import Snapshot
+    from apples.model.progress import AdaptationController
     from apples.run.agent import Decision
 
 

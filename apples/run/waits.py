@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from apples.coscheduling.contention import LEAST_SHARE
 from apples.coscheduling.events import Wait
 from apples.errors import MonitorError
-from apples.launching.launcher import Notify
+from apples.model.launchrequest import Notify
 from apples.monitoring.names import DIRECTORY_VARIABLE
 from apples.run.request import Monitor, RunRequest
 

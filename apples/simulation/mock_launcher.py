@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from apples.errors import LaunchError
-from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.verdict import LAUNCHER_FAILED, TIME_LIMIT
+from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome, Plan, RankObservation, RankStatus
 from apples.model.template import Workload
 from apples.simulation.execution import Execution, MockJob, execute

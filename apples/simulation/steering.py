@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apples.adapting.progress import AdaptationController, CheckpointAndEnd, NewSlabs, Progress
 from apples.model.grid import FloatArray
+from apples.model.progress import AdaptationController, CheckpointAndEnd, NewSlabs, Progress
 from apples.model.template import Workload
 from apples.planning.problem import IntArray
 from apples.simulation.mock_grid import MockGrid

@@ -1,1 +1,4 @@
-"""Slurm's commands and answers: command lines, records, meanings of its errors, and one runner."""
+"""Slurm: its commands and answers, allocations, the launcher and the platform.
+
+The only room that knows Slurm. It is loaded by its entry point, and no other room imports it.
+"""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from apples.hosts.speed import LinkSpeed
 from apples.model import jsonstore
 from apples.model.jsonstore import BadDocument, Format
-from apples.remote.speed import LinkSpeed
 
 FORMAT = Format(name="apples-slurm-links", version=1, lost="links among nodes are measured once more")
 

@@ -1,6 +1,6 @@
 """Checks the nodes of an allocation: the same check as over ssh, through `srun`, and links and kernels that are new.
 
-Requests and answers are those of `apples.remote`. Nodes are checked inside an allocation only, because nothing can be
+Requests and answers are those of `apples.hosts`. Nodes are checked inside an allocation only, because nothing can be
 started on them before.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from apples.remote import preflight, speed
-from apples.remote.facts import HostFacts, Needs
-from apples.remote.preflight import Candidate
-from apples.remote.speed import CheckedConnection
-from apples.remote.warmhosts import Kernels
+from apples.hosts import preflight, speed
+from apples.hosts.facts import HostFacts, Needs
+from apples.hosts.preflight import Candidate
+from apples.hosts.speed import CheckedConnection
+from apples.hosts.warmhosts import Kernels
 from apples.slurm import runner
 from apples.slurm.commands import on_node
 from apples.slurm.linkstore import LinkStore

@@ -9,7 +9,7 @@ No process is started. For simulated machines that execute a plan in simulated t
 from collections.abc import Callable, Iterable
 
 from apples.errors import LaunchError
-from apples.launching.launcher import LaunchRequest, Notify
+from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome, RankStatus
 
 Script = Outcome | LaunchError | Callable[[LaunchRequest], Outcome]

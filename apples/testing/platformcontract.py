@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from apples.errors import LaunchError, NoFeasiblePlan
-from apples.launching.launcher import LaunchRequest
 from apples.model.grid import Snapshot
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import unplanned
 from apples.model.template import Workload
 from apples.platforms.platform import Platform, Preparation

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import ClassVar, Self
 
 from apples.errors import ConfigError, LaunchError
-from apples.launching.launcher import LaunchRequest, Notify
 from apples.model.grid import Grid, Host, Snapshot
+from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome, RankObservation, RankStatus
 from apples.model.snapshots import from_forecasts, without
 from apples.model.template import Benchmark, BenchmarkRequest

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from apples.errors import NoFeasiblePlan
-from apples.launching.launcher import LaunchRequest
 from apples.learning.overhead import fit_overhead
 from apples.model.config import find_config
 from apples.model.grid import Snapshot
 from apples.model.gridfile import load_grid
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Plan, Record
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Costs, Workload

@@ -13,11 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from apples.applications.heat import TEMPLATE
-from apples.launching.launcher import LaunchRequest
 from apples.learning.overhead import fit_overhead
 from apples.model.config import find_config
 from apples.model.grid import Grid
 from apples.model.gridfile import load_grid
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Plan, Record
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Costs

@@ -9,9 +9,9 @@ from apples.cli.pool import launcher_options
 from apples.cli.runoptions import PoolOptions, RunOptions, SharingOptions
 from apples.errors import ConfigError
 from apples.platforms.mock import MockPlatform
-from apples.platforms.slurm import SlurmPlatform
-from apples.platforms.slurmoptions import read_wishes
 from apples.slurm.commands import Wishes
+from apples.slurm.options import read_wishes
+from apples.slurm.platform import SlurmPlatform
 
 
 def slurm(**given):

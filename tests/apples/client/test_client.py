@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from apples.adapting.progress import parse_progress
 from apples.client import include
+from apples.model.progress import parse_progress
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 BIN = Path(sys.executable).parent

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from apples.ipc.loop import Loop
-from apples.ipc.timer import now
+from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.timer import now
 
 KINDS = pytest.mark.parametrize("precise", [True, False])
 
@@ -83,8 +83,8 @@ def test_what_is_urgent_does_not_wait_behind_a_flood(made):
 #: Says what it heard first: a line on its input, or that none has come for 1 s.
 _LISTENER = """
 import sys
-from apples.ipc.loop import Loop
-from apples.ipc.timer import now
+from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.timer import now
 
 loop = Loop(precise=False)
 

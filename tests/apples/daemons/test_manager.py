@@ -14,12 +14,20 @@ import pytest
 
 from apples.coscheduling.policies import POLICIES
 from apples.daemons import admission
+from apples.daemons.ipc.timer import raw
+from apples.daemons.ipc.wire import (
+    SILENCE_S,
+    DatagramSeal,
+    PresenceMessage,
+    Seal,
+    derive,
+    node_key,
+    random_word,
+)
 from apples.daemons.managerdaemon import ManagerDaemon
 from apples.daemons.paths import enrolled, read_key, read_manager_key, read_node_key
 from apples.daemons.settings import SharingSettings
 from apples.errors import ConfigError
-from apples.ipc.timer import raw
-from apples.ipc.wire import SILENCE_S, DatagramSeal, PresenceMessage, Seal, derive, node_key, random_word
 from apples.testing.localcluster import kill
 
 KEY = b"k" * 32

@@ -6,12 +6,12 @@ import threading
 import pytest
 
 from apples.daemons import heartbeatreceiver, managerconnection
+from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.timer import now
+from apples.daemons.ipc.wire import DatagramSeal, HeartbeatMessage, random_word
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
 from apples.daemons.paths import read_node_key
 from apples.daemons.settings import parse_address
-from apples.ipc.loop import Loop
-from apples.ipc.timer import now
-from apples.ipc.wire import DatagramSeal, HeartbeatMessage, random_word
 from apples.testing.localcluster import kill
 
 KEY = b"k" * 32

@@ -8,6 +8,7 @@ import pytest
 
 from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
+from apples.daemons.ipc.loop import Loop
 from apples.daemons.journal import Journal
 from apples.daemons.node import check_limits
 from apples.daemons.noderequests import RegisterRequest
@@ -15,7 +16,6 @@ from apples.daemons.processcontrol import Capabilities
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from apples.daemons.processregistry import ProcessRegistry
 from apples.daemons.settings import UserLimits
-from apples.ipc.loop import Loop
 
 
 class NoWatchdog:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.timer import now
 from apples.daemons.statusqueries import GATHER_S, StatusQueries
-from apples.ipc.loop import Loop
-from apples.ipc.timer import now
 
 
 class Desk:

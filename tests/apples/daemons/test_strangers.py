@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 
+from apples.daemons.ipc import wire
+from apples.daemons.ipc.loop import Loop
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
-from apples.ipc import wire
-from apples.ipc.loop import Loop
 from apples.monitoring.pagelayout import MAGIC, MANAGED, PAGE_BYTES, VERSION
 
 LONE = "\ud800"

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from apples.ipc.timer import Timer, now, with_heartbeat
+from apples.daemons.ipc.timer import Timer, now, with_heartbeat
 
 
 @pytest.mark.parametrize(("when", "beat"), [(11.0, 11.0), (11.04, 11.0), (11.099, 11.1), (9.99, 10.0)])

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from apples.daemons.ipc.loop import Loop
 from apples.daemons.processes import facts
 from apples.daemons.watchdogclient import WatchdogClient
-from apples.ipc.loop import Loop
 
 
 class Post:

@@ -4,10 +4,8 @@ import time
 
 import pytest
 
-from apples.daemons.paths import new_key, read_key
-from apples.errors import ConfigError
-from apples.ipc.timer import raw
-from apples.ipc.wire import (
+from apples.daemons.ipc.timer import raw
+from apples.daemons.ipc.wire import (
     CLOCK_RESET_S,
     HEARTBEAT_BYTES,
     UNTRUSTED_LINE,
@@ -22,6 +20,8 @@ from apples.ipc.wire import (
     plain,
     random_word,
 )
+from apples.daemons.paths import new_key, read_key
+from apples.errors import ConfigError
 
 KEY = b"k" * 32
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from apples.launching.kernel import children
-from apples.launching.launcher import LaunchRequest
+from apples.hosts.kernel import children
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Plan, unplanned
 from apples.model.template import Workload
 

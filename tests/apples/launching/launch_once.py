@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from apples.launching import mpirun
-from apples.launching.launcher import LaunchRequest
 from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from apples.errors import LaunchError
-from apples.launching import hostagent, mpirun
-from apples.launching.agentconnection import HostAddress
+from apples.hosts import hostagent
+from apples.hosts.connection import HostAddress
+from apples.launching import mpirun
 from apples.launching.command import Rendezvous
 from apples.launching.engine import launch
 from apples.launching.mpirun import HostAccess

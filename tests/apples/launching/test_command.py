@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import apples
+from apples.hosts.statusfile import host_of
 from apples.launching.command import (
     BARE,
     chain_of_hosts,
@@ -17,7 +18,6 @@ from apples.launching.command import (
     with_parent_death,
 )
 from apples.launching.mpis import Family, Mpi
-from apples.launching.statusfile import host_of
 
 OWN = Mpi(family=Family.MPICH, mpiexec="/env/bin/mpiexec")
 
@@ -27,7 +27,7 @@ def test_every_rank_starts_through_the_rank_wrapper(runs) -> None:
     command = mpiexec_command(request, OWN, "/opt/app")
     assert " ".join(command[:9]) == "/env/bin/mpiexec -launcher fork -rmk user -hosts localhost -n 3"
     assert command[9] == sys.executable
-    assert command[12].endswith("launching/rankwrapper.py")
+    assert command[12].endswith("hosts/rankwrapper.py")
     assert command[13:] == [str(runs.directory), "alpha:2,beta:1", "--", "/opt/app", "--size", "64"]
 
 
@@ -69,10 +69,8 @@ def test_an_enclosing_mpiexec_is_forgotten(runs) -> None:
 def test_rank_wrapper_imports_no_slow_module() -> None:
     # Every rank pays for these imports: typing alone takes 10 ms.
     tree = str(Path(apples.__file__).parent.parent)
-    program = (
-        f"import sys; sys.path.append({tree!r}); import apples.launching.rankwrapper; print(*sys.modules)"
-    )
+    program = f"import sys; sys.path.append({tree!r}); import apples.hosts.rankwrapper; print(*sys.modules)"
     command = [sys.executable, *BARE, "-c", program]
     modules = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert "apples.launching.ranksupervisor" in modules
+    assert "apples.hosts.ranksupervisor" in modules
     assert not {"typing", "re", "json", "contextlib", "dataclasses", "socket", "subprocess"} & set(modules)

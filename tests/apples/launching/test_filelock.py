@@ -10,8 +10,8 @@ import pytest
 from apples.errors import LaunchError
 from apples.launching import mpirun
 from apples.launching.filelock import locked
-from apples.launching.launcher import LaunchRequest
 from apples.launching.mpirun import HostAccess
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import unplanned
 from apples.model.template import Workload
 

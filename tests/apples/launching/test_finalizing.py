@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from apples.hosts.relays import FINALIZE_S
 from apples.launching import mpirun
 from apples.launching.command import BARE, RANK_WRAPPER
 from apples.launching.mpirun import HostAccess
-from apples.launching.relays import FINALIZE_S
 
 #: A program that talks to hydra as MPICH does.
 PMI = "import os; pmi = int(os.environ['PMI_FD']); ask = lambda line: (os.write(pmi, line), os.read(pmi, 100)); "

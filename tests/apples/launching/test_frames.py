@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.launching.frames import HEADER, LONGEST, LONGEST_GREETING, PREAMBLE, Unframer, frame
+from apples.hosts.frames import HEADER, LONGEST, LONGEST_GREETING, PREAMBLE, Unframer, frame
 
 FRAMES = st.lists(st.tuples(st.sampled_from([b"B", b"O", b"T"]), st.binary(max_size=200)), max_size=8)
 

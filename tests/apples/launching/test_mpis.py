@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from apples.errors import LaunchError, NotExecutable, ProgramNotFound
+from apples.hosts.connection import HostAddress, LivenessTimeouts
 from apples.launching import mpirun, preflight
-from apples.launching.agentconnection import HostAddress, LivenessTimeouts
-from apples.launching.launcher import MpiChoice
 from apples.launching.mpirun import HostAccess
 from apples.launching.mpis import Family, family_of, linked_mpi
 from apples.launching.preflight import files_on_hosts
 from apples.launching.termination import GracePeriods
+from apples.model.launchrequest import MpiChoice
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
 HERE = HostAccess(grace=QUICK, here=True)

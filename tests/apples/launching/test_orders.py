@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from apples.launching.agentconnection import ForkedAgent
-from apples.launching.frames import Unframer, frame
-from apples.launching.orders import SETUP, START, IllegalOrder, read_file, read_order, read_signal, read_slabs
+from apples.hosts.connection import ForkedAgent
+from apples.hosts.frames import Unframer, frame
+from apples.hosts.orders import SETUP, START, IllegalOrder, read_file, read_order, read_signal, read_slabs
 from apples.launching.processes import RunProcesses
 from apples.launching.statuses import parse_status
 

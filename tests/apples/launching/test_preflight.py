@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from apples.errors import LaunchError, NotExecutable, ProgramNotFound
+from apples.hosts.connection import HostAddress
 from apples.launching import mpirun, preflight
-from apples.launching.agentconnection import HostAddress
 from apples.launching.mpirun import HostAccess
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from apples.launching import rankwrapper
+from apples.hosts import rankwrapper
 
 HOLD = b'{"hold":null}\n'
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from apples.launching.relays import Labeller, PmiRelay, abort_code, segment_prefix, whole_lines, write_all
+from apples.hosts.relays import Labeller, PmiRelay, abort_code, segment_prefix, whole_lines, write_all
 
 
 def labelled(*pieces: bytes) -> bytes:

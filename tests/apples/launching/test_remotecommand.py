@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from apples.hosts.connection import HostAddress
 from apples.launching import mpirun
-from apples.launching.agentconnection import HostAddress
 from apples.launching.command import (
     RANK_WRAPPER,
     Rendezvous,

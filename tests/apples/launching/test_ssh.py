@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from apples.adapting.progress import CheckpointAndEnd, NewSlabs
 from apples.errors import LaunchError, ProgramNotFound
+from apples.hosts.connection import HostAddress, LivenessTimeouts
 from apples.launching import mpirun
-from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
+from apples.model.progress import CheckpointAndEnd, NewSlabs
 from nws.base.errors import SshNotFound
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)

@@ -8,12 +8,13 @@ import sys
 
 import pytest
 
-from apples.adapting.progress import CheckpointAndEnd, NewSlabs
-from apples.launching import mpirun, steering
-from apples.launching.agentconnection import HostAddress, LivenessTimeouts
+from apples.hosts import steering
+from apples.hosts.connection import HostAddress, LivenessTimeouts
+from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Move
+from apples.model.progress import CheckpointAndEnd, NewSlabs
 from stencil_app.running import steering as application
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=20.0, cut_s=1.0)

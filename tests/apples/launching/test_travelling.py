@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 import apples
-from apples.launching import travelling
-from apples.launching.frames import Unframer, frame
-from apples.remote import preflight
+from apples.hosts import preflight, travelling
+from apples.hosts.frames import Unframer, frame
 from nws.base import unpacking
 from nws.base.files import write_whole
 from nws.base.sentprogram import BOOTSTRAP, framed, sent_program
@@ -62,7 +61,7 @@ def test_sent_modules_import_each_other_and_python_only(modules) -> None:
     ours = {name for name in needed if name.partition(".")[0] in ("apples", "nws")}
     assert {name.partition(".")[0] for name in needed - ours} <= sys.stdlib_module_names
     assert ours <= set(modules)
-    assert set(modules) - ours <= {modules[0], "apples.launching.fdserver", "apples.launching.rankwrapper"}
+    assert set(modules) - ours <= {modules[0], "apples.hosts.fdserver", "apples.hosts.rankwrapper"}
 
 
 def test_agent_fits_into_an_empty_pipe() -> None:

@@ -6,8 +6,8 @@ from signal import SIGINT, SIGTERM
 
 import pytest
 
+from apples.hosts.statusfile import StatusFile
 from apples.launching.statuses import RankRecord, parse_status, signal_name
-from apples.launching.statusfile import StatusFile
 from apples.launching.termination import GracePeriods, Termination
 from apples.launching.verdict import LaunchResult, judge
 

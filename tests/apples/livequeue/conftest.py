@@ -17,7 +17,7 @@ import pytest
 
 from apples.cli import toolbox
 from apples.errors import SharingError
-from apples.launching.kernel import PR_SET_PDEATHSIG, prctl
+from apples.hosts.kernel import PR_SET_PDEATHSIG, prctl
 from apples.livequeue.client import QueueClient, survey
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import Machine

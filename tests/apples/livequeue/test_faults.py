@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from apples.daemons.ipc.loop import Loop
 from apples.errors import RequestRejected, SharingError
-from apples.ipc.loop import Loop
 from apples.livequeue import status as requests
 from apples.livequeue.client import QueueClient, ask
 from apples.livequeue.inherited import of_process

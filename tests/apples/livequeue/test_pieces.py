@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from apples.daemons.ipc.requests import read_request
 from apples.errors import ConfigError, HistoryError
-from apples.ipc.requests import read_request
 from apples.livequeue.clock import Clock, rounded_up
 from apples.livequeue.locks import queue_locks
 from apples.livequeue.log import swf_lines

@@ -9,8 +9,8 @@ from apples.cli.run import run
 from apples.coscheduling.events import Wait
 from apples.errors import ApplesError, ConfigError, MonitorError
 from apples.launching import mpirun
-from apples.launching.launcher import LaunchRequest
 from apples.launching.mpirun import HostAccess
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
 from apples.monitoring.job import MonitoredJob, MonitoredRun

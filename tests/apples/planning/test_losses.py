@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from apples.errors import ConfigError
+from apples.hosts.speed import LinkSpeed
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.gridfile import load_grid
 from apples.model.snapshotdocument import snapshot_document
@@ -14,7 +15,6 @@ from apples.planning.planner import make_plan
 from apples.planning.problem import build
 from apples.planning.tcp import retransmission_wait_s, throughput_Bps
 from apples.platforms.platform import link_forecasts
-from apples.remote.speed import LinkSpeed
 
 WORK = Workload(application="w", size=100, messages=1000, bytes_exchanged=1e6)
 COSTS = Costs(seconds_per_row={"default": {1: 1.0}})

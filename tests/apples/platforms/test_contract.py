@@ -19,9 +19,9 @@ from apples.platforms.finding import find_platform, platform_names
 from apples.platforms.local import LocalPlatform
 from apples.platforms.mock import open_mock
 from apples.platforms.platform import PlatformSetup
-from apples.platforms.slurm import SlurmPlatform
-from apples.platforms.slurmoptions import Given
 from apples.platforms.ssh import SshPlatform
+from apples.slurm.options import Given
+from apples.slurm.platform import SlurmPlatform
 from apples.testing.platformcontract import PlatformContract, RunContract
 from tests.apples.slurm.test_slurmplatform import says
 

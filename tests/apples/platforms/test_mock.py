@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from apples.launching.launcher import LaunchRequest
 from apples.model.grid import Grid, Host
+from apples.model.launchrequest import LaunchRequest
 from apples.model.template import Costs
 from apples.planning.baselines import default_plan
 from apples.platforms.mock import EPOCH, open_mock

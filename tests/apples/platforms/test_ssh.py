@@ -7,16 +7,16 @@ from dataclasses import asdict, replace
 import pytest
 
 from apples.errors import HistoryError, LaunchError, NoFeasiblePlan
+from apples.hosts.facts import HostFacts, Survey
+from apples.hosts.hostcheck import versions
+from apples.hosts.preflight import Checked
+from apples.hosts.speed import LinkSpeed
+from apples.hosts.warmhosts import WarmHosts
 from apples.model.grid import Grid, Host, LinkRule
 from apples.platforms import ssh as ssh_platform
 from apples.platforms.hostreadings import LINKS_KEPT_S
 from apples.platforms.platform import PlatformSetup, Preparation
 from apples.platforms.ssh import SshPlatform
-from apples.remote.facts import HostFacts, Survey
-from apples.remote.hostcheck import versions
-from apples.remote.preflight import Checked
-from apples.remote.speed import LinkSpeed
-from apples.remote.warmhosts import WarmHosts
 from nws.base.hostconnection import HostCheckError
 
 VERSIONS = {"python": "3.11.7", "apples-grid": "0.1.0", "numba": "0.60", "numpy": "2.0"}

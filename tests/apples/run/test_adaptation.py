@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from apples.adapting.hosts import HostPolicy
-from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Progress
-from apples.adapting.settings import AdaptSettings, HostSettings
 from apples.errors import NoFeasiblePlan
 from apples.model.grid import Estimate, Grid, Host, LinkRule, Snapshot
 from apples.model.plan import Plan
+from apples.model.progress import CheckpointAndEnd, NewSlabs, Progress
 from apples.model.template import Costs, Workload
+from apples.planning.adapting.hosts import HostPolicy
+from apples.planning.adapting.settings import AdaptSettings, HostSettings
 from apples.planning.baselines import default_plan
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan

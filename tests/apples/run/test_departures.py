@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from apples.adapting.progress import CheckpointAndEnd, NewSlabs
 from apples.model.drained import DrainedHost, DrainedHosts
+from apples.model.progress import CheckpointAndEnd, NewSlabs
 from apples.run.departures import Departures
 
 MOVE = NewSlabs(rows=(0, 9), reader="b")

@@ -3,8 +3,8 @@
 import pytest
 
 from apples.cli.console import ProgressNotes
+from apples.hosts.steering import PAGE_BEGIN, PAGE_ITERATIONS, PROGRESS, ProgressReader, page_of
 from apples.launching.outputreader import OutputReader
-from apples.launching.steering import PAGE_BEGIN, PAGE_ITERATIONS, PROGRESS, ProgressReader, page_of
 from apples.monitoring import pagelayout
 from apples.run.progress import AttemptProgress
 

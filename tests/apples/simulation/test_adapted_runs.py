@@ -21,7 +21,7 @@ def run(quiet, competitors, tmp_path):
     """A run of two ranks in a pool of four hosts, under these loads: host → begin and end."""
 
     def go(adapt, **loads):
-        from apples.adapting.settings import AdaptSettings
+        from apples.planning.adapting.settings import AdaptSettings
 
         scenario = replace(quiet, application=replace(quiet.application, iterations=600, bytes_per_row=1e3))
         platform = MockPlatform(host_grid(4), scenario, load="none", seed=1)

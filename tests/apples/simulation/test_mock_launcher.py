@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apples.errors import LaunchError
-from apples.launching.launcher import LaunchRequest
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
 from apples.simulation.mock_launcher import run_on_grid

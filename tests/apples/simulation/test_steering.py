@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from apples.adapting.policy import AdaptationInputs
-from apples.adapting.progress import CheckpointAndEnd, NewSlabs
-from apples.adapting.settings import AdaptSettings
+from apples.model.progress import CheckpointAndEnd, NewSlabs
+from apples.planning.adapting.policy import AdaptationInputs
+from apples.planning.adapting.settings import AdaptSettings
 from apples.run.adaptation import SlabController
 from tests.apples.simulation.test_mock_launcher import request, run
 

@@ -9,14 +9,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from apples.errors import ApplesError
-from apples.launching import slurm
-from apples.launching.agentconnection import LivenessTimeouts
-from apples.launching.launcher import LaunchRequest
-from apples.launching.slurm import Cluster
+from apples.hosts.connection import LivenessTimeouts
 from apples.launching.termination import GracePeriods
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import unplanned
 from apples.model.template import Workload
+from apples.slurm import launching as slurm
 from apples.slurm.commands import Wishes
+from apples.slurm.launching import Cluster
 
 options, chain, *command = json.loads(sys.argv[1]), *sys.argv[2:]
 hosts = chain.split(",")

@@ -3,20 +3,20 @@
 import pytest
 
 from apples.errors import HistoryError
-from apples.launching.fdserver import server_of
-from apples.launching.launcher import LaunchRequest
-from apples.launching.slurm import Cluster, shape, step_command, wanted_s
-from apples.launching.slurmallocation import waiting_text
-from apples.launching.slurmverdict import explained, needs_explaining
-from apples.launching.statusfile import host_of
+from apples.hosts.fdserver import server_of
+from apples.hosts.speed import LinkSpeed
+from apples.hosts.statusfile import host_of
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Outcome, RankStatus, unplanned
 from apples.model.template import Workload
-from apples.remote.speed import LinkSpeed
 from apples.slurm import commands
+from apples.slurm.allocation import waiting_text
 from apples.slurm.commands import Shape, Wishes
+from apples.slurm.launching import Cluster, shape, step_command, wanted_s
 from apples.slurm.linkstore import LinkStore
 from apples.slurm.meanings import hopeless, meaning
 from apples.slurm.records import Job
+from apples.slurm.verdict import explained, needs_explaining
 
 
 def request(tmp_path, *hosts, rows=0.0, **options):

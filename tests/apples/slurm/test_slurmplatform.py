@@ -8,18 +8,20 @@ from types import SimpleNamespace
 import pytest
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan, ProgramNotFound
-from apples.launching.slurmallocation import AllocationRefused
+from apples.hosts.facts import HostFacts, Survey
+from apples.hosts.speed import LinkSpeed
 from apples.model.grid import Grid, Host, LinkRule
-from apples.platforms import checkednodes, requirements, slurmcheck
-from apples.platforms import slurm as slurm_platform
+from apples.platforms import requirements
 from apples.platforms.platform import Preparation
-from apples.platforms.slurm import SlurmPlatform
-from apples.platforms.slurmoptions import Given
-from apples.remote.facts import HostFacts, Survey
-from apples.remote.speed import LinkSpeed
+from apples.slurm import check as slurmcheck
+from apples.slurm import checkednodes
+from apples.slurm import platform as slurm_platform
+from apples.slurm.allocation import AllocationRefused
 from apples.slurm.commands import Wishes
 from apples.slurm.linkstore import LinkStore
 from apples.slurm.nodecheck import NodeCheckResult
+from apples.slurm.options import Given
+from apples.slurm.platform import SlurmPlatform
 from apples.slurm.pool import Offer
 from apples.slurm.records import Node
 

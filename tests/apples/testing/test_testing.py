@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from apples.errors import LaunchError
-from apples.launching.launcher import LaunchRequest
+from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
 from apples.testing import FakeLauncher, failed, finished

@@ -1,0 +1,234 @@
+"""The event loop of a daemon: ready descriptors, alarms and terminating signals.
+
+Not asyncio: a heartbeat every 100 ms has to be early in its slice. asyncio rounds to milliseconds, adds 60 ms to the
+start and most of the cost of a heartbeat. Waking up costs most, and setting a kernel timer costs as much again;
+only a daemon with short slices of its own needs that.
+"""
+
+import gc
+import heapq
+import itertools
+import os
+import select
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+from apples.daemons.ipc.timer import Timer, now
+
+Handler = Callable[[], None]
+
+#: Ready descriptors handled before alarms and urgent handlers run again: a flood must not delay the heartbeat.
+#: Their events fit into Python's small blocks of memory, which are at hand at every turn.
+_MOST_READY = 32
+
+
+class Alarm:
+    """A call at an instant, until it is cancelled. `when`: monotonic seconds."""
+
+    __slots__ = ("call", "when")
+
+    def __init__(self, when: float, call: Handler) -> None:
+        self.when = when
+        self.call: Handler | None = call
+
+    def cancel(self) -> None:
+        """Cancel the call."""
+        self.call = None
+
+
+class Loop:
+    """Runs handlers until `stop`. Handlers must not block.
+
+    precise : alarms are exact to the microsecond, at the cost of a kernel timer; otherwise up to a millisecond late
+    failed : called with each exception that a handler or alarm raises, and the loop goes on; None: it leaves `run`
+    """
+
+    def __init__(self, *, precise: bool = True, failed: Callable[[Exception], None] | None = None) -> None:
+        self._failed = failed
+        self._epoll = select.epoll()
+        self._timer = Timer() if precise else None
+        if self._timer is not None:
+            # By its edge: every expiry wakes us once, and none has to be read away.
+            self._epoll.register(self._timer.fileno(), select.EPOLLIN | select.EPOLLET)
+        self._ready: dict[int, Handler] = {}
+        self._alarms: list[tuple[float, int, Alarm]] = []
+        self._order = itertools.count()
+        self._armed: float | None = None
+        self._deadline: float | None = None
+        self._overdue: Handler | None = None
+        self._urgent: Handler = lambda: None
+        self._stopped = False
+
+    def watch(self, fd: int, handler: Handler, *, writing: bool = False) -> None:
+        """Call `handler` whenever `fd` is readable (or writable, or broken), in place of an earlier handler."""
+        mask = select.EPOLLOUT | select.EPOLLIN if writing else select.EPOLLIN
+        if fd in self._ready:
+            self._epoll.modify(fd, mask)
+        else:
+            self._epoll.register(fd, mask)
+        self._ready[fd] = handler
+
+    def hurry(self, handler: Handler) -> None:
+        """Call `handler`, which may find nothing to do, when many descriptors are ready: its own may be the last."""
+        self._urgent = handler
+
+    def forget(self, fd: int) -> None:
+        """Stop watching a descriptor; to be called before it is closed."""
+        if self._ready.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def at(self, when: float, call: Handler) -> Alarm:
+        """Call once at `when`, monotonic seconds; return the alarm."""
+        alarm = Alarm(when, call)
+        heapq.heappush(self._alarms, (when, next(self._order), alarm))
+        return alarm
+
+    def after(self, seconds: float, call: Handler) -> Alarm:
+        """Call once, `seconds` from now; return the alarm."""
+        return self.at(now() + seconds, call)
+
+    def expect(self, by: float, overdue: Handler) -> None:
+        """Call `overdue` once unless this method is called again before `by`. Postponing it costs nothing.
+
+        Not with precise alarms.
+        """
+        self._deadline, self._overdue = by, overdue
+
+    def run(self) -> None:
+        """Run until `stop`."""
+        patience_s = self._ring()
+        while not self._stopped:
+            # After SIGSTOP and SIGCONT the first poll may return empty without having looked.
+            ready = self._epoll.poll(patience_s, _MOST_READY) or self._epoll.poll(0, _MOST_READY)
+            if len(ready) == _MOST_READY:
+                self._urgent()
+            for fd, _ in ready:
+                if (handler := self._ready.get(fd)) is None:
+                    # The timer: due alarms run below.
+                    self._armed = None
+                    continue
+                # As `_call`, without its frame: this is done at each heartbeat.
+                try:
+                    handler()
+                except Exception as error:
+                    self._report(error)
+            patience_s = self._ring()
+
+    def stop(self) -> None:
+        """Leave `run` after the current handler."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        if self._timer is not None:
+            self._timer.close()
+        self._epoll.close()
+
+    def _call(self, handler: Handler) -> None:
+        try:
+            handler()
+        except Exception as error:
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        if self._failed is None:
+            raise error
+        self._failed(error)
+
+    def _ring(self) -> float | None:
+        """Run due alarms; return the time to wait for descriptors, None without limit or if the timer ends it."""
+        instant = now()
+        if self._deadline is not None and self._deadline <= instant and self._overdue is not None:
+            self._deadline = None
+            self._overdue()
+            instant = now()
+        alarms, looked_at = self._alarms, instant
+        # Alarms that become due meanwhile run after the descriptors, so that a late one cannot starve them.
+        while alarms and (alarms[0][0] <= looked_at or alarms[0][2].call is None) and not self._stopped:
+            alarm = heapq.heappop(alarms)[2]
+            if alarm.call is not None:
+                self._armed = None
+                self._call(alarm.call)
+                instant = now()
+        first = alarms[0][0] if alarms else None
+        if self._timer is None:
+            if self._deadline is not None and (first is None or self._deadline < first):
+                first = self._deadline
+            return None if first is None else max(first - instant, 0.0)
+        if first != self._armed:
+            self._timer.set(first)
+            self._armed = first
+        return None
+
+
+class EndSignals:
+    """While open, TERM, INT and HUP call `ended` with their number in the loop; a second one ends the process."""
+
+    def __init__(self, loop: Loop, ended: Callable[[int], None]) -> None:
+        self._loop, self._ended = loop, ended
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._before = {
+            number: signal.signal(number, lambda number, frame: None)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        }
+        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        loop.watch(self._read, self._take)
+
+    def close(self) -> None:
+        """Restore the earlier handlers."""
+        self._loop.forget(self._read)
+        signal.set_wakeup_fd(self._wakeup)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._read)
+        os.close(self._write)
+
+    def _take(self) -> None:
+        with suppress(BlockingIOError):
+            for number in os.read(self._read, 64):
+                if number in self._before:
+                    for one in self._before:
+                        signal.signal(one, signal.SIG_DFL)
+                    self._ended(number)
+
+
+def run_until_signal(
+    loop: Loop, closing: Callable[[], None], *, starting: Callable[[], None] = lambda: None
+) -> int | None:
+    """Call `starting`, run the loop until TERM, INT or HUP arrives or it is stopped, and call `closing`.
+
+    Returns the number of the signal, None if the loop was stopped without one.
+    """
+    ended_by: list[int] = []
+
+    def end(number: int) -> None:
+        ended_by.append(number)
+        loop.stop()
+
+    signals = EndSignals(loop, end)
+    try:
+        starting()
+        loop.run()
+    finally:
+        signals.close()
+        closing()
+    return ended_by[0] if ended_by else None
+
+
+def become_realtime(priority: int) -> bool:
+    """Run under SCHED_FIFO, child processes not, so that heartbeats never wait for a processor.
+
+    Returns False if a right is missing (CAP_SYS_NICE, or an rtprio limit).
+    """
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
+    except PermissionError:
+        return False
+    return True
+
+
+def settle_memory() -> None:
+    """Exclude all objects made so far from garbage collection, which would scan them again and again."""
+    gc.collect()
+    gc.freeze()

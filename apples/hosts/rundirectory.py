@@ -1,0 +1,52 @@
+"""The run directory as a host agent sees it: shared with the launcher's host, or one of its own.
+
+Imported by the host agent, so it imports little.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from apples.hosts.steering import PROGRESS, SLABS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from apples.hosts.frames import FrameWriter
+
+#: Larger files of a run directory are results. They stay on the host.
+LARGEST_FILE = 16 << 20
+
+
+def find(run_dir: str, token: str) -> bool:
+    """Return whether the run directory is shared with the launcher, whose file `token` is in it; otherwise make one."""
+    try:
+        with open(os.path.join(run_dir, token), "rb"):
+            return True
+    except OSError:
+        os.makedirs(run_dir, mode=0o700)
+        return False
+
+
+def send_back(run_dir: str, launcher: FrameWriter) -> None:
+    """Send the launcher the files of the ranks, and remove the directory, which is this host's own."""
+    for name in sorted(set(os.listdir(run_dir)) - {PROGRESS, SLABS}):
+        if name.startswith("."):
+            # Left by a writer that was killed.
+            continue
+        path = os.path.join(run_dir, name)
+        state = os.lstat(path)
+        if stat.S_ISREG(state.st_mode) and state.st_size <= LARGEST_FILE:
+            with open(path, "rb") as file:
+                launcher.send(b"F", name.encode() + b"\n" + file.read())
+    _remove(run_dir)
+
+
+def _remove(directory: str) -> None:
+    for root, directories, files in os.walk(directory, topdown=False):
+        for name in files:
+            os.unlink(os.path.join(root, name))
+        for name in directories:
+            path = os.path.join(root, name)
+            (os.unlink if os.path.islink(path) else os.rmdir)(path)
+    os.rmdir(directory)

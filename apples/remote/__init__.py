@@ -1,1 +1,0 @@
-"""Other hosts over ssh: checks before a run, speed tests, reachability."""

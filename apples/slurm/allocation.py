@@ -1,0 +1,231 @@
+"""Allocations: the enclosing one, or one that is made, waited for, held and released. Decides nothing about runs.
+
+`salloc` makes it under a keep-alive (`apples.slurm.keepalive`), which releases it even if the launcher is
+killed. While the job waits, changes of its state and expected start are reported. A wait that cannot end is an error
+with Slurm's reason.
+"""
+
+import contextlib
+import os
+import re
+import select
+import subprocess
+import time
+from collections.abc import Mapping
+from typing import Self
+
+from apples.errors import LaunchError
+from apples.hosts.hostagent import helper
+from apples.model.launchrequest import Notify
+from apples.slurm import keepalive as allocationkeepalive
+from apples.slurm import runner
+from apples.slurm.commands import Shape, Wishes, salloc
+from apples.slurm.meanings import WAITS, hopeless, meaning
+from apples.slurm.records import Job
+from nws.base.hostlist import fold
+
+#: Seconds between looks at a job that waits, and until an allocation that was given back must be gone.
+LOOK_S, GONE_S = 2.0, 15.0
+#: Seconds a job that has ended may take to be cleared from its nodes before its record is read as it is.
+CLEARED_S = 10.0
+
+_PENDING = re.compile(r"(?:Pending|Granted) job allocation (\d+)")
+
+
+class AllocationRefused(LaunchError):
+    """Slurm does not allocate the hosts of the plan.
+
+    unavailable : hosts that are not available any more; the plan is to be made without them
+    """
+
+    def __init__(self, text: str, unavailable: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.unavailable = dict(unavailable or {})
+
+
+class Allocation:
+    """Nodes that are allocated to this process; a context manager. This one is the launcher's own, and is not released.
+
+    number : of the job.  left_s : seconds until its time limit, inf for none
+    """
+
+    def __init__(self, number: str, left_s: float) -> None:
+        self.number, self.left_s = number, left_s
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the nodes if this process allocated them. Idempotent."""
+
+    def revoked(self) -> bool:
+        """Return whether Slurm is known to have ended the job before its nodes were released."""
+        job = runner.job(self.number)
+        return job is not None and job.state != "RUNNING"
+
+    def fate(self) -> Job | None:
+        """Return Slurm's record of the job, which explains its end; None if Slurm has none."""
+        return runner.job(self.number)
+
+
+class OwnAllocation(Allocation):
+    """An allocation that is made on entry, which may take long, and released on exit, whatever happens."""
+
+    def __init__(self, shape: Shape, wishes: Wishes, notify: Notify) -> None:
+        super().__init__("", 60.0 * shape.minutes)
+        self._shape, self._wishes, self._notify = shape, wishes, notify
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._lifeline = self._answer = self._salloc = -1
+        self._stderr = b""
+        self._reported = ""
+
+    def __enter__(self) -> Self:
+        """Make it. Raises `AllocationRefused` with Slurm's reason, `ProgramNotFound` without Slurm."""
+        try:
+            self._start()
+            self._wait()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def fate(self) -> Job | None:
+        """See `Allocation.fate`. Messages of `salloc` count more than the controller's record at that moment."""
+        text = self._stderr.decode(errors="replace").lower()
+        if "time limit" in text:
+            return Job(number=self.number, state="TIMEOUT")
+        if "preempted" in text:
+            return Job(number=self.number, state="PREEMPTED")
+        deadline = time.monotonic() + CLEARED_S
+        job = runner.job(self.number)
+        while job is not None and job.state == "COMPLETING" and time.monotonic() < deadline:
+            # Slurm shows the reason when all nodes are cleared.
+            time.sleep(LOOK_S / 4)
+            job = runner.job(self.number)
+        return job
+
+    def close(self) -> None:
+        """Release it and wait for that."""
+        guard, self._guard = self._guard, None
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+        if guard is None:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            guard.wait(GONE_S)
+        if guard.poll() is None:
+            guard.kill()
+            guard.wait()
+        self._read_stderr(guard)
+        if guard.returncode < 0 and self.number:
+            # It was killed, perhaps with the job still in the queue. A job that is cancelled while its `salloc` gives
+            # it back can leave that waiting for ever, so one comes after the other.
+            if self._salloc >= 0:
+                allocationkeepalive.end(self._salloc)
+            runner.tried(["scancel", "--quiet", self.number])
+        assert guard.stderr is not None
+        guard.stderr.close()
+        for fd in (self._answer, self._salloc):
+            if fd >= 0:
+                os.close(fd)
+        self._answer = self._salloc = -1
+
+    def _start(self) -> None:
+        lifeline, self._lifeline = os.pipe()
+        self._answer, answer = os.pipe()
+        command = salloc(self._shape, self._wishes, ["hold"])
+        command[0] = runner.find("salloc")
+        words = helper("guard", str(lifeline), str(answer), *command)
+        try:
+            self._guard = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=(lifeline, answer),
+                env=runner.slurm_environment(),
+                # A Ctrl-C at the terminal ends it through the launcher.
+                start_new_session=True,
+            )
+        finally:
+            os.close(lifeline)
+            os.close(answer)
+        assert self._guard.stderr is not None
+        os.set_blocking(self._guard.stderr.fileno(), False)
+
+    def _wait(self) -> None:
+        """Wait until the nodes are allocated; raises `AllocationRefused`."""
+        assert self._guard is not None
+        assert self._guard.stderr is not None
+        poll = select.poll()
+        poll.register(self._guard.stderr, select.POLLIN)
+        poll.register(self._answer, select.POLLIN)
+        look_at = time.monotonic() + LOOK_S / 4
+        while True:
+            found = [fd for fd, _ in poll.poll(1000.0 * max(0.0, look_at - time.monotonic()))]
+            if self._answer in found:
+                answer = os.read(self._answer, 64)
+                if answer:
+                    self.number, salloc_pid = answer.decode().split()
+                    with contextlib.suppress(ProcessLookupError):
+                        self._salloc = os.pidfd_open(int(salloc_pid))
+                    return
+                raise self._refusal(self._guard.wait())
+            self._read_stderr()
+            if time.monotonic() >= look_at:
+                self._look()
+                look_at = time.monotonic() + LOOK_S
+
+    def _read_stderr(self, guard: subprocess.Popen[bytes] | None = None) -> None:
+        """Read the available output of `salloc`."""
+        guard = guard or self._guard
+        if guard is None or guard.stderr is None:
+            return
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(guard.stderr.fileno(), 1 << 16):
+                self._stderr += chunk
+        match = _PENDING.search(self._stderr.decode(errors="replace"))
+        if match is not None:
+            self.number = match[1]
+
+    def _refusal(self, code: int) -> AllocationRefused:
+        self._read_stderr()
+        text = self._stderr.decode(errors="replace")
+        what = f"Slurm gives no allocation of {fold(self._shape.hosts)}: {meaning(text, code)}"
+        return AllocationRefused(what)
+
+    def _look(self) -> None:
+        """Report why the job waits, if that is new; raises `AllocationRefused` if the wait cannot end."""
+        job = runner.job(self.number) if self.number else None
+        if job is None or job.state != "PENDING":
+            return
+        # An expected start that moves by seconds is not new.
+        news = f"{job.reason} {job.expected[: len('2026-01-01T10:00')]}"
+        if news != self._reported:
+            self._notify(waiting_text(job))
+            self._reported = news
+        why = hopeless(job.reason)
+        if why is not None:
+            raise AllocationRefused(
+                f"job {job.number} would wait in vain ({job.reason.replace('_', ' ')}): {why}",
+                self._unavailable(job.reason.partition(",")[0]),
+            )
+
+    def _unavailable(self, reason: str) -> dict[str, str]:
+        """Return the hosts of the plan that are not available any more."""
+        if reason not in ("ReqNodeNotAvail", "NodeDown"):
+            return {}
+        nodes = runner.nodes()
+        found = {host: nodes[host].away for host in self._shape.hosts if host in nodes and nodes[host].away}
+        return found or dict.fromkeys(self._shape.hosts, "is not available to Slurm")
+
+
+def waiting_text(job: Job) -> str:
+    """Return why a job waits and when it is expected to start, as far as Slurm reports it."""
+    why = WAITS.get(job.reason or "None", f"({job.reason})")
+    until = "" if job.expected in ("", "N/A", "Unknown") else f"; expected to start at {job.expected}"
+    return f"job {job.number} waits {why}{until}"

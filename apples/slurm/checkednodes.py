@@ -1,0 +1,145 @@
+"""The nodes of a Slurm cluster as checks have found them: facts, faults, readings of sensors, links."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from apples.hosts.facts import HostFacts
+from apples.model.launchrequest import Notify
+from apples.platforms.hostreadings import HostReadings, survey_forecasts
+from apples.platforms.platform import link_forecasts
+from apples.platforms.requirements import Requirements
+from apples.slurm.allocation import AllocationRefused
+from apples.slurm.check import check_job, is_fresh, scaled, unread
+from apples.slurm.launching import Cluster
+from apples.slurm.linkstore import LinkStore
+from apples.slurm.nodecheck import MOST_LINKED, NodeCheck, NodeCheckResult, look
+from apples.slurm.pool import Offer
+from apples.slurm.records import Node
+from nws.series import CPU, Forecast, Resource, Series
+
+
+class CheckedNodes:
+    """Results of all checks of this process, and the readings and links that are kept for later ones.
+
+    facts : of nodes that passed.  requirements : of the run, checked on each node
+    """
+
+    def __init__(
+        self, state: Path, clock: Callable[[], float], *, allocated: bool, measures_links: bool
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            state: directory for readings and links
+            clock: seconds since the epoch
+            allocated: the nodes are those of this process' allocation, so each check counts until the next
+            measures_links: neither the weather service nor the user has the links
+        """
+        self.facts: dict[str, HostFacts] = {}
+        self.requirements = Requirements(state / "warm.json", package=True)
+        self._state, self._clock = state, clock
+        self._allocated, self._measures_links = allocated, measures_links
+        self._read_at: dict[str, float] = {}
+        self._unfit: dict[str, str] = {}
+        self._stored = True
+        self._links: LinkStore | None = None
+        self._readings: HostReadings | None = None
+
+    @property
+    def configured(self) -> bool:
+        """Whether the cluster is known."""
+        return self._readings is not None
+
+    def configure(self, cluster: str) -> None:
+        """Open the readings and links of a cluster, by its name."""
+        self._links = LinkStore(self._state / "slurm-links.json", cluster)
+        name = "".join(c if c.isalnum() or c in "-_" else "-" for c in cluster)
+        self._readings = HostReadings(self._state / f"slurm-readings-{name}.db")
+
+    def look_at_idle(self, offers: Sequence[Offer], cluster: Cluster, notify: Notify) -> None:
+        """Check those of the nodes that were not checked lately, in a short job."""
+        wanted = unread(offers, self._read_at, self._clock())
+        if not wanted:
+            return
+        slots = {offer.node.name: offer.slots for offer in wanted}
+        try:
+            with check_job(wanted, cluster, notify) as job:
+                self.look(job, {o.node.name: o.node for o in wanted}, slots, notify, compiles=False)
+        except AllocationRefused:
+            # a reason that does not pass is given when the run is refused, too
+            notify("planning without a reading of the nodes: Slurm started no job on them at once")
+
+    def look(
+        self,
+        job: str,
+        nodes: Mapping[str, Node],
+        slots: Mapping[str, int],
+        notify: Notify,
+        *,
+        compiles: bool = True,
+    ) -> NodeCheckResult:
+        """Check nodes of a job, and store their readings.
+
+        Args:
+            job: number
+            nodes: by name
+            slots: of each node for a run
+            notify: receives progress
+            compiles: kernels, where the run needs them
+        """
+        kernels = self.requirements.kernels if compiles else None
+        links = self._links if self._measures_links else None
+        check = NodeCheck(job=job, addresses=addresses(nodes), links=links, kernels=kernels)
+        with self.requirements.needs() as needs:
+            found = look(check, needs, notify)
+        seen = replace(found, facts={node: scaled(one, slots[node]) for node, one in found.facts.items()})
+        self.facts = {n: f for n, f in self.facts.items() if n not in seen.unfit} | dict(seen.facts)
+        self._unfit = {n: why for n, why in self._unfit.items() if n not in seen.facts} | dict(seen.unfit)
+        now = self._clock()
+        self._read_at |= dict.fromkeys((*seen.facts, *seen.unfit), now)
+        if self._readings is not None:
+            readings = survey_forecasts(seen.facts, now)
+            self._stored = self._readings.add(readings, {node: node for node in seen.facts}, now, notify)
+        return seen
+
+    def unfit(self) -> dict[str, str]:
+        """Return the nodes that were just found unfit, each with a predicate."""
+        now = self._clock()
+        return {node: why for node, why in self._unfit.items() if is_fresh(self._read_at[node], now)}
+
+    def _just_read(self, node: str) -> bool:
+        """Return whether the node was checked for the plan: in this allocation, or a moment ago."""
+        return node in self.facts and (self._allocated or is_fresh(self._read_at[node], self._clock()))
+
+    def ready(self, hosts: Sequence[str]) -> bool:
+        """Return whether another check of hosts would find nothing new: links and kernels are known, too."""
+        kernels, links = self.requirements.kernels, self._links if self._measures_links else None
+        compiled = kernels is None or not kernels.command
+        known = links is None or not 2 <= len(hosts) <= MOST_LINKED or not links.missing(list(hosts))
+        return compiled and known and all(self._just_read(host) for host in hosts)
+
+    def forecasts(self, alone: Iterable[str], notify: Notify) -> dict[Series, Forecast]:
+        """Return the forecasts of CPUs from all readings. alone : nodes that Slurm gives to no other job"""
+        if self._readings is None:
+            return {}
+        now = self._clock()
+        names = {node: node for node in alone}
+        read = survey_forecasts({n: self.facts[n] for n in names if self._just_read(n)}, now)
+        new = {series: one for series, one in read.items() if series.resource in {*CPU, Resource.CPU_LIMIT}}
+        kept = self._readings.forecasts(names, now, notify)
+        return new | kept if self._stored else kept | new
+
+    def link_forecasts(self, hosts: Iterable[str], source: str) -> dict[Series, Forecast]:
+        """Return the forecasts of the measured links among hosts."""
+        links = [] if self._links is None else self._links.among(list(hosts))
+        return dict(link_forecasts(links, self._clock(), source))
+
+    def facts_of(self, hosts: Iterable[str]) -> dict[str, HostFacts]:
+        """Return the facts of those hosts that passed."""
+        return {host: self.facts[host] for host in hosts if host in self.facts}
+
+
+def addresses(nodes: Mapping[str, Node]) -> dict[str, str]:
+    """Return for each node the name or address that Slurm uses for it."""
+    return {name: node.address or name for name, node in nodes.items()}

