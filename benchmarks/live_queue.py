@@ -1,67 +1,88 @@
-"""The live queue under failures: many short jobs submitted at once, the manager killed with -9 repeatedly meanwhile.
+"""The live queue under failures: many short jobs submitted at once, while the manager is killed, or lacks disk or
+descriptors.
 
-    python benchmarks/live_queue.py [--jobs 1000] [--kills 5] [--procs 8] [--priority fcfs] [--estimates request]
+    python -m benchmarks live_queue [--jobs 1000] [--kills 5] [--full 0] [--scarce 0] [--priority fcfs]
+    python -m benchmarks live_queue --full 5 --scarce 5 --every 5
 
-Every job appends its number to one file. Two checks follow: that every job ran exactly once, and that `apples
-simulate-queue` replays the queue's log with the same starts, in the same order and at the same instants. Prints their
-results, and the time of submissions, of starts and of the whole. Exit code 1 unless both hold.
+A kill is SIGKILL, after which the next manager starts. The disk is full by a library that is preloaded
+(`tests/nightly/fault_shim.c`): every call that writes to the queue's directory fails for `--seconds`, in manager and
+supervisors. Without descriptors, the manager's limit is below what it has open. Every job appends its number to one
+file, and ends with an exit code of its own. Checked: every job ran exactly once, the queue knows the end of each, and
+with kills alone `apples simulate-queue` replays the queue's log with the same starts, in the same order. Prints the
+time of submissions, and of the whole. Exit code 1 unless all hold.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
+import resource
 import secrets
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from apples.errors import SharingError
-from apples.livequeue.client import NoManager, QueueClient, survey
+from apples.livequeue.client import ask, survey
+from benchmarks.common.report import APPLES, output, percentile, say
+from nws.base.errors import ReportedError
+from tests.nightly.failingcalls import NO_SPACE, Plan
 
-_APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
+#: Exit codes of the jobs are their numbers modulo this one.
+CODES = 7
 
 
 class Manager:
-    """`apples manager --queue`, restarted after each kill."""
+    """`apples manager --queue`, started again after each kill. environment: of its processes"""
 
-    def __init__(self, directory: Path, options: list[str]) -> None:
-        self._said = (directory / "manager.said").open("ab")
-        self._options = options
+    def __init__(self, directory: Path, options: list[str], **environment: str) -> None:
+        self._log = (directory / "manager.log").open("ab")
+        self._options, self._environment = options, environment
         self.start()
 
     def start(self) -> None:
         """Start another manager process."""
-        self.process = subprocess.Popen(
-            [*_APPLES, "manager", "--queue", *self._options], stdout=self._said, stderr=self._said
-        )
+        command = [*APPLES, "manager", "--queue", *self._options]
+        environment = os.environ | self._environment
+        self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log, env=environment)
+
+    def wait_until_ready(self, limit_s: float = 120.0) -> None:
+        """Wait for an answer: what fails while a manager starts ends it with a message."""
+        until = time.monotonic() + limit_s
+        while True:
+            try:
+                ask("queue")
+                return
+            except ReportedError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
 
     def kill(self) -> None:
-        """Kill the manager with SIGKILL."""
+        """Kill the manager with SIGKILL, and start the next one."""
         self.process.kill()
         self.process.wait()
+        self.start()
 
     def end(self) -> None:
         """Stop the manager normally."""
         self.process.terminate()
         self.process.wait()
-        self._said.close()
+        self._log.close()
 
 
 def document(directory: Path, number: int, chance: random.Random, procs: int) -> dict[str, Any]:
     """Return a job that appends its number, and sleeps briefly; its request is far too long, as users' requests are."""
     sleep_s = round(chance.expovariate(1 / 0.2), 3)
-    script = f"echo {number} >> {directory}/ran; sleep {sleep_s}"
+    script = f"echo {number} >> {directory}/ran; sleep {sleep_s}; exit {number % CODES}"
     return {
         "token": secrets.token_hex(16),
-        "name": f"short-{number}",
+        "name": str(number),
         "project": f"p{number % 3}",
         "command": ["sh", "-c", script],
         "directory": str(directory),
@@ -75,113 +96,166 @@ def document(directory: Path, number: int, chance: random.Random, procs: int) ->
     }
 
 
-def submit_all(documents: list[dict[str, Any]], took_s: list[float]) -> None:
-    """Submit the jobs one after the other; if the manager dies, submit the job again to the next manager."""
-    for one in documents:
-        begun = time.monotonic()
-        while True:
-            try:
-                with QueueClient() as client:
-                    client.ask("submit", one)
-                break
-            except NoManager:
-                time.sleep(0.02)
-        took_s.append(time.monotonic() - begun)
+class Users(threading.Thread):
+    """Submits jobs one after the other, each until it is acknowledged: the token makes it one job."""
+
+    def __init__(self, documents: list[dict[str, Any]]) -> None:
+        super().__init__(daemon=True)
+        self._documents, self.took_s, self.refused = documents, list[float](), 0
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        """Submit all jobs."""
+        for one in self._documents:
+            begun = time.monotonic()
+            while not self.stopped.is_set():
+                try:
+                    ask("submit", one, retry=True)
+                    break
+                except ReportedError:
+                    self.refused += 1
+                    time.sleep(0.1)
+            self.took_s.append(time.monotonic() - begun)
 
 
-def wait_until_over(jobs: int, limit_s: float) -> dict[str, Any]:
-    """Return the whole queue once all jobs have left it."""
+def fail(name: str, manager: Manager, plan: Plan | None, seconds: float) -> None:
+    """Cause one failure: kill the manager, or take its disk or descriptors for a while."""
+    if name == "kill":
+        manager.kill()
+    elif name == "full":
+        assert plan is not None
+        with plan.failing("write,open,fsync", NO_SPACE, path="/queue/"):
+            time.sleep(seconds)
+    else:
+        pid = manager.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
+        time.sleep(seconds)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def wait_until_over(jobs: int, limit_s: float) -> list[dict[str, Any]]:
+    """Return all jobs once they have left the queue."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         try:
-            found = {} if survey()["jobs"] else survey(everything=True)
-            if len(found.get("jobs", ())) == jobs:
-                return found
-        except SharingError:
+            ended = [] if survey()["jobs"] else survey(everything=True)["jobs"]
+            if len(ended) == jobs:
+                return list(ended)
+        except ReportedError:
             pass
         time.sleep(0.5)
     raise SystemExit(f"not all of {jobs} jobs were over after {limit_s:g} s")
 
 
-def replayed(directory: Path, options: list[str]) -> list[tuple[float, int]]:
+def replayed(directory: Path, config: str) -> list[tuple[float, int]]:
     """Return (start, id) of all jobs by the simulator, in order."""
-    log, starts = directory / "log.swf", directory / "starts"
-    subprocess.run([*_APPLES, "queue", "--log", str(log)], check=True)
-    subprocess.run(
-        [*_APPLES, "simulate-queue", str(log), "--starts", str(starts), "--quiet", *options],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    log, starts = str(directory / "log.swf"), directory / "starts"
+    output([*APPLES, "queue", "--log", log])
+    output([*APPLES, "simulate-queue", log, "--starts", str(starts), "--quiet", "--config", config])
     rows = (line.split() for line in starts.read_text().splitlines())
     return sorted((float(start), int(number)) for number, _, start in rows)
 
 
-def share(values: list[float], part: float) -> float:
-    return sorted(values)[min(int(part * len(values)), len(values) - 1)]
+def wrong_ends(jobs: list[dict[str, Any]], ran: Counter[str]) -> list[str]:
+    """Return a line for each job that did not run exactly once, or whose end is not known as it was."""
+    problems = []
+    for job in jobs:
+        code = int(job["name"]) % CODES
+        expected = ("failed" if code else "finished", code)
+        if ran[job["name"]] != 1 or (job["outcome"], job["exit_code"]) != expected:
+            about = f"{job['outcome']}, exit code {job['exit_code']}, {job['detail']}"
+            problems.append(f"job {job['name']} ran {ran[job['name']]} times: {about}")
+    return problems
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--jobs", type=int, default=1000)
-    parser.add_argument("--kills", type=int, default=5)
-    parser.add_argument("--procs", type=int, default=8)
-    parser.add_argument("--priority", default="fcfs")
-    parser.add_argument("--estimates", default="request")
-    parser.add_argument("--every", type=float, default=12.0, help="seconds between kills")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=1800.0)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="live-queue-") as name:
-        directory = Path(name)
+def main(
+    *,
+    jobs: int = 1000,
+    kills: int = 5,
+    full: int = 0,
+    scarce: int = 0,
+    seconds: float = 10.0,
+    every: float = 12.0,
+    procs: int = 8,
+    priority: str = "fcfs",
+    estimates: str = "request",
+    seed: int = 1,
+    limit: float = 1800.0,
+) -> int:
+    """Run all and print the checks.
+
+    full: times that the disk is full
+    scarce: times without descriptors
+    seconds: length of a failure
+    every: mean seconds between failures
+    """
+    chance = random.Random(seed)
+    failures = chance.sample(["kill"] * kills + ["full"] * full + ["scarce"] * scarce, kills + full + scarce)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="live-queue-")))
         os.environ["APPLES_STATE"] = str(directory / "state")
-        (directory / "queue.yaml").write_text(
-            json.dumps({"queue": {"priority": options.priority}, "estimates": {"source": options.estimates}})
+        config = str(directory / "queue.yaml")
+        settings = {"queue": {"priority": priority}, "estimates": {"source": estimates}}
+        Path(config).write_text(json.dumps(settings))
+        plan = Plan(directory) if full else None
+        environment = plan.environment if plan else {}
+        manager = Manager(directory, ["--procs", str(procs), "--queue-config", config], **environment)
+        stack.callback(manager.end)
+        documents = [document(directory, number, chance, procs) for number in range(jobs)]
+        users = [Users(documents[i::4]) for i in range(4)]
+        problems: list[str] = []
+        manager.wait_until_ready(limit)
+        begun = time.monotonic()
+        for user in users:
+            stack.callback(user.stopped.set)
+            user.start()
+        for failure in failures:
+            time.sleep(every * chance.uniform(0.5, 1.5))
+            manager.wait_until_ready(limit)
+            fail(failure, manager, plan, seconds)
+            if manager.process.poll() is not None:
+                problems.append(f"the manager ended with code {manager.process.returncode} in {failure}")
+                manager.start()
+        for user in users:
+            user.join(limit)
+        submitted_s = time.monotonic() - begun
+        ended = wait_until_over(jobs, limit)
+        whole_s = time.monotonic() - begun
+        ran = Counter((directory / "ran").read_text().split())
+        problems += wrong_ends(ended, ran)
+        text = (directory / "manager.log").read_text(errors="replace")
+        if "Traceback" in text:
+            problems.append(f"a traceback in the log: {text[text.index('Traceback') :][:2000]}")
+        say(f"{jobs} jobs on {procs} processors, {priority}, estimates {estimates}: {kills} kills, ", end="")
+        say(f"disk full {full} times, no descriptors {scarce} times, for {seconds:g} s each")
+        once = sum(count == 1 for count in ran.values())
+        outcomes = dict(Counter(job["outcome"] for job in ended))
+        say(
+            f"  {sum(ran.values())} runs, {once} jobs once; {outcomes}; {plan.failed if plan else 0} calls failed"
         )
-        return run(directory, options)
-
-
-def run(directory: Path, options: argparse.Namespace) -> int:
-    chance = random.Random(options.seed)
-    config = str(directory / "queue.yaml")
-    manager = Manager(directory, ["--procs", str(options.procs), "--queue-config", config])
-    documents = [document(directory, n, chance, options.procs) for n in range(options.jobs)]
-    begun, took_s = time.monotonic(), []
-    shares = [documents[i::4] for i in range(4)]
-    users = [threading.Thread(target=submit_all, args=(part, took_s)) for part in shares]
-    for user in users:
-        user.start()
-    for _ in range(options.kills):
-        time.sleep(options.every * chance.uniform(0.5, 1.5))
-        manager.kill()
-        manager.start()
-    for user in users:
-        user.join()
-    submitted_s = time.monotonic() - begun
-    found = wait_until_over(options.jobs, options.limit)
-    whole_s = time.monotonic() - begun
-    ran = Counter((directory / "ran").read_text().split())
-    once = all(ran[str(n)] == 1 for n in range(options.jobs)) and sum(ran.values()) == options.jobs
-    ends = Counter(job["outcome"] for job in found["jobs"])
-    live = sorted((job["instants"]["start_s"], job["id"]) for job in found["jobs"])
-    told = replayed(directory, ["--config", config])
-    manager.end()
-    order = [number for _, number in live] == [number for _, number in told]
-    same = sum(one != other for one, other in zip(live, told, strict=True))
-    print(
-        f"{options.jobs} jobs on {options.procs} processors, {options.priority}, estimates {options.estimates}, "
-        f"manager killed {options.kills} times"
+        if not full and not scarce:
+            live, simulated = (
+                sorted((j["instants"]["start_s"], j["id"]) for j in ended),
+                replayed(directory, config),
+            )
+            same_order = [number for _, number in live] == [number for _, number in simulated]
+            differ = sum(one != other for one, other in zip(live, simulated, strict=True))
+            say(
+                f"  order of starts as simulated: {'yes' if same_order else 'NO'}; at another instant: {differ}"
+            )
+            problems += [] if same_order else ["starts in another order than simulated"]
+    took_s = sorted(took for user in users for took in user.took_s)
+    say(
+        f"  backfilled {sum(job['backfilled'] for job in ended)}; all submitted after {submitted_s:.1f} s, ",
+        end="",
     )
-    print(f"  ran exactly once: {'all' if once else 'NOT all'} ({sum(ran.values())} runs; {dict(ends)})")
-    print(f"  order of starts as simulated: {'yes' if order else 'NO'}; starts at another instant: {same}")
-    print(f"  backfilled {sum(job['backfilled'] for job in found['jobs'])}")
-    print(
-        f"  all submitted after {submitted_s:.1f} s, all over after {whole_s:.1f} s; a submission took "
-        f"{share(took_s, 0.5) * 1e3:.1f} ms (half), {share(took_s, 0.95) * 1e3:.1f} ms (p95), {max(took_s):.1f} s"
+    say(
+        f"all over after {whole_s:.1f} s; a submission took {percentile(took_s, 0.5) * 1e3:.1f} ms (half), ",
+        end="",
     )
-    return 0 if once and order else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    say(f"{percentile(took_s, 0.95) * 1e3:.1f} ms (p95), {took_s[-1]:.1f} s; ", end="")
+    say(f"{sum(user.refused for user in users)} attempts refused")
+    for problem in problems[:20]:
+        say(f"  WRONG: {problem}")
+    return 1 if problems else 0

@@ -1,9 +1,9 @@
 """Rules for all tests: costs and markers, an own state directory, kernels compiled before the session.
 
 `pytest` without arguments runs the quick tests. `pytest --all`, or naming paths, `-k` or `-m`, runs the slow ones too.
+Those marked `nightly` run with `-m nightly` alone.
 """
 
-import importlib
 import os
 import re
 import signal
@@ -73,6 +73,9 @@ def compile_kernels():
 
 def pytest_collection_modifyitems(config, items):
     slow = set(SLOW_FILE.read_text(encoding="utf-8").split()) if SLOW_FILE.exists() else set()
+    if "nightly" not in config.option.markexpr:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     quick, left_out = [], []
     for item in items:
         for marker in {
@@ -123,16 +126,6 @@ def umask():
     return re.search(r"^Umask:\s*(\d+)", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)[
         1
     ]
-
-
-@pytest.fixture
-def benchmark_module(monkeypatch):
-    """Imports a module of the benchmarks by its name."""
-    directory = ROOT / "benchmarks"
-    if not directory.is_dir():
-        pytest.skip("the benchmarks are not part of this installation")
-    monkeypatch.syspath_prepend(directory)
-    return importlib.import_module
 
 
 @pytest.fixture(autouse=True)

@@ -4,16 +4,12 @@
 second, and its log must have no traceback.
 """
 
-from __future__ import annotations
-
 import collections
-import random
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 #: Connections that are open at a time, and inputs between two checks.
 _AT_A_TIME, _BETWEEN_CHECKS = 6, 5000
@@ -48,29 +44,9 @@ class Conversation:
     sent_at: float = 0.0
 
     @property
-    def sent(self) -> bool:
+    def sent(self):
         """Whether all bytes are sent."""
         return self.at >= len(self.raw)
-
-
-class Listener(Protocol):
-    """One running daemon as the fuzzer sees it; a context manager."""
-
-    def __enter__(self) -> Listener: ...
-
-    def __exit__(self, *exception: object) -> None: ...
-
-    def conversation(self) -> Conversation:
-        """Return the next conversation, connected."""
-
-    def ended(self, one: Conversation) -> None:
-        """Take note of a conversation whose connection is closed; raises `Failed`."""
-
-    def probe(self) -> None:
-        """Make one legal request; raises `Failed` or `OSError` if its answer is not right."""
-
-    def check(self) -> None:
-        """Raise `Failed` if a process of the daemon has ended, or its log has a traceback."""
 
 
 @dataclass(slots=True)
@@ -82,7 +58,7 @@ class Result:
     slowest_s: float = 0.0
 
 
-def attack(listener: Listener, inputs: int, chance: random.Random) -> Result:
+def attack(listener, inputs, chance):
     """Send at least so many inputs; raises `Failed` with the last ones before a failure."""
     result = Result()
     open_ones: list[Conversation] = []
@@ -114,7 +90,7 @@ def attack(listener: Listener, inputs: int, chance: random.Random) -> Result:
     return result
 
 
-def _checked(listener: Listener) -> float:
+def _checked(listener):
     """Return the seconds that a legal request took, after all checks."""
     listener.check()
     begun = time.monotonic()
@@ -125,7 +101,7 @@ def _checked(listener: Listener) -> float:
     return took_s
 
 
-def _turn(open_ones: list[Conversation], chance: random.Random) -> Iterator[Conversation]:
+def _turn(open_ones, chance):
     """Send a piece of each conversation and read what has arrived; yield those that are over."""
     poll = select.poll()
     for one in open_ones:
@@ -152,7 +128,7 @@ def _turn(open_ones: list[Conversation], chance: random.Random) -> Iterator[Conv
             )
 
 
-def _send(one: Conversation, chance: random.Random, now: float) -> None:
+def _send(one, chance, now):
     """Send one piece."""
     size = max(len(one.raw) // chance.choice(_PIECES), 1)
     try:
@@ -166,7 +142,7 @@ def _send(one: Conversation, chance: random.Random, now: float) -> None:
         one.sent_at = now
 
 
-def _receive(one: Conversation) -> bool:
+def _receive(one):
     try:
         data = one.connection.recv(1 << 16)
     except BlockingIOError:

@@ -5,18 +5,16 @@ Legal requests, and then bodies with values of wrong types and sizes, text that 
 parameters, headers twice or wrong, unknown methods, broken framing, and bytes that are not HTTP. Sends nothing.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
 import orjson
-from fuzz_inputs import BAD_JSON, ODD_NAMES, ODD_VALUES, Generator, damaged
+
+from tests.nightly.inputs import BAD_JSON, ODD_NAMES, ODD_VALUES, Generator, damaged
 
 #: Few enough that legal requests do not fill the server with series.
 HOSTS = ("alpha", "beta", "gamma")
@@ -72,7 +70,7 @@ class Case:
 class Fuzzer:
     """Requests made from an OpenAPI document; the same seed gives the same ones."""
 
-    def __init__(self, description: dict[str, Any], seed: int) -> None:
+    def __init__(self, description, seed):
         self._chance = random.Random(seed)
         self._generator = Generator(self._chance, _NAMES, description)
         self._operations = [
@@ -93,7 +91,7 @@ class Fuzzer:
             (self._garbage, 4),
         )
 
-    def cases(self, count: int) -> Iterator[Case]:
+    def cases(self, count):
         """Yield that many requests."""
         kinds, weights = zip(*self._kinds, strict=True)
         for _ in range(count):
@@ -101,26 +99,26 @@ class Fuzzer:
 
     # kinds
 
-    def _legal(self) -> Case:
+    def _legal(self):
         method, path, operation = self._chance.choice(self._operations)
         body = self._body(operation)
         return Case(kind="legal", raw=self._request(method, self._filled(path), body))
 
-    def _odd_body(self) -> Case:
+    def _odd_body(self):
         method, path, operation = self._chance.choice([o for o in self._operations if "requestBody" in o[2]])
         document = orjson.loads(self._body(operation) or b"{}")
         for _ in range(self._chance.randint(1, 3)):
             document = self._generator.mutated(document)
         return Case(kind="odd body", raw=self._request(method, self._filled(path), orjson.dumps(document)))
 
-    def _no_json(self) -> Case:
+    def _no_json(self):
         method, path, operation = self._chance.choice([o for o in self._operations if "requestBody" in o[2]])
         body = self._chance.choice(BAD_JSON)
         if self._chance.random() < 0.4:
             body = damaged(self._chance, self._body(operation) or b"{}")
         return Case(kind="no JSON", raw=self._request(method, self._filled(path), body))
 
-    def _odd_name(self) -> Case:
+    def _odd_name(self):
         method, path, operation = self._chance.choice(self._operations)
         odd = self._chance.choice(ODD_NAMES)
         name = quote(odd, safe="" if self._chance.random() < 0.5 else "%/.@>")
@@ -135,7 +133,7 @@ class Fuzzer:
             raw = self._request(method, f"/v1/hosts/{odd}", None)
         return Case(kind="odd name", raw=raw)
 
-    def _odd_query(self) -> Case:
+    def _odd_query(self):
         method, path, operation = self._chance.choice(self._operations)
         parts = [self._chance.choice(ODD_QUERIES) for _ in range(self._chance.randint(1, 3))]
         names = [p["name"] for p in operation.get("parameters", ()) if p["in"] == "query"]
@@ -146,7 +144,7 @@ class Fuzzer:
             raw=self._request(method, f"{self._filled(path)}?{'&'.join(parts)}", self._body(operation)),
         )
 
-    def _odd_header(self) -> Case:
+    def _odd_header(self):
         method, path, operation = self._chance.choice(self._operations)
         headers = [self._chance.choice(ODD_HEADERS) for _ in range(self._chance.randint(1, 4))]
         if self._chance.random() < 0.1:
@@ -160,7 +158,7 @@ class Fuzzer:
             kind="odd header", raw=self._request(method, self._filled(path), body, headers), whole=whole
         )
 
-    def _odd_method(self) -> Case:
+    def _odd_method(self):
         _, path, _ = self._chance.choice(self._operations)
         method = self._chance.choice((*ODD_METHODS, "GET", "POST", "DELETE"))
         body = self._chance.choice((None, b"{}"))
@@ -168,7 +166,7 @@ class Fuzzer:
             kind="odd method", raw=self._request(method, self._filled(path), body), whole=method != "CONNECT"
         )
 
-    def _odd_framing(self) -> Case:
+    def _odd_framing(self):
         method, path, operation = self._chance.choice([o for o in self._operations if "requestBody" in o[2]])
         body = self._body(operation) or b"{}"
         lines = (
@@ -197,7 +195,7 @@ class Fuzzer:
         )  # fmt: skip
         return Case(kind="odd framing", raw=head + self._chance.choice(tails), whole=False)
 
-    def _garbage(self) -> Case:
+    def _garbage(self):
         raw = self._chance.choice(GARBAGE)
         if self._chance.random() < 0.5:
             raw = self._chance.randbytes(self._chance.randint(1, 3000))
@@ -207,20 +205,18 @@ class Fuzzer:
 
     # parts
 
-    def _request(
-        self, method: str, target: str, body: bytes | None, headers: list[str] | None = None
-    ) -> bytes:
+    def _request(self, method, target, body, headers=None):
         lines = [f"{method} {target} HTTP/1.1", "Host: localhost"]
         if body is not None:
             lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
         lines += headers or []
         return "\r\n".join(lines).encode("utf-8", "surrogateescape") + b"\r\n\r\n" + (body or b"")
 
-    def _filled(self, path: str) -> str:
+    def _filled(self, path):
         names = {"{host}": HOSTS, "{name}": SERIES}
         return re.sub(r"\{\w+\}", lambda m: quote(self._chance.choice(names[m[0]]), safe=""), path)
 
-    def _body(self, operation: dict[str, Any]) -> bytes | None:
+    def _body(self, operation):
         if "requestBody" not in operation:
             return None
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
@@ -229,7 +225,7 @@ class Fuzzer:
             self._agree(document)
         return orjson.dumps(document)
 
-    def _agree(self, batch: dict[str, Any]) -> None:
+    def _agree(self, batch):
         """Make columns of one length about existing series, as a sensor sends them."""
         n = self._chance.randint(0, 20)
         batch["series"] = self._chance.sample(SERIES, self._chance.randint(1, len(SERIES)))

@@ -1,7 +1,5 @@
 """Random damage to copies of a weather store: what is served afterwards, and what `nws repair` keeps.
 
-    python benchmarks/store_damage.py [--copies 1000] [--seed 1]
-
 A store of 20 series over two days is written with late samples, compaction and a numbered stream. Each copy (database
 and write-ahead log) gets 1 to 20 random byte flips over both files, or one of them is cut or emptied. Then every query
 is compared with the truth: samples, roll-ups and summaries of each series, histories, events, documents, numbered
@@ -9,20 +7,16 @@ streams; once as the store is, and once after the open hours were closed. Every 
 `StoreError`. Then a copy with the same damage is repaired, and the samples are counted that were not hit: those of rows
 of which no byte was altered, overflow pages included. What a cut file had beyond the cut is hit.
 
-Exits 1 if a wrong value was served, if `nws repair` kept a wrong value or left damage, or if it kept less than 99 % of
+`failed` if a wrong value was served, if `nws repair` kept a wrong value or left damage, or if it kept less than 99 % of
 the samples that were not hit.
 """
 
-from __future__ import annotations
-
-import argparse
 import random
 import shutil
 import sqlite3
-import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,15 +48,15 @@ Sample = tuple[int, float, float]
 class Clock:
     """A clock that the store's writer sets."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now):
         self.now = now
 
-    def __call__(self) -> float:
+    def __call__(self):
         """Return seconds since the epoch."""
         return self.now
 
 
-def fill(path: Path, hours: int = HOURS) -> Clock:
+def fill(path, hours=HOURS):
     """Write the store, and copy it beside as ``live`` before the write-ahead log is removed by closing it."""
     clock, rng = Clock(START), np.random.default_rng(1)
     with Memory(path, clock=clock) as memory:
@@ -97,17 +91,17 @@ def fill(path: Path, hours: int = HOURS) -> Clock:
     return clock
 
 
-def queries(memory: Memory) -> dict[str, Callable[[], Any]]:
+def queries(memory):
     """Return every query by name; each returns plain values."""
     events, values = Events(memory.database, ahead_s=7200.0), KeyValueTable(memory.database)
     spans = [(-np.inf, np.inf)] + [
         (START + 5 * 3600.0 * i, START + 5 * 3600.0 * i + 7000.0) for i in range(10)
     ]
 
-    def plain(found: Any) -> Any:
+    def plain(found):
         return [list(getattr(found, name)) for name in ("times", "values")]
 
-    def rolled(series: Series, bucket_s: Any, since: float) -> Any:
+    def rolled(series, bucket_s, since):
         found = memory.rollup(series, bucket_s=bucket_s, since=since, until=since + 86400.0)
         return [getattr(found, name).tolist() for name in ("times", "mean", "low", "high", "count")]
 
@@ -135,7 +129,7 @@ def queries(memory: Memory) -> dict[str, Callable[[], Any]]:
     return found
 
 
-def document(memory: Memory, values: KeyValueTable, name: str) -> Any:
+def document(memory, values, name):
     """Return a document; a damaged one is none, and an error of the log."""
     found = values.get(name)
     if found is None and memory.database.damage.summary() is not None:
@@ -143,14 +137,14 @@ def document(memory: Memory, values: KeyValueTable, name: str) -> Any:
     return found
 
 
-def not_cut(memory: Memory) -> None:
+def not_cut(memory):
     """Raise `StoreDamaged` if the store knows that it lost its last steps, which it has reported when opened."""
     with memory.database.reading() as connection:
         if any(loss.kind == -2 for loss in get_losses(connection)):
             raise StoreDamaged("the last steps are lost")
 
 
-def stream_number(memory: Memory) -> int:
+def stream_number(memory):
     """Return the number that the store expects next: a damaged one would store samples twice.
 
     If the store knows that it lost its last steps, the sender must repeat their samples.
@@ -176,7 +170,7 @@ class Tally:
     problems: list[str] = field(default_factory=list)
 
 
-def answers(path: Path, clock: Clock, *, settle: bool) -> dict[str, Any]:
+def answers(path, clock, *, settle):
     """Return the answer of every query, the `StoreError` in its place if there is one."""
     found: dict[str, Any] = {}
     try:
@@ -191,7 +185,7 @@ def answers(path: Path, clock: Clock, *, settle: bool) -> dict[str, Any]:
     return found
 
 
-def settled(memory: Memory) -> None:
+def settled(memory):
     """Close all hours that are over, if the store lets it."""
     try:
         while memory.tend(budget_s=1.0):
@@ -200,14 +194,14 @@ def settled(memory: Memory) -> None:
         return
 
 
-def _answer(query: Callable[[], Any]) -> Any:
+def _answer(query):
     try:
         return query()
     except StoreError as error:
         return error
 
 
-def damage(path: Path, rng: random.Random) -> tuple[str, dict[str, list[int]], dict[str, int]]:
+def damage(path, rng):
     """Damage a copy; return its kind, the bytes altered and the lengths of cut files, by suffix."""
     sizes = {suffix: Path(f"{path}{suffix}").stat().st_size for suffix in ("", "-wal")}
     if rng.random() < 0.1:
@@ -232,7 +226,7 @@ def damage(path: Path, rng: random.Random) -> tuple[str, dict[str, list[int]], d
 class Located:
     """Where the undamaged store has bytes: in the file, or in the last copy of a page in its write-ahead log."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self._page_bytes = FORMAT.page_bytes
         content = {suffix: Path(f"{path}{suffix}").read_bytes() for suffix in ("", "-wal")}
         at = {i + 1: ("", i * self._page_bytes) for i in range(len(content[""]) // self._page_bytes)}
@@ -243,7 +237,7 @@ class Located:
         self._at = [at[number] for number in sorted(at)]
         self._pages = b"".join(content[suffix][i : i + self._page_bytes] for suffix, i in self._at)
 
-    def extents(self, data: bytes) -> list[tuple[str, int, int]]:
+    def extents(self, data):
         """Return (suffix, first byte, last byte) of each part of a row with this blob."""
         found, left = [], data
         while left:
@@ -258,7 +252,7 @@ class Located:
         return found
 
 
-def rows_of(path: Path) -> Iterator[tuple[bytes, frozenset[Sample]]]:
+def rows_of(path):
     """Yield the blob of each row that holds samples as measured, and these."""
     from nws.memory import chunks, log
 
@@ -279,7 +273,7 @@ def rows_of(path: Path) -> Iterator[tuple[bytes, frozenset[Sample]]]:
     connection.close()
 
 
-def stored(path: Path, clock: Clock) -> set[Sample]:
+def stored(path, clock):
     """Return all samples in a store."""
     with Memory(path, clock=clock) as memory:
         ids = {name: i for i, name in enumerate(memory.names())}
@@ -293,7 +287,7 @@ def stored(path: Path, clock: Clock) -> set[Sample]:
 class Trial:
     """One undamaged store, and what becomes of copies of it."""
 
-    def __init__(self, folder: Path, hours: int) -> None:
+    def __init__(self, folder, hours):
         self.folder = folder
         self.clock = fill(folder / "store.db", hours)
         self.live = folder / "store.db.live"
@@ -308,7 +302,7 @@ class Trial:
         assert stored(self.copy(), self.clock) == self.samples
         self.tally = Tally()
 
-    def copy(self) -> Path:
+    def copy(self):
         """Return a fresh copy of the store."""
         path = self.folder / "copy.db"
         for old in self.folder.glob("copy.db*"):
@@ -317,7 +311,7 @@ class Trial:
             shutil.copy(f"{self.live}{suffix}", f"{path}{suffix}")
         return path
 
-    def run(self, seed: int) -> None:
+    def run(self, seed):
         """Damage copies in the same way, ask them and repair one."""
         counts = self.tally.counts
         for clock, truth, settle in ((self.clock, self.truth, False), (self.later, self.truth_later, True)):
@@ -335,7 +329,7 @@ class Trial:
         counts["copies with a refusal"] += bool(refused)
         self.repair(seed, flipped, cut)
 
-    def repair(self, seed: int, flipped: dict[str, list[int]], cut: dict[str, int]) -> None:
+    def repair(self, seed, flipped, cut):
         """Repair a damaged copy, and count the samples kept of those that were not hit."""
         counts, path = self.tally.counts, self.copy()
         damage(path, random.Random(seed))
@@ -362,14 +356,14 @@ class Trial:
             self.tally.problems.append(f"seed {seed}: kept {share:.4f} of {len(spared)}; left: {left[:3]}")
 
 
-def failed(tally: Tally) -> bool:
+def failed(tally):
     """Return whether a bar is missed."""
     c = tally.counts
     kept = c["of these kept"] / max(c["samples not hit"], 1)
     return bool(c["wrong"] or c["kept and never stored"] or c["damage after repair"]) or kept < KEPT
 
 
-def run(copies: int, seed: int, hours: int) -> Tally:
+def run(copies, seed, hours):
     """Return the counts over all copies."""
     # in memory, if there is such a directory: each copy is synchronised to disk several times
     memory = Path("/dev/shm")
@@ -378,24 +372,3 @@ def run(copies: int, seed: int, hours: int) -> Tally:
         for number in range(copies):
             trial.run(seed * 1_000_000 + number)
     return trial.tally
-
-
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--copies", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--hours", type=int, default=HOURS, help="length of the store")
-    options = parser.parse_args()
-    tally = run(options.copies, options.seed, options.hours)
-    for name, count in tally.counts.items():
-        print(f"{name:26} {count:12,}")
-    share = tally.counts["of these kept"] / max(tally.counts["samples not hit"], 1)
-    print(f"{'kept of those not hit':26} {100 * share:12.4f} %   in the worst copy {100 * tally.worst:.2f} %")
-    for problem in tally.problems[:20]:
-        print(problem)
-    sys.exit(failed(tally))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,9 @@
 """The plan of `fault_shim.c`: which calls of the processes that load it fail now, and with which error."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
@@ -18,7 +15,7 @@ _SOURCE = Path(__file__).with_name("fault_shim.c")
 class Plan:
     """The shim, compiled into a directory, and its plan. Raises `RuntimeError` without a C compiler."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory):
         compiler = shutil.which("gcc")
         if compiler is None:
             raise RuntimeError("no gcc: the shim that makes calls fail cannot be compiled")
@@ -30,18 +27,18 @@ class Plan:
         self._count.touch()
 
     @contextmanager
-    def loaded(self) -> Iterator[None]:
+    def loaded(self):
         """Let the processes that are started in this block load the shim."""
         with patch.dict(os.environ, self.environment):
             yield
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         """Variables of a process that loads the shim."""
         return {"LD_PRELOAD": str(self._library), "FAULT_PLAN": str(self._file)}
 
     @contextmanager
-    def failing(self, calls: str, number: int, *, every: int = 1, path: str = "") -> Iterator[None]:
+    def failing(self, calls, number, *, every=1, path=""):
         """Make calls fail in this block.
 
         calls: names as in the shim.  number: errno.  every: the first of so many.  path: text in the path of their file
@@ -53,11 +50,11 @@ class Plan:
             self._write("")
 
     @property
-    def failed(self) -> int:
+    def failed(self):
         """Number of calls that failed so far."""
         return self._count.stat().st_size
 
-    def _write(self, text: str) -> None:
+    def _write(self, text):
         # Renamed, so that no process reads half of it.
         new = self._file.with_suffix(".new")
         new.write_text(text)

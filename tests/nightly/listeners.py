@@ -1,14 +1,11 @@
-"""The listeners for `fuzz.py`: each starts its daemon, makes conversations from the daemon's models, and checks it.
+"""Listeners for the fuzzer: each starts its daemon, makes conversations from the daemon's models, and checks it.
 
 Base documents come from the same models that the daemon reads by, where it has them. A conversation that has an answer
 in the end closes with a marker, a request that is refused by its name.
 """
 
-from __future__ import annotations
-
 import json
 import os
-import random
 import re
 import socket
 import struct
@@ -16,21 +13,35 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
-from fuzz_engine import Conversation, Failed, Listener
-from fuzz_inputs import Generator, damaged
-from fuzz_requests import Fuzzer
+
+from apples.daemons import nodemessages
+from apples.daemons.ipc.wire import DatagramSeal, PresenceMessage, Seal, derive, node_key
+from apples.daemons.noderequests import NODE_REQUESTS
+from apples.daemons.paths import read_key
+from apples.hosts.connection import ForkedAgent
+from apples.hosts.frames import Unframer, frame
+from apples.livequeue.models import REQUESTS
+from apples.monitoring.pagelayout import MAGIC, PAGE_BYTES, VERSION
+from apples.queueing.queue import warm
+from apples.testing.localcluster import LocalCluster
+from tests.nightly.conversations import Conversation, Failed
+from tests.nightly.httprequests import Fuzzer
+from tests.nightly.inputs import Generator, damaged
 
 _APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 #: Lines of one conversation with a listener that answers every line.
 _LINES = 40
 #: Bytes at the end of an answer among which the marker is; more than arrive at a time.
 _LOOK_BACK = 1 << 17
+#: The first frame of a host agent's run.
+SETUP = {"run_dir": ".", "token": "token", "directory": ".", "proxies": 0, "watched": None}
+SETUP |= {"look_s": 0.2, "environment": {"A": "b"}, "beat_s": None, "silence_s": None}
 
 
 class Daemon:
@@ -38,12 +49,12 @@ class Daemon:
 
     ignored: tuple[str, ...] = ()
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance):
         self._chance = chance
         self._stack = ExitStack()
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def __enter__(self) -> Listener:
+    def __enter__(self):
         self.directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="fuzz-")))
         self._log = self.directory / "log"
         try:
@@ -53,17 +64,14 @@ class Daemon:
             raise
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, *exception):
         for process in self._processes:
             process.terminate()
         for process in self._processes:
             process.wait(30)
         self._stack.close()
 
-    def _start(self) -> None:
-        raise NotImplementedError
-
-    def _spawn(self, *command: str, ready: Callable[[], bool]) -> None:
+    def _spawn(self, *command, ready):
         environment = {**os.environ, "APPLES_STATE": str(self.directory / "state")}
         with self._log.open("ab") as log:
             process = subprocess.Popen(
@@ -76,11 +84,11 @@ class Daemon:
                 raise Failed(f"the daemon did not start: {self._log.read_text()}")
             time.sleep(0.02)
 
-    def ended(self, one: Conversation) -> None:
-        """See `fuzz_engine.Listener`."""
+    def ended(self, one):
+        """Take note of a conversation whose connection is closed; raises `Failed`."""
 
-    def check(self) -> None:
-        """See `fuzz_engine.Listener`."""
+    def check(self):
+        """Raise `Failed` if a process of the daemon has ended, or its log has a traceback."""
         text = self._log.read_text(errors="replace")
         for trace in text.split("Traceback")[1:]:
             if not any(word in trace for word in self.ignored):
@@ -91,7 +99,7 @@ class Daemon:
 
     # inputs
 
-    def _document(self, generator: Generator, legal: Any) -> tuple[str, bytes]:
+    def _document(self, generator, legal):
         """Return kind and bytes of one document: legal (one of eight), with errors in its values, or in its bytes."""
         turn = self._chance.random()
         if turn < 0.12:
@@ -103,7 +111,7 @@ class Daemon:
         return "odd bytes", damaged(self._chance, json.dumps(legal).encode())
 
 
-def _unix(path: Path) -> socket.socket:
+def unix(path):
     one = socket.socket(socket.AF_UNIX)
     try:
         one.settimeout(30)
@@ -114,8 +122,8 @@ def _unix(path: Path) -> socket.socket:
     return one
 
 
-def _ask(path: Path, request: object) -> Any:
-    with _unix(path) as one, one.makefile("rb") as answers:
+def ask(path, request):
+    with unix(path) as one, one.makefile("rb") as answers:
         one.sendall(json.dumps(request).encode() + b"\n")
         return json.loads(answers.readline() or b"null")
 
@@ -127,12 +135,7 @@ class Lines(Daemon):
     generator: Generator
     _number = 0
 
-    def legal(self) -> dict[str, Any]:
-        """Return a legal request."""
-        raise NotImplementedError
-
-    def conversation(self) -> Conversation:
-        """See `fuzz_engine.Listener`."""
+    def conversation(self):
         count = self._chance.randint(1, _LINES)
         lines, kinds = [], set()
         for _ in range(count):
@@ -145,23 +148,21 @@ class Lines(Daemon):
             raw = raw + b"x" * self._chance.choice(
                 (0, 5000, 9_000_000 if self._chance.random() < 0.02 else 0)
             )
-            return Conversation("cut off", _unix(self.path), raw, count)
+            return Conversation("cut off", unix(self.path), raw, count)
         Lines._number += 1
         marker = f"marker-{Lines._number}"
         raw += b"\n" + json.dumps({marker: 1}).encode() + b"\n"
 
-        def over(received: bytearray) -> bool:
+        def over(received):
             return received.find(marker.encode(), max(len(received) - _LOOK_BACK, 0)) >= 0
 
-        return Conversation("lines", _unix(self.path), raw, count, over=over)
+        return Conversation("lines", unix(self.path), raw, count, over=over)
 
 
 class Queue(Lines):
     """The queue manager's socket. One job holds the machine, so that accepted ones wait."""
 
-    def _start(self) -> None:
-        from apples.livequeue.models import REQUESTS
-        from apples.queueing.queue import warm
+    def _start(self):
 
         warm()
         self.path = self.directory / "queue.sock"
@@ -191,26 +192,25 @@ class Queue(Lines):
             "duties": [],
         }
         holding |= {"directory": place, "output": "/dev/null", "error": "/dev/null", "environment": {}}
-        answer = _ask(self.path, {"submit": holding})
+        answer = ask(self.path, {"submit": holding})
         if "job" not in answer:
             raise Failed(f"a legal job was refused: {answer}")
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, *exception):
         with suppress(OSError, AttributeError):
-            jobs = [job["id"] for job in _ask(self.path, {"queue": None})["queue"]["jobs"]]
-            _ask(self.path, {"cancel": jobs})
+            jobs = [job["id"] for job in ask(self.path, {"queue": None})["queue"]["jobs"]]
+            ask(self.path, {"cancel": jobs})
             until = time.monotonic() + 30.0
-            while time.monotonic() < until and _ask(self.path, {"queue": None})["queue"]["jobs"]:
+            while time.monotonic() < until and ask(self.path, {"queue": None})["queue"]["jobs"]:
                 time.sleep(0.05)
         super().__exit__(*exception)
 
-    def _answers(self) -> bool:
+    def _answers(self):
         with suppress(OSError, TypeError):
-            return "queue" in _ask(self.path, {"queue": None})
+            return "queue" in ask(self.path, {"queue": None})
         return False
 
-    def legal(self) -> dict[str, Any]:
-        """See `Lines`."""
+    def legal(self):
         name = self._chance.choice(list(self._schemas))
         made = self.generator.made(self._schemas[name], name)
         if name == "submit":
@@ -220,9 +220,8 @@ class Queue(Lines):
             made = [job for job in made if job != 1]
         return {name: made}
 
-    def probe(self) -> None:
-        """See `fuzz_engine.Listener`."""
-        if "queue" not in (answer := _ask(self.path, {"queue": None})):
+    def probe(self):
+        if "queue" not in (answer := ask(self.path, {"queue": None})):
             raise Failed(f"a legal request was refused: {answer}")
 
 
@@ -231,35 +230,26 @@ class Node(Lines):
 
     _policy = "fcs"
 
-    def _start(self) -> None:
-        from apples.daemons.noderequests import NODE_REQUESTS
-        from apples.testing.localcluster import LocalCluster
+    def _start(self):
 
         self._schemas = {name: adapter.json_schema() for name, adapter in NODE_REQUESTS.items()}
         cluster = self._stack.enter_context(LocalCluster(self.directory, {"a": "0"}, policy=self._policy))
         cluster.start()
-        assert cluster.manager is not None
         self._cluster = cluster
         self._processes += [cluster.manager, cluster.nodes["a"]]
         self.path = cluster.socket("a")
         sleepers = [subprocess.Popen(["sleep", "100000"]) for _ in range(3)]
-        for sleeper in sleepers:
+        self._pages = []
+        for number, sleeper in enumerate(sleepers):
             self._stack.callback(sleeper.wait)
             self._stack.callback(sleeper.kill)
-        pages = []
-        for number, sleeper in enumerate(sleepers):
-            pages.append(self.directory / f"x.{number}")
-            pages[-1].write_bytes(_page(sleeper.pid))
-        self._pages = pages
-        names = {
-            "job": ("x", "y", "z"),
-            "pid": (*(one.pid for one in sleepers), os.getpid(), 1),
-            "page": tuple(map(str, pages)),
-        }
+            self._pages.append(self.directory / f"x.{number}")
+            self._pages[-1].write_bytes(_page(sleeper.pid))
+        pids = (*(one.pid for one in sleepers), os.getpid(), 1)
+        names = {"job": ("x", "y", "z"), "pid": pids, "page": tuple(map(str, self._pages))}
         self.generator = Generator(self._chance, names, {})
 
-    def legal(self) -> dict[str, Any]:
-        """See `Lines`."""
+    def legal(self):
         if self._chance.random() < 0.02:
             page = self._chance.choice(self._pages)
             # The owner of a page may write anything to it.
@@ -272,15 +262,13 @@ class Node(Lines):
             made |= {"rank": self._chance.randrange(4), "ranks": 4}
         return {name: made}
 
-    def probe(self) -> None:
-        """See `fuzz_engine.Listener`."""
+    def probe(self):
         if self._cluster.ask("a", "status") is None:
             raise Failed("the node manager does not answer")
 
 
-def _page(pid: int) -> bytes:
+def _page(pid):
     """Return a monitor's page of a process, as its owner writes it."""
-    from apples.monitoring.pagelayout import MAGIC, PAGE_BYTES, VERSION
 
     return struct.pack("=QIIIIIII", MAGIC, VERSION, 0, 1, pid, pid, 0, 4).ljust(PAGE_BYTES, b"\0")
 
@@ -288,14 +276,10 @@ def _page(pid: int) -> bytes:
 class Manager(Daemon):
     """The machine manager's stream and datagrams, from a holder of its key."""
 
-    def _start(self) -> None:
-        from apples.daemons import nodemessages
-        from apples.daemons.paths import read_key
-        from apples.testing.localcluster import LocalCluster
+    def _start(self):
 
         cluster = self._stack.enter_context(LocalCluster(self.directory, {"a": "0"}))
         cluster.start()
-        assert cluster.manager is not None
         self._cluster = cluster
         self._processes += [cluster.manager, cluster.nodes["a"]]
         self._key = read_key(cluster.key)
@@ -305,22 +289,13 @@ class Manager(Daemon):
         self._line_schema = nodemessages._Line.model_json_schema()
         definitions = {**self._hello_schema["$defs"], **self._line_schema["$defs"]}
         words = tuple(f"{number:032x}" for number in range(4))
-        names = {
-            "node": tuple(f"n{number}" for number in range(8)),
-            "nodes": tuple(f"n{number}" for number in range(8)),
-            "job": ("x", "y", "z"),
-            "nonce": words,
-            "word": words,
-            "policy": ("gang",),
-            "rank": (0, 1),
-            "ranks": (2,),
-        }
+        nodes = tuple(f"n{number}" for number in range(8))
+        names = {"node": nodes, "nodes": nodes, "job": ("x", "y", "z"), "nonce": words, "word": words}
+        names |= {"policy": ("gang",), "rank": (0, 1), "ranks": (2,)}
         self._generator = Generator(self._chance, names, {"$defs": definitions})
         self._datagrams = self._stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
 
-    def conversation(self) -> Conversation:
-        """See `fuzz_engine.Listener`."""
-        from apples.daemons.ipc.wire import DatagramSeal, PresenceMessage, Seal, derive, node_key
+    def conversation(self):
 
         connection = socket.create_connection(self._address, timeout=30)
         greeting = b""
@@ -355,13 +330,12 @@ class Manager(Daemon):
         )
         return Conversation(kind, connection, raw, count + 2)
 
-    def probe(self) -> None:
-        """See `fuzz_engine.Listener`."""
+    def probe(self):
         if self._cluster.ask("a", "view") is None:
             raise Failed("the manager does not answer its node")
 
 
-def _sealed(seal: Any, body: bytes) -> bytes:
+def _sealed(seal, body):
     """Return a line of any bytes under the next seal of a stream; see `Seal.line`."""
     body = body.replace(b"\n", b" ")
     mac = seal._mac(seal._ours, seal._sent, body)
@@ -372,7 +346,7 @@ def _sealed(seal: Any, body: bytes) -> bytes:
 class Agent(Daemon):
     """Host agents, forked as the launcher does it. Each takes the frames of one conversation and ends orderly."""
 
-    def _start(self) -> None:
+    def _start(self):
         # An agent makes and removes the run directory that it is named: nothing but these may be in reach.
         self._work = self.directory.joinpath(*"abcdefgh")
         self._work.mkdir(parents=True)
@@ -385,23 +359,12 @@ class Agent(Daemon):
         self._agents: dict[Conversation, Any] = {}
         self._generator = Generator(self._chance, {}, {})
 
-    def conversation(self) -> Conversation:
-        """See `fuzz_engine.Listener`."""
-        from apples.hosts.connection import ForkedAgent
-        from apples.hosts.frames import frame
+    def conversation(self):
 
         chance = self._chance
-        setup = {
-            "run_dir": chance.choice((".", "own")),
-            "token": "token",
-            "directory": ".",
-            "proxies": chance.randint(0, 2),
-            "watched": chance.choice((None, "", "page")),
-            "look_s": chance.choice((0.2, 1.1)),
-            "environment": {"A": "b"},
-            "beat_s": chance.choice((None, 2.0)),
-            "silence_s": chance.choice((None, 30.0)),
-        }
+        setup = SETUP | {"run_dir": chance.choice((".", "own")), "proxies": chance.randint(0, 2)}
+        setup |= {"watched": chance.choice((None, "", "page")), "look_s": chance.choice((0.2, 1.1))}
+        setup |= {"beat_s": chance.choice((None, 2.0)), "silence_s": chance.choice((None, 30.0))}
         kind, first = "orders", json.dumps(setup).encode()
         if chance.random() < 0.4:
             kind, first = self._document(self._generator, setup)
@@ -411,15 +374,17 @@ class Agent(Daemon):
             raw += self._frame()
         if chance.random() < 0.2:
             kind, raw = "damaged frames", damaged(chance, raw)
-        ours, theirs = socket.socketpair()
-        with theirs:
-            agent = ForkedAgent(theirs.fileno(), theirs.fileno(), self._stderr.fileno(), None)
+        ours, agent = self._forked()
         one = Conversation(kind, ours, raw, count + 1, label=_agent_answer)
         self._agents[one] = agent
         return one
 
-    def _frame(self) -> bytes:
-        from apples.hosts.frames import frame
+    def _forked(self):
+        ours, theirs = socket.socketpair()
+        with theirs:
+            return ours, ForkedAgent(theirs.fileno(), theirs.fileno(), self._stderr.fileno(), None)
+
+    def _frame(self):
 
         chance = self._chance
         order = {"id": chance.randint(0, 3), "command": ["/bin/true"], "environment": {"A": "b"}}
@@ -438,34 +403,24 @@ class Agent(Daemon):
             kind = bytes([chance.randrange(256)])
         return frame(kind, payload[:100_000])
 
-    def ended(self, one: Conversation) -> None:
-        """See `fuzz_engine.Listener`."""
+    def ended(self, one):
         code = self._agents.pop(one).wait(10.0)
         if code != 0:
             text = self._log.read_text(errors="replace")
             raise Failed(f"an agent ended with code {code}: {text[text.find('Traceback') :][:3000]}")
 
-    def probe(self) -> None:
-        """See `fuzz_engine.Listener`."""
-        from apples.hosts.connection import ForkedAgent
-        from apples.hosts.frames import Unframer, frame
+    def probe(self):
 
-        setup = {"run_dir": ".", "token": "token", "directory": ".", "proxies": 0, "watched": None}
-        setup["look_s"] = 0.2
-        setup |= {"environment": {}, "beat_s": None, "silence_s": None}
-        ours, theirs = socket.socketpair()
-        with theirs:
-            agent = ForkedAgent(theirs.fileno(), theirs.fileno(), self._stderr.fileno(), None)
+        ours, agent = self._forked()
         with ours:
             ours.settimeout(30)
-            ours.sendall(frame(b"J", json.dumps(setup).encode()) + frame(b"C"))
+            ours.sendall(frame(b"J", json.dumps(SETUP).encode()) + frame(b"C"))
             frames = Unframer(preamble=True).feed(b"".join(iter(lambda: ours.recv(65536), b"")))
         if [kind for kind, _ in frames] != [b"R", b"G"] or agent.wait(10.0) != 0:
             raise Failed(f"an agent answered {frames} to a legal run")
 
 
-def _agent_answer(received: bytes) -> str:
-    from apples.hosts.frames import Unframer
+def _agent_answer(received):
 
     kinds = [kind for kind, _ in Unframer(preamble=True).feed(received)]
     return "refused" if b"W" in kinds else "orderly end" if b"G" in kinds else "no setup"
@@ -477,11 +432,11 @@ class Http(Daemon):
     _program: tuple[str, ...] = ("-m", "nws.cli")
     _settings = ""
 
-    def __init__(self, chance: random.Random, address: tuple[str, int] | None = None) -> None:
+    def __init__(self, chance, address=None):
         super().__init__(chance)
         self.address = address
 
-    def _start(self) -> None:
+    def _start(self):
         if self.address is None:
             settings = self.directory / "weather.yaml"
             settings.write_text(
@@ -494,62 +449,45 @@ class Http(Daemon):
             self._log.touch()
         self._cases = Fuzzer(orjson.loads(self._get("/openapi.json")), self._chance.getrandbits(32))
 
-    def _announced(self) -> tuple[str, int] | None:
+    def _announced(self):
         found = re.search(r" at http://([\d.]+):(\d+)", self._log.read_text())
         return None if found is None else (found[1], int(found[2]))
 
-    def conversation(self) -> Conversation:
-        """See `fuzz_engine.Listener`."""
-        assert self.address is not None
+    def conversation(self):
         case = next(self._cases.cases(1))
         connection = socket.create_connection(self.address, timeout=30)
         return Conversation(
             case.kind, connection, case.raw, over=_answered if case.whole else None, label=_status
         )
 
-    def ended(self, one: Conversation) -> None:
-        """See `fuzz_engine.Listener`."""
+    def ended(self, one):
         status = _status(bytes(one.received))
         if status.startswith("5") or (status == "closed" and one.over is not None):
             raise Failed(f"answered {status}")
 
-    def probe(self) -> None:
-        """See `fuzz_engine.Listener`."""
+    def probe(self):
         health = self._get("/healthz")
         if b'"ok"' not in health:
             raise Failed(f"its health is {health!r}")
 
-    def memory_MB(self) -> float:
-        """Return the server's resident memory."""
-        found = re.search(rb"^process_resident_memory_bytes (\S+)", self._get("/metrics"), re.MULTILINE)
-        assert found is not None
-        return float(found[1]) / 1e6
-
-    def _get(self, path: str) -> bytes:
-        assert self.address is not None
+    def _get(self, path):
         with socket.create_connection(self.address, timeout=60) as peer:
             peer.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
             return b"".join(iter(lambda: peer.recv(65536), b"")).partition(b"\r\n\r\n")[2]
 
 
-def _head(received: bytes | bytearray) -> bytes | bytearray:
+def _head(received):
     """Return the answer without a first `100 Continue`."""
     return received.partition(b"\r\n\r\n")[2] if received.startswith(b"HTTP/1.1 100") else received
 
 
-def _answered(received: bytearray) -> bool:
+def _answered(received):
     return b"\r\n\r\n" in _head(received)
 
 
-def _status(received: bytes) -> str:
+def _status(received):
     head = _head(received)
     return head[9:12].decode("ascii", "replace") if head.startswith(b"HTTP/1.1 ") else "closed"
 
 
-LISTENERS: Mapping[str, Callable[[random.Random], Any]] = {
-    "http": Http,
-    "queue": Queue,
-    "node": Node,
-    "manager": Manager,
-    "agent": Agent,
-}
+LISTENERS = {"http": Http, "queue": Queue, "node": Node, "manager": Manager, "agent": Agent}

@@ -3,10 +3,7 @@
 Every value comes from one random number generator, so a seed gives the same inputs again. Sends nothing.
 """
 
-from __future__ import annotations
-
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 ODD_NAMES = (
@@ -40,13 +37,11 @@ _MOST = 4
 class Generator:
     """Documents of schemas. `names`: texts to choose from where a schema has none, by the name of the property."""
 
-    def __init__(
-        self, chance: random.Random, names: Mapping[str, Sequence[Any]], root: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, chance, names, root):
         """Generate from `chance`. `root`: the document that references of schemas point into."""
         self.chance, self._names, self._root = chance, names, root
 
-    def made(self, schema: Mapping[str, Any], name: str = "") -> Any:
+    def made(self, schema, name=""):
         """Return a value that a schema allows, or nearly: patterns are kept by `names` only."""
         while "$ref" in schema:
             found: Any = self._root
@@ -72,7 +67,7 @@ class Generator:
         }[kind]
         return make()
 
-    def _object(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+    def _object(self, schema):
         wanted, properties = set(schema.get("required", ())), schema.get("properties", {})
         found = {
             name: self.made(part, name)
@@ -85,19 +80,19 @@ class Generator:
                 found[str(number)] = self.made(more)
         return found
 
-    def _array(self, schema: Mapping[str, Any], name: str) -> list[Any]:
+    def _array(self, schema, name):
         if "prefixItems" in schema:
             return [self.made(part, name) for part in schema["prefixItems"]]
         least = schema.get("minItems", 0)
         count = self.chance.randint(least, max(least, min(schema.get("maxItems", _MOST), _MOST)))
         return [self.made(schema.get("items", {"type": "null"}), name) for _ in range(count)]
 
-    def _number(self, schema: Mapping[str, Any], *, whole: bool) -> float:
+    def _number(self, schema, *, whole):
         low = schema.get("minimum", schema.get("exclusiveMinimum", -1000))
         high = min(schema.get("maximum", schema.get("exclusiveMaximum", 100_000)), low + 100_000)
         return self.chance.randint(int(low), int(high)) if whole else self.chance.uniform(low, high)
 
-    def mutated(self, value: Any) -> Any:
+    def mutated(self, value):
         """Return the same document with one error: a part missing, added, repeated or of another type or size."""
         chance = self.chance
         if isinstance(value, dict) and value and chance.random() < 0.85:
@@ -117,7 +112,7 @@ class Generator:
         return chance.choice((*ODD_VALUES, *ODD_NAMES))
 
 
-def damaged(chance: random.Random, raw: bytes) -> bytes:
+def damaged(chance, raw):
     """Return the same bytes with one error: cut, flipped, repeated, another text inside, or none of them left."""
     if not raw:
         return chance.choice(BAD_JSON)

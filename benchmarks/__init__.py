@@ -1,0 +1,1 @@
+"""Benchmarks that state the figures of the documentation: `python -m benchmarks NAME`."""

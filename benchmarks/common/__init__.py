@@ -1,0 +1,1 @@
+"""What several benchmarks share: processes, hosts of a testbed, MPI libraries, turns and tables."""
