@@ -253,7 +253,8 @@ def manager(options: MachineManagerOptions) -> int:
     options.queue.check()
     if options.queue_only:
         return serve_queue(options.queue, list(given_words(options, skip=_QUEUE_FIELDS)), say)
-    from apples.daemons.managerdaemon import ManagerDaemon
+    from apples.daemons.ipc.loop import become_realtime
+    from apples.daemons.managerdaemon import PRIORITY, ManagerDaemon
     from apples.daemons.paths import enrolled, new_key, read_manager_key
     from apples.daemons.settings import settings_of
 
@@ -283,7 +284,10 @@ def manager(options: MachineManagerOptions) -> int:
         follow = {}
         if options.queue.queue is not None:
             follow["counted"] = stack.enter_context(QueueBeside(options.queue)).counted
-        daemon = ManagerDaemon(sharing, secret, log=say, while_needed=options.while_needed, **follow)
+        realtime = sharing.realtime and become_realtime(PRIORITY)
+        daemon = ManagerDaemon(
+            sharing, secret, log=say, realtime=realtime, while_needed=options.while_needed, **follow
+        )
         if options.place_file is not None:
             write_whole(options.place_file, f"{daemon.place}\n")
         return 130 if daemon.run() == signal.SIGINT else 0

@@ -64,7 +64,8 @@ def node(
     Ends on TERM and INT, with everything running. Also whatever kills it, no process stays stopped.
     """
     from apples.cli.manager import say
-    from apples.daemons.nodedaemon import NodeDaemon
+    from apples.daemons.ipc.loop import become_realtime
+    from apples.daemons.nodedaemon import PRIORITY, NodeDaemon
     from apples.daemons.paths import checked_name, read_node_key, serving_socket, shared_machine
     from apples.daemons.settings import NodeSettings, address_text, parse_cpus, settings_of
 
@@ -87,4 +88,5 @@ def node(
         while_needed=while_needed,
         machine=machine,
     )
-    return 130 if NodeDaemon(settings, log=say).run() == signal.SIGINT else 0
+    daemon = NodeDaemon(settings, log=say, realtime=sharing.realtime and become_realtime(PRIORITY))
+    return 130 if daemon.run() == signal.SIGINT else 0

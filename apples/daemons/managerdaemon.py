@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from apples.daemons.admission import NodeAdmission
 from apples.daemons.heartbeatsender import HeartbeatSender
 from apples.daemons.ipc.listener import Listener, bound
-from apples.daemons.ipc.loop import Loop, become_realtime, run_until_signal, settle_memory
+from apples.daemons.ipc.loop import Loop, run_until_signal, settle_memory
 from apples.daemons.ipc.peers import peer_address
 from apples.daemons.ipc.streams import Stream, keep_honest
 from apples.daemons.ipc.timer import now, with_heartbeat
@@ -25,7 +25,8 @@ from apples.daemons.settings import SharingSettings, address_text
 from apples.daemons.statusqueries import FRESH_S, StatusQueries
 from nws.base.detach import notify
 
-_PRIORITY = 11
+#: Real-time priority of a manager's program: above the node managers', below the watchdog's.
+PRIORITY = 11
 #: With `while_needed`: wait for the first node, and after the last one, seconds.
 _FIRST_S, _NEXT_S = 10.0, 2.0
 
@@ -39,11 +40,15 @@ class ManagerDaemon:
         key: bytes,
         *,
         log: Callable[[str], None],
+        realtime: bool = False,
         while_needed: bool = False,
         counted: Callable[[Mapping[str, int]], None] = lambda nodes: None,
     ) -> None:
-        """Call `counted` with the processors of all connected nodes after each join or loss."""
-        self._sharing, self._log, self._counted = sharing, log, counted
+        """Call `counted` with the processors of all connected nodes after each join or loss.
+
+        `realtime`: this process has a real-time priority, which the log states.
+        """
+        self._sharing, self._log, self._counted, self._realtime = sharing, log, counted, realtime
         self._while_needed, self._needed_at = while_needed, now() + _FIRST_S
         self._admission = NodeAdmission(key, sharing.policy.name, log=log)
         self._loop = Loop(precise=False, failed=lambda error: log(f"refused, because of {error!r}"))
@@ -64,7 +69,6 @@ class ManagerDaemon:
             jobs=self.jobs,
             nodes=self._nodes,
         )
-        self._realtime = sharing.realtime and become_realtime(_PRIORITY)
         self._listener = Listener(self._loop, listener, self._connected)
 
     def run(self) -> int | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
-from apples.daemons.ipc.loop import Alarm, Loop, become_realtime, run_until_signal, settle_memory
+from apples.daemons.ipc.loop import Alarm, Loop, run_until_signal, settle_memory
 from apples.daemons.ipc.server import Client
 from apples.daemons.ipc.timer import now
 from apples.daemons.ipc.wire import PULSE_S, Json
@@ -31,10 +31,10 @@ from apples.daemons.watchdogclient import WatchdogClient
 from apples.errors import SharingError
 from nws.base.detach import notify
 
+#: Real-time priority of a node manager's program: below the watchdog's.
+PRIORITY = 10
 #: Slices, and seconds more, without a new deadline before the watchdog resumes everything.
 _HUNG_SLICES, _LATE_S = 2.0, 0.05
-#: Real-time priority: below the watchdog's.
-_PRIORITY = 10
 #: With `while_needed`: wait for the first process or session, for the next one, and for a manager that has ended.
 _FIRST_S, _NEXT_S, _MANAGER_S = 10.0, 1.0, 2.0
 
@@ -42,8 +42,9 @@ _FIRST_S, _NEXT_S, _MANAGER_S = 10.0, 1.0, 2.0
 class NodeDaemon:
     """One node manager; `run` until a signal arrives. Raises `SharingError` if it cannot work here."""
 
-    def __init__(self, settings: NodeSettings, *, log: Callable[[str], None]) -> None:
-        self._settings, self._log = settings, log
+    def __init__(self, settings: NodeSettings, *, log: Callable[[str], None], realtime: bool = False) -> None:
+        """Report `realtime`, whether this process has a real-time priority; the watchdog then takes one too."""
+        self._settings, self._log, self._realtime = settings, log, realtime
         kind = settings.sharing.policy
         if kind.coordinated and (settings.sharing.manager is None or settings.key is None):
             raise SharingError(
@@ -56,7 +57,6 @@ class NodeDaemon:
         private_directory(settings.socket.parent, all_users=settings.everybody)
         self._journal = Journal(settings.socket, settings.machine)
         self._loop = Loop(precise=kind.own_timer, failed=lambda error: log(f"failed: {error!r}"))
-        self._realtime = settings.sharing.realtime and become_realtime(_PRIORITY)
         self.node = ManagedNode(
             settings.processors,
             kind,

@@ -219,7 +219,8 @@ def run_until_signal(
 def become_realtime(priority: int) -> bool:
     """Run under SCHED_FIFO, child processes not, so that heartbeats never wait for a processor.
 
-    Returns False if a right is missing (CAP_SYS_NICE, or an rtprio limit).
+    Only the program of a daemon calls this: the class is the process's, not an object's. Returns False if a right is
+    missing (CAP_SYS_NICE, or an rtprio limit).
     """
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))

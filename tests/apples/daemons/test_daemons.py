@@ -335,6 +335,16 @@ def test_while_needed_daemons_end_after_the_last_process(local_cluster):
     assert site.manager.wait(20) == 0
 
 
+def test_daemon_programs_report_scheduling_class_of_process(local_cluster):
+    site = local_cluster()
+    site.start()
+    realtime = site.ask("a", "status")["realtime"]
+    for program in (site.nodes["a"], site.manager):
+        scheduling_class = os.sched_getscheduler(program.pid) & ~os.SCHED_RESET_ON_FORK
+        assert scheduling_class == (os.SCHED_FIFO if realtime else os.SCHED_OTHER)
+    assert f"{'real time' if realtime else 'ordinary'} priority" in site.log()
+
+
 def test_while_needed_node_ends_soon_after_a_short_use(local_cluster):
     """It looks once a second; a use between two looks counts, else it would wait 10 s for its first one."""
     site = local_cluster(node_options=("--while-needed",), policy="spin-block")
