@@ -6,6 +6,7 @@ Those marked `nightly` run with `-m nightly` alone.
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +17,15 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 #: Test functions whose measured time makes them slow; `scripts/slow_tests.py` writes the file.
 SLOW_FILE = Path(__file__).with_name("slow.txt")
+
+#: Resource limits by name, without `OFILE`, another name of `NOFILE`.
+LIMITS = {
+    name: getattr(resource, name) for name in dir(resource) if re.fullmatch("RLIMIT_(?!OFILE)[A-Z]+", name)
+}
+#: Numbers of signals with a meaning; the real-time ones show in the masks of `STATUS_LINES` only.
+HANDLED_SIGNALS = range(1, signal.SIGRTMIN - 2)
+#: Lines of /proc/self/status: mask of file modes, and blocked, ignored and handled signals.
+STATUS_LINES = re.compile(r"^(Umask|SigBlk|SigIgn|SigCgt):\s*(\w+)", re.MULTILINE)
 
 #: Fixtures that start something -> marker of the tests that use them.
 MARKERS_OF_FIXTURES = {
@@ -113,23 +123,62 @@ def pytest_sessionstart(session):
         session.config.pluginmanager.register(Costs(Path(session.config.option.costs).absolute()))
 
 
-@pytest.fixture(autouse=True)
-def same_umask():
-    """Fail the test that changes the mask of file modes of all tests after it in this process."""
-    before = umask()
+def process_state():
+    """Return what tests of this process and the programs they start inherit from each other."""
+    # Read, not set and set back: other threads create files meanwhile.
+    status = STATUS_LINES.findall(Path("/proc/self/status").read_text(encoding="ascii"))
+    environment = dict(os.environ)
+    # pytest's note of the running test and its phase.
+    environment.pop("PYTEST_CURRENT_TEST", None)
+    return {
+        "scheduling class": (os.sched_getscheduler(0), os.sched_getparam(0).sched_priority),
+        "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+        "affinity": os.sched_getaffinity(0),
+        "limits": {name: resource.getrlimit(number) for name, number in LIMITS.items()},
+        **dict(status),
+        "signal handlers": {number: signal.getsignal(number) for number in HANDLED_SIGNALS},
+        "environment": environment,
+    }
+
+
+def changes(before, after):
+    """Return the differing entries of two process states, one line each."""
+    lines = []
+    for name, value in before.items():
+        old, new = value, after[name]
+        if isinstance(old, dict):
+            both = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+            old, new = ({key: state.get(key) for key in both} for state in (old, new))
+        if old != new:
+            lines.append(f"{name}: {old} before, {new} after")
+    return lines
+
+
+def unchanged_process():
+    """Fail the test, or the last test of a module, after which other tests would run in a changed process."""
+    before = process_state()
     yield
-    assert umask() == before
+    lines = changes(before, process_state())
+    if lines:
+        pytest.fail("left for the tests after it: " + "; ".join(lines), pytrace=False)
 
 
-def umask():
-    """Return the mask in octal digits without changing it, as other threads create files."""
-    return re.search(r"^Umask:\s*(\d+)", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)[
-        1
-    ]
+# The module's comes before and ends after its shared fixtures, a test's before and after all of the test.
+process_after_module = pytest.fixture(unchanged_process, autouse=True, scope="module")
+process_after_test = pytest.fixture(unchanged_process, autouse=True)
+
+
+@pytest.fixture
+def program_signals():
+    """Restore the handlers that the `main` of a program, called in this process, sets for its process."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)
-def state_of_its_own(tmp_path, monkeypatch):
+def state_of_its_own(process_after_test, tmp_path, monkeypatch):
     """An empty state directory (weather, benchmarks, history) for each test and the processes it starts.
 
     No service of the user is asked either.

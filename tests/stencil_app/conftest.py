@@ -18,12 +18,15 @@ from stencil_app.options import parse_all
 Ranks = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def alone():
-    """A world of one rank, in this process."""
+    """A world of one rank, in this process. MPI starts once, with handlers that Python does not know of."""
     from stencil_app.running.mpi import world
 
-    return world()
+    alone = world()
+    for number in (signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)
+    return alone
 
 
 @pytest.fixture
@@ -63,7 +66,6 @@ def in_this_process(words: tuple[object, ...], directory: Path) -> subprocess.Co
     from stencil_app.running import mpi
 
     arguments = ["stencil-app", *map(str, words)]
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     out, err, code = io.StringIO(), io.StringIO(), 0
     try:
         with (
@@ -76,14 +78,11 @@ def in_this_process(words: tuple[object, ...], directory: Path) -> subprocess.Co
             main()
     except SystemExit as end:
         code = int(end.code or 0)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
-def stencil_app(tmp_path: Path) -> Ranks:
+def stencil_app(tmp_path: Path, program_signals: None) -> Ranks:
     """Run the program on so many ranks (0: in this process, where it is one), in an empty directory."""
 
     def run(ranks: int, *words: object) -> subprocess.CompletedProcess[str]:

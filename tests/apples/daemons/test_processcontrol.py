@@ -16,6 +16,8 @@ from apples.daemons.processcontrol import Capabilities, find_capabilities
 from apples.daemons.processes import ProcessRegistration, facts
 from apples.errors import SharingError
 
+#: Of this process, so of those it starts.
+NICENESS = os.getpriority(os.PRIO_PROCESS, 0)
 #: A shell whose child computes with it in one group.
 FAMILY = ("sh", "-c", "while :; do :; done & echo $!; while :; do :; done")
 THREADS = """
@@ -256,7 +258,7 @@ def test_a_number_whose_process_has_ended_is_neither_favoured_nor_pinned(monkeyp
     monkeypatch.setattr(processcontrol, "alive", lambda pidfd: False)
     held = control(Capabilities(nice=True, cpus=(max(before),)), one.process.pid)
     held.favour(True)
-    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 0
+    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == NICENESS
     assert os.sched_getaffinity(one.process.pid) == before
     held.close()
 
@@ -265,9 +267,9 @@ def test_favouring_is_undone_or_not_done(family):
     means = find_capabilities("signals", limits=False, cpus=None)
     one = family(means)
     one.control.favour(True)
-    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == (-10 if means.nice else 0)
+    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == (-10 if means.nice else NICENESS)
     one.control.favour(False)
-    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 0
+    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == NICENESS
     assert ("needs CAP_SYS_NICE" in means.describe()["favouring"]) != means.nice
     one.control.close()
 

@@ -22,7 +22,7 @@ def state(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def nws(state, capsys):
+def nws(state, capsys, program_signals):
     """Runs `nws` with arguments."""
 
     def run(*arguments):

@@ -271,14 +271,14 @@ def test_a_second_sensor_of_the_same_host_is_refused(stub, sensor):
         (["--echo-port", "99999"], 2, "99999 is not in the range"),
     ],
 )
-def test_what_it_cannot_start_with(capsys, options, code, message):
+def test_what_it_cannot_start_with(capsys, program_signals, options, code, message):
     with pytest.raises(SystemExit) as ended:
         main(["sensor", "--server", "http://127.0.0.1:9", "--host", "a", "--address", HERE, *options])
     assert ended.value.code == code
     assert message in capsys.readouterr().err
 
 
-def test_an_echo_port_that_is_taken(capsys):
+def test_an_echo_port_that_is_taken(capsys, program_signals):
     with socket.create_server((HERE, 0)) as taken:
         port = str(taken.getsockname()[1])
         with pytest.raises(SystemExit) as ended:
@@ -303,7 +303,7 @@ def test_sensors_of_one_host_take_the_next_echo_port(tmp_path):
     assert ports == [ECHO_PORTS[0], ECHO_PORTS[1]]
 
 
-def test_echo_ports_in_use_are_named(tmp_path, capsys):
+def test_echo_ports_in_use_are_named(tmp_path, capsys, program_signals):
     with ExitStack() as taken:
         for port in ECHO_PORTS:
             taken.enter_context(socket.create_server((OWN_LOOPBACK, port)))

@@ -11,7 +11,7 @@ FAKE = Path(__file__).resolve().parents[2] / "apples" / "remote" / "fake_ssh.sh"
 
 
 @pytest.fixture
-def over_ssh(tmp_path, monkeypatch):
+def over_ssh(tmp_path, monkeypatch, program_signals):
     """Return a function that calls a command with HOSTS and options of a deployment; its exit code."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed; it makes the certificate")

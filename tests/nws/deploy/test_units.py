@@ -95,7 +95,7 @@ def test_unit_special_characters_reach_the_daemon_as_they_are(analyze, tmp_path)
     assert "LoadCredential=ca.pem:/srv/%%h/ca" in unit(SENSOR, replace(odd, scope="system", state=None))
 
 
-def test_units_are_printed_or_written(capsys, tmp_path):
+def test_units_are_printed_or_written(capsys, tmp_path, program_signals):
     with pytest.raises(SystemExit) as ended:
         main(["units", "nws-sensor", "--settings", "/srv/nws", "--bin", "/opt/x y/bin"])
     assert ended.value.code == 0

@@ -67,7 +67,7 @@ def run(tmp_path):
 
 
 @pytest.fixture
-def nws(capsys):
+def nws(capsys, program_signals):
     """`nws("server", …)` in this process: (exit code, stdout, stderr)."""
 
     def call(*arguments):

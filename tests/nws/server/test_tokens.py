@@ -128,7 +128,7 @@ def test_a_place_where_no_file_can_be_made_is_named(tmp_path):
         create_token(tmp_path / "no" / "a")
 
 
-def test_the_command_makes_one_and_never_prints_it(tmp_path, capsys):
+def test_the_command_makes_one_and_never_prints_it(tmp_path, capsys, program_signals):
     with pytest.raises(SystemExit) as end:
         main(["token", str(tmp_path / "new")])
     assert end.value.code == 0
