@@ -17,7 +17,7 @@ from apples.errors import ConfigError, LaunchError, ProgramNotFound
 from apples.learning.shortruns import benchmark_of, cpu_growth_s
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-FAKE_SSH = Path(__file__).parents[1] / "remote" / "fake_ssh.sh"
+FAKE_SSH = Path(__file__).parents[1] / "hosts" / "fake_ssh.sh"
 MPICC = Path(sys.executable).with_name("mpicc")
 
 GRID = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-FAKE = Path(__file__).parent.parent / "remote" / "fake_ssh.sh"
+FAKE = Path(__file__).parent.parent / "hosts" / "fake_ssh.sh"
 
 
 @pytest.fixture

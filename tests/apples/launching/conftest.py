@@ -100,7 +100,7 @@ def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`ssh` that runs commands on this machine, whatever the host; some names fail as real hosts do."""
     directory = tmp_path / "bin"
     directory.mkdir()
-    (directory / "ssh").symlink_to(Path(__file__).parent.parent / "remote" / "fake_ssh.sh")
+    (directory / "ssh").symlink_to(Path(__file__).parent.parent / "hosts" / "fake_ssh.sh")
     monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
 
 

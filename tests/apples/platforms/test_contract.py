@@ -29,7 +29,7 @@ __all__ = ["says"]
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "fake_platform"
-FAKE_SSH = ROOT / "tests" / "apples" / "remote" / "fake_ssh.sh"
+FAKE_SSH = ROOT / "tests" / "apples" / "hosts" / "fake_ssh.sh"
 LINK = LinkRule(latency_s=1e-4, bandwidth_Bps=1e8)
 
 
