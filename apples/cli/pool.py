@@ -21,7 +21,7 @@ from apples.platforms.finding import find_platform
 from apples.platforms.platform import Platform, PlatformSetup, is_this_machine
 from nws.base.durations import parse_duration
 from nws.base.errors import UsageError
-from nws.base.hostlist import expand, parse_hosts, read_hostfile
+from nws.base.hostlist import HostSlots, expand, parse_hosts, read_hostfile
 from nws.client import Endpoint, state_dir
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def open_platform(
             grid=grid,
             stated=file is not None,
             of_service=of_service,
-            listed=asked_hosts(options),
+            listed=listed_hosts(options),
             restrict=lambda pool: choose_hosts(pool, options),
             options=launcher_options(options, kind),
             service=service,
@@ -135,9 +135,8 @@ def choose_hosts(grid: Grid, options: PoolOptions) -> Grid:
     if not any((options.hosts, options.hostfile, options.include, options.exclude)):
         return grid
 
-    asked = asked_hosts(options)
-    if asked:
-        grid = _named_hosts(grid, asked)
+    if listed := listed_hosts(options):
+        grid = _named_hosts(grid, listed)
     for flag, hosts, keep in (("include", options.include, True), ("exclude", options.exclude, False)):
         if hosts is None:
             continue
@@ -152,33 +151,33 @@ def choose_hosts(grid: Grid, options: PoolOptions) -> Grid:
     return grid
 
 
-def asked_hosts(options: PoolOptions) -> dict[str, int | None]:
-    """Return the hosts of -H and --hostfile with their slots; None for hosts without a number of slots."""
-    asked: dict[str, int | None] = {}
-    if options.hosts is not None:
-        asked |= {h.name: h.slots for h in parse_hosts(options.hosts)}
+def listed_hosts(options: PoolOptions) -> dict[str, HostSlots]:
+    """Return the entries of -H and --hostfile by host."""
+    entries = () if options.hosts is None else parse_hosts(options.hosts)
     if options.hostfile is not None:
-        asked |= {h.name: h.slots for h in read_hostfile(Path(options.hostfile))}
-    return asked
+        entries += read_hostfile(Path(options.hostfile))
+    return {entry.name: entry for entry in entries}
 
 
-def _named_hosts(grid: Grid, asked: Mapping[str, int | None]) -> Grid:
+def _named_hosts(grid: Grid, listed: Mapping[str, HostSlots]) -> Grid:
     """Return the named hosts of the grid; without a grid file, this machine under any of its names."""
     by_name = {h.name: h for h in grid.hosts}
     built_in = grid.source == BUILT_IN
     if built_in:
         by_name |= {
-            name: replace(grid.hosts[0], name=name) for name in asked if is_this_machine(Host(name=name))
+            name: replace(grid.hosts[0], name=name) for name in listed if is_this_machine(Host(name=name))
         }
-    unknown = [name for name in asked if name not in by_name]
+    unknown = [name for name in listed if name not in by_name]
     if unknown:
         legal = ", ".join(sorted(names_of_this_machine()) if built_in else by_name)
         raise ConfigError(
             f"no host {', '.join(unknown)} in {'this machine' if built_in else grid.source}; legal are {legal}. "
             "Other hosts are described in a grid file (--grid), or only named with --launcher ssh"
         )
-    hosts = [
-        by_name[name] if slots is None else replace(by_name[name], slots=slots)
-        for name, slots in asked.items()
-    ]
-    return replace(grid, hosts=tuple(hosts))
+    return replace(grid, hosts=tuple(_as_listed(by_name[name], entry) for name, entry in listed.items()))
+
+
+def _as_listed(host: Host, entry: HostSlots) -> Host:
+    """Return the host with the slots and the user's name of its entry."""
+    address = host.address if entry.user is None else f"{entry.user}@{host.address or host.name}"
+    return replace(host, slots=entry.slots or host.slots, address=address)

@@ -100,15 +100,17 @@ def _pool(hosts: Sequence[str], hostfile: str | None, grid_file: str | None) -> 
     from nws.base.hostlist import parse_hosts, read_hostfile
 
     grid = None if grid_file is None else load_grid(find_config(grid_file))
-    names = [one.name for text in hosts for one in parse_hosts(text, where="HOSTS")]
+    entries = [entry for text in hosts for entry in parse_hosts(text, where="HOSTS")]
     if hostfile is not None:
-        names += [one.name for one in read_hostfile(Path(hostfile))]
+        entries += read_hostfile(Path(hostfile))
+    names = [entry.name for entry in entries]
     if grid is None and not names:
         raise ConfigError(
             "no hosts; name them (apples probe alpha node[01-08]), or give --hostfile or --grid"
         )
     if grid is None:
-        return [Host(name=name) for name in dict.fromkeys(names)]
+        addresses = {entry.name: entry.address for entry in entries}
+        return [Host(name=name, address=address) for name, address in addresses.items()]
     known = {host.name: host for host in grid.hosts}
     unknown = [name for name in names if name not in known]
     if unknown:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from apples.errors import ConfigError
+
 if TYPE_CHECKING:
     from nws.base.hostlist import HostSlots
 
@@ -82,7 +84,13 @@ class Machine:
 
 
 def machine_of(hosts: Iterable[HostSlots], *, here: str = "", cpus: Sequence[int] = ()) -> Machine:
-    """Return the machine of a host list. A host without slots has one processor."""
+    """Return the machine of a host list; raise `ConfigError`. A host without slots has one processor."""
+    hosts = tuple(hosts)
+    if named := [host.address for host in hosts if host.user is not None]:
+        raise ConfigError(
+            f"{', '.join(map(str, named))}: jobs of a queue reach hosts as their own users; write other names into "
+            "each user's ~/.ssh/config"
+        )
     slots = {host.name: host.slots or 1 for host in hosts}
     return Machine(slots=slots, here=here, cpus=tuple(cpus))
 

@@ -5,7 +5,7 @@ has a platform of its own (`apples.slurm.platform`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from apples.errors import ConfigError
@@ -52,7 +52,7 @@ def allocated_hosts(environment: Mapping[str, str]) -> tuple[str, tuple[HostSlot
                 raise ConfigError(
                     f"{problem} ({system.variable} of {system.name})" for problem in error.problems
                 ) from error
-            return system.name, tuple(HostSlots(name=h.name, slots=h.slots or 1) for h in hosts)
+            return system.name, tuple(replace(h, slots=h.slots or 1) for h in hosts)
     return None
 
 

@@ -29,6 +29,7 @@ from apples.model.grid import Grid, Host, Snapshot
 from apples.model.launchrequest import LaunchRequest, MpiChoice, Notify
 from apples.model.plan import Outcome, unplanned
 from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
+from nws.base.hostlist import HostSlots
 from nws.client import local_host, usable_cpus
 from nws.series import Forecast, Resource, Series
 
@@ -53,7 +54,7 @@ class PlatformSetup:
 
     grid : hosts of a grid file or of the weather service, None if the user named neither
     stated : the grid is of a file, which states slots and CPU types.  of_service : the grid is the service's pool
-    listed : host → slots, None where not given, of a list of hosts (-H, --hostfile)
+    listed : host → its entry in a list of hosts (-H, --hostfile)
     restrict : returns a grid with only those hosts that the user allows; raises `ConfigError`
     options : the platform's own options, name → value
     service : asked for forecasts first, None for none.  turns : time shares of coscheduled jobs on this machine
@@ -64,7 +65,7 @@ class PlatformSetup:
     grid: Grid | None = None
     stated: bool = False
     of_service: bool = False
-    listed: Mapping[str, int | None] = field(default_factory=dict)
+    listed: Mapping[str, HostSlots] = field(default_factory=dict)
     restrict: Callable[[Grid], Grid] = _unrestricted
     options: Mapping[str, str] = field(default_factory=dict)
     service: ServiceWeather | None = None
@@ -74,13 +75,16 @@ class PlatformSetup:
 
     def listed_grid(self) -> Grid:
         """Return a grid of the listed hosts; a host has 1 slot until it reports its number."""
-        hosts = tuple(Host(name=name, slots=slots or 1) for name, slots in self.listed.items())
+        hosts = tuple(
+            Host(name=name, slots=entry.slots or 1, address=entry.address)
+            for name, entry in self.listed.items()
+        )
         return Grid(name="hosts by name", hosts=hosts, source="the hosts named")
 
     @property
     def open_slots(self) -> frozenset[str]:
         """Return the hosts of unknown number of slots."""
-        return frozenset(name for name, slots in self.listed.items() if slots is None and not self.stated)
+        return frozenset(name for name, e in self.listed.items() if e.slots is None and not self.stated)
 
     @property
     def open_types(self) -> frozenset[str]:

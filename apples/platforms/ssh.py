@@ -108,7 +108,7 @@ class SshPlatform(Platform):
         if not setup.listed and (allocated := allocated_hosts(os.environ)) is not None:
             system, hosts = allocated
             source = f"the allocation of {system}"
-            setup = replace(setup, listed={host.name: host.slots for host in hosts})
+            setup = replace(setup, listed={host.name: host for host in hosts})
         if not setup.listed:
             raise ConfigError(
                 "--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE, or "

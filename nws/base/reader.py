@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -42,6 +43,11 @@ class Document:
     def problem(self, at: Location, text: str) -> Problem:
         """Return a problem at a place, for `validate`'s `further` or `fail`."""
         return Problem(line=self.tree.line(at), at=at, text=text)
+
+    def check(self, problems: Iterable[Problem]) -> None:
+        """Raise `ConfigError` with all the problems, if there are any."""
+        if collected := list(problems):
+            self.fail(collected)
 
     def fail(self, problems: Iterable[Problem]) -> typing.NoReturn:
         """Raise `ConfigError` with all the problems in the order of the file."""
@@ -82,8 +88,7 @@ def validate(document: Document, kind: type[T], further: Iterable[Problem] = ())
         details = error.errors(include_url=False)
         found = [_explain(document, kind, detail) for detail in details]
         document.fail(problems + [p for p in found if p.at not in document.tree.broken])
-    if problems:
-        document.fail(problems)
+    document.check(problems)
     return value
 
 
@@ -210,9 +215,28 @@ def _text(document: Document, holder: Any, at: Location, detail: ErrorDetails) -
         return str(context["error"])
     said = detail["msg"].removeprefix("Input ")
     message = _MESSAGES.get(detail["type"], said[:1].lower() + said[1:])
-    text = detail["type"] == "string_type" and not isinstance(detail["input"], list | dict | None)
-    hint = "; write it in quotes to make it text" if text else ""
-    return f"{message}; got {_shown(document, at, detail['input'])}{hint}"
+    return f"{message}; got {_shown(document, at, detail['input'])}{_hint(detail['type'], detail['input'])}"
+
+
+#: Words that YAML 1.1 reads as true and false.
+_OLD_BOOLEANS = {"y": "true", "yes": "true", "on": "true", "n": "false", "no": "false", "off": "false"}
+_LEADING_ZERO = re.compile(r"([+-]?)0+(\d[\d_]*)", re.ASCII)
+
+
+def _hint(kind: str, value: Any) -> str:
+    """Return how to write a value of the wrong type, for spellings of which readers of YAML differ."""
+    if kind == "string_type":
+        return "" if isinstance(value, list | dict | None) else "; write it in quotes to make it text"
+    if not isinstance(value, str):
+        return ""
+    if kind == "bool_type" and value.lower() in _OLD_BOOLEANS:
+        return f"; write {_OLD_BOOLEANS[value.lower()]}"
+    if kind not in ("int_type", "float_type"):
+        return ""
+    if zeros := _LEADING_ZERO.fullmatch(value):
+        return f"; write {zeros[1]}{zeros[2].replace('_', '')} without the leading zero"
+    digits = value.replace("_", "")
+    return f"; write {digits}" if digits != value and digits.isdecimal() else ""
 
 
 _MESSAGES = {

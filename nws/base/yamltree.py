@@ -1,9 +1,11 @@
 """YAML text into plain data that remembers its lines.
 
 `yaml.compose` returns nodes with marks; they are turned into lists, dictionaries and scalars here, and every location
-gets its line. Keys stay as written (``on`` is no boolean as a key), plain ``1e-4`` is a number (YAML 1.1 makes it
-text), merges (``<<``) and aliases work. Duplicate keys and values that cannot be built are collected as problems, not
-raised. The schema of the data is applied in `nws.base.reader`.
+gets its line. Plain scalars follow the core schema of YAML 1.2 (section 10.3.2), not the 1.1 of PyYAML, which reads
+``010`` as 8, ``12:30`` as 750 and ``no`` as false: here ``12:30``, ``no`` and ``1_000`` are texts, ``1e-4`` is a
+number. Digits after a leading zero are text, too, because readers disagree on their base. Keys stay as written, merges
+(``<<``) and aliases work. Duplicate keys and values that cannot be built are collected as problems, not raised. The
+schema of the data is applied in `nws.base.reader`.
 """
 
 import math
@@ -14,10 +16,19 @@ from typing import Any
 Location = tuple[str | int, ...]
 """Keys and list indices from the top of a document to a place in it."""
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
-_MERGE = "tag:yaml.org,2002:merge"
-_TEXT = "tag:yaml.org,2002:str"
-_QUOTES = ("'", '"', "|", ">")
+_NULL = {"", "~", "null", "Null", "NULL"}
+_BOOLEAN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_DECIMAL = re.compile(r"[+-]?(0|[1-9]\d*)", re.ASCII)
+_OCTAL = re.compile(r"0o[0-7]+", re.ASCII)
+_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+", re.ASCII)
+_FLOAT = re.compile(r"[+-]?(\.\d+|(0|[1-9]\d*)(\.\d*)?)([eE][+-]?\d+)?", re.ASCII)
+_NOT_FINITE = re.compile(r"[+-]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+#: Digits of the longest whole number; Python refuses to read far longer ones.
+_MOST_DIGITS = 400
+_TAG = "tag:yaml.org,2002:"
+_MERGE = f"{_TAG}merge"
+#: Type of the values that a scalar with a tag of its own may have.
+_TAGGED: dict[str, type] = {"int": int, "float": float, "bool": bool, "null": type(None)}
 #: Levels of nesting, and values with all aliases written out, that no configuration needs.
 _DEEPEST = 100
 _MOST_VALUES = 1_000_000
@@ -113,6 +124,26 @@ def _syntax_problem(error: Any) -> Problem:
     )
 
 
+def core_value(text: str) -> str | int | float | bool | None:
+    """Return the value of a plain scalar by the core schema of YAML 1.2; raise `ValueError` if it is not finite."""
+    if text in _NULL:
+        return None
+    if text in _BOOLEAN:
+        return _BOOLEAN[text]
+    if len(text) <= _MOST_DIGITS:
+        if _DECIMAL.fullmatch(text):
+            return int(text)
+        if _OCTAL.fullmatch(text) or _HEXADECIMAL.fullmatch(text):
+            return int(text, 0)
+    finite = _FLOAT.fullmatch(text)
+    if finite or _NOT_FINITE.fullmatch(text):
+        value = float(text) if finite else math.inf
+        if math.isfinite(value):
+            return value
+        raise ValueError(f"must be a finite number; got {text}, leave the key out for no limit")
+    return text
+
+
 class _TooMany(Exception):
     """The file has more values than `_MOST_VALUES`."""
 
@@ -124,6 +155,8 @@ class _Builder:
         self._loader = loader
         self._tree = Tree()
         self._open: list[Any] = []
+        # An alias stands for the same node many times.
+        self._implicit: dict[tuple[str, bool], str] = {}
         self._values = 0
 
     def build(self, node: Any) -> Tree:
@@ -152,25 +185,37 @@ class _Builder:
             self._open.pop()
 
     def _scalar(self, node: Any, at: Location) -> Any:
-        import yaml
-
         self._tree.texts[at] = node.value
         try:
-            value = self._loader.construct_object(node)
-        except yaml.YAMLError as error:
-            self._complain(node, at, f"{getattr(error, 'problem', error)}; leave the tag out")
+            return self._typed(node)
         except ValueError as error:
-            self._complain(node, at, f"{node.value!r}: {error}; write it in quotes if it is text")
-        else:
-            if node.tag == _TEXT and node.style not in _QUOTES and _NUMBER.fullmatch(node.value):
-                value = float(node.value)
-            if not isinstance(value, float) or math.isfinite(value):
-                return value
-            self._complain(
-                node, at, f"must be a finite number; got {node.value}, leave the key out for no limit"
-            )
+            self._complain(node, at, str(error))
         self._tree.broken.add(at)
         return None
+
+    def _typed(self, node: Any) -> Any:
+        """Return the value of a scalar; raise `ValueError` if it has none."""
+        import yaml
+
+        plain = not node.style
+        # The tag that PyYAML gives a scalar without one; any other stands in the file.
+        implicit = self._implicit.get((node.value, plain))
+        if implicit is None:
+            implicit = self._loader.resolve(yaml.ScalarNode, node.value, (plain, not plain))
+            self._implicit[node.value, plain] = implicit
+        if node.tag == implicit:
+            return core_value(node.value) if plain else node.value
+        kind = node.tag.removeprefix(_TAG)
+        if kind == "str":
+            return node.value
+        if kind not in _TAGGED:
+            raise ValueError(f"the tag {node.tag} is not known here; leave it out")
+        value = core_value(node.value)
+        if kind == "float" and type(value) is int:
+            return float(value)
+        if type(value) is not _TAGGED[kind]:
+            raise ValueError(f"{node.value!r} is not of its tag {node.tag}; leave the tag out")
+        return value
 
     def _mapping(self, node: Any, at: Location) -> dict[str, Any]:
         value: dict[str, Any] = {}

@@ -165,24 +165,28 @@ def _with_file(entry: Entry, texts: Mapping[str, str | None]) -> tuple[Mapping[s
     name = texts.get("parameters")
     if name is None:
         return texts, []
-    import yaml
+    from nws.base.errors import ConfigError
+    from nws.base.reader import read_yaml
 
     try:
-        document = yaml.load(Path(name).read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    except OSError as error:
-        return texts, [f"--parameters {name}: cannot be read: {error.strerror}"]
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        return texts, [f"--parameters {name}: is no YAML: {' '.join(str(error).split())}"]
-    if not isinstance(document, dict):
+        document = read_yaml(name)
+    except ConfigError as error:
+        return texts, [f"--parameters {problem}" for problem in error.problems]
+    if not isinstance(document.value, dict):
         return texts, [f"--parameters {name}: lines of the form name: value are needed"]
     legal = [option.name for option in (*entry.options, *NUMBERS)]
-    problems = [
-        f"--parameters {name}: {key}: no option of {entry.name}; legal are {', '.join(dict.fromkeys(legal))}"
-        for key in document
+    unknown = (
+        document.problem((key,), f"no option of {entry.name}; legal are {', '.join(dict.fromkeys(legal))}")
+        for key in document.value
         if key not in legal
-    ]
-    given = {key: str(value) for key, value in document.items()}
-    return {**given, **{key: text for key, text in texts.items() if text is not None}}, problems
+    )
+    # The text as written: 0.10 stays 0.10, and 010 is no octal number.
+    given = {key: document.tree.texts.get((key,), "") for key in document.value}
+    try:
+        document.check([*document.tree.problems, *unknown])
+    except ConfigError as error:
+        return texts, [f"--parameters {problem}" for problem in error.problems]
+    return {**given, **{key: text for key, text in texts.items() if text is not None}}, []
 
 
 def _too_flat(frame: Frame) -> list[str]:

@@ -18,6 +18,7 @@ from apples.platforms.hostreadings import LINKS_KEPT_S
 from apples.platforms.platform import PlatformSetup, Preparation
 from apples.platforms.ssh import SshPlatform
 from nws.base.hostconnection import HostCheckError
+from nws.base.hostlist import HostSlots
 
 VERSIONS = {"python": "3.11.7", "apples-grid": "0.1.0", "numba": "0.60", "numpy": "2.0"}
 
@@ -229,7 +230,7 @@ def test_pool_is_the_allocation_if_no_host_is_named(tmp_path, monkeypatch):
     opened = SshPlatform.open(PlatformSetup(state=tmp_path)).pool
     assert [(host.name, host.slots) for host in opened.hosts] == [("n1", 2), ("n2", 1)]
     assert opened.source == "the allocation of PBS"
-    named = SshPlatform.open(PlatformSetup(listed={"n9": None}, state=tmp_path)).pool
+    named = SshPlatform.open(PlatformSetup(listed={"n9": HostSlots(name="n9")}, state=tmp_path)).pool
     assert [host.name for host in named.hosts] == ["n9"]
 
 

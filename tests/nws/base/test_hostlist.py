@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def test_all_problems_of_an_option_at_once() -> None:
         "-H: 'b:two': 'two' is not a number of slots; give a whole number from 1",
         caught.value.problems[2],
     )
-    assert caught.value.problems[2].startswith("-H: 'c d': 'c d' is not a host name")
+    assert caught.value.problems[2].startswith("-H: 'c d': 'd' is not known here")
 
 
 def test_a_hostfile(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_a_hostfile(tmp_path: Path) -> None:
 
 def test_all_problems_of_a_hostfile_at_once_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
-    path.write_text("alpha slots=0\nbeta\ngamma max_slots=2\nnode[2-1]\n")
+    path.write_text("alpha slots=0\nbeta\ngamma max_slots=two\nnode[2-1]\n")
     with pytest.raises(ConfigError) as caught:
         read_hostfile(path)
     starts = [problem.removeprefix(str(path)).split(" ")[0] for problem in caught.value.problems]
@@ -118,3 +119,38 @@ def test_a_hostfile_without_hosts_or_without_a_file(tmp_path: Path) -> None:
     empty.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not UTF-8"):
         read_hostfile(empty)
+
+
+HOSTFILES = Path(__file__).with_name("hostfiles")
+
+
+def outcome(path: Path) -> str:
+    """Return the hosts of a hostfile, or its problems, as text."""
+    try:
+        hosts = read_hostfile(path)
+    except ConfigError as error:
+        return "\n".join(problem.removeprefix(str(path)) for problem in error.problems)
+    return "\n".join(f"{host.address or host.name} {host.slots}" for host in hosts)
+
+
+def test_hostfiles_of_five_families(tmp_path: Path) -> None:
+    outcomes = ""
+    for part in (HOSTFILES / "files.txt").read_bytes().split(b"== ")[1:]:
+        name, _, text = part.partition(b"\n")
+        path = tmp_path / "hosts"
+        path.write_bytes(text.replace(b"\n", b"\r\n") if b"dos" in name else text)
+        outcomes += f"== {name.decode()}\n{outcome(path)}\n"
+    assert outcomes == (HOSTFILES / "outcomes.txt").read_text(encoding="utf-8")
+
+
+def test_hostfile_that_is_no_regular_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(ConfigError, match="no regular file"):
+            read_hostfile(path)
+
+
+def test_option_with_user_and_slots() -> None:
+    ann, bob = parse_hosts("ann@w-[0-1]:2,bob@w-2")[1:]
+    assert (ann.name, ann.slots, ann.address) == ("w-1", 2, "ann@w-1")
+    assert (bob.name, bob.slots, bob.address) == ("w-2", None, "bob@w-2")

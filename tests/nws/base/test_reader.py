@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nws.base.errors import ConfigError
 from nws.base.quantities import BANDWIDTH, LATENCY, MEMORY, Bandwidth_Bps, Count, Latency_s, Memory_bytes
 from nws.base.reader import load_yaml
+from nws.base.yamltree import parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +100,8 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file(problems):
         ("- a", "cart.yaml:1: should be a mapping of keys to values; got a list of 1"),
         ("just text", "cart.yaml:1: should be a mapping of keys to values; got 'just text'"),
         (
-            "name: no\nwheels: []",
-            "cart.yaml:1: name: should be text; got no; write it in quotes to make it text",
+            "name: true\nwheels: []",
+            "cart.yaml:1: name: should be text; got true; write it in quotes to make it text",
         ),
         ("name:\nwheels: []", "cart.yaml:1: name: should be text; got nothing"),
         ("name: a\nwheels: {b: 1}", "cart.yaml:2: wheels: should be a list; got a mapping"),
@@ -119,7 +120,7 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file(problems):
         ),
         (
             "name: a\nwheels: []\nspare: {radius: 2020-99-99}",
-            "cart.yaml:3: spare.radius: '2020-99-99': month must be in 1..12; write it in quotes if it is text",
+            "cart.yaml:3: spare.radius: should be a number; got '2020-99-99'",
         ),
         (
             "name: a\nwheels: &w [*w]",
@@ -138,8 +139,7 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file(problems):
         ),
         (
             "name: !!python/object:os.system a\nwheels: []",
-            "cart.yaml:1: name: could not determine a constructor for the tag "
-            "'tag:yaml.org,2002:python/object:os.system'; leave the tag out",
+            "cart.yaml:1: name: the tag tag:yaml.org,2002:python/object:os.system is not known here; leave it out",
         ),
         (
             "name: a\nwheels: !cart []",
@@ -149,6 +149,57 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file(problems):
 )
 def test_what_is_wrong_is_said_with_its_place(problems, text, problem):
     assert problems(text) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *((text, None) for text in ("", "~", "null", "Null", "!!null ~")),
+        *((text, True) for text in ("true", "True", "TRUE", "!!bool true")),
+        # Texts that readers of YAML 1.1 take for numbers, booleans or dates.
+        *((text, text) for text in ("no", "On", "y", "12:30", "1:30:00", "1_000", "0b11", "2026-11-28")),
+        *((text, text) for text in ("010", "-010", "08", "00.5", "0x", "1e", "+", ".")),
+        *((text, int(text)) for text in ("0", "-0", "7", "+5", "-12")),
+        *((text, float(text)) for text in ("1.10", "1e-6", "-1.5E+2", ".5", "1.", "5.e3", "+.5e-3", "0.10")),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("9" * 300, int("9" * 300)),
+        *((text, text.split()[-1].strip("'")) for text in ("'1'", "!!str 010", "!!str true", "! 'a'")),
+        ("!!float 3", 3.0),
+        ("!!int '5'", 5),
+    ],
+)
+def test_scalar_by_yaml_1_2_core(text, value):
+    tree = parse(f"- {text}")
+    assert tree.problems == []
+    assert tree.value == [value]
+    assert type(tree.value[0]) is type(value)
+
+
+@pytest.mark.parametrize("text", ["!!int a", "!!bool 1", "!!float '1:30'", "!!int 1.5", "!!null x"])
+def test_scalar_not_of_its_tag_is_refused(text):
+    (problem,) = parse(f"- {text}").problems
+    assert problem.text.endswith("leave the tag out")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("spokes: 010", "spokes: should be a whole number; got '010'; write 10 without the leading zero"),
+        ("spokes: 12:30", "spokes: should be a whole number; got '12:30'"),
+        ("spokes: 1_000", "spokes: should be a whole number; got '1_000'; write 1000"),
+        ("radius: -007", "radius: should be a number; got '-007'; write -7 without the leading zero"),
+    ],
+)
+def test_number_of_yaml_1_1_is_refused_with_remedy(problems, text, problem):
+    other = "" if text.startswith("radius") else ", radius: 1"
+    assert problems(f"name: a\nwheels:\n- {{{text}{other}}}") == [f"cart.yaml:3: wheels.0.{problem}"]
+
+
+@pytest.mark.parametrize(("word", "meant"), [("yes", "true"), ("Off", "false"), ("n", "false")])
+def test_boolean_of_yaml_1_1_is_refused_with_remedy(problems, word, meant):
+    expected = f"cart.yaml:3: covered: should be true or false; got {word!r}; write {meant}"
+    assert problems(f"name: a\nwheels: []\ncovered: {word}") == [expected]
 
 
 @pytest.mark.parametrize(

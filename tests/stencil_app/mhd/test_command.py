@@ -80,12 +80,15 @@ def test_options_from_a_file_and_the_command_line_goes_before(tmp_path):
     assert settings.case.cells == (10, 10, 10)
     assert settings.parameters["ratio"] == 50
     assert settings.iterations == 3
+    path.write_text("ratio: 1.50\nn: 012\n")
+    settings = check(entry("blast"), {"parameters": str(path)}, ranks=1, strays=[])
+    assert (settings.parameters["ratio"], settings.case.cells) == (1.5, (12, 12, 12))
     path.write_text("colour: red\n")
     (line,) = problems(parameters=str(path))
-    assert line.startswith(f"--parameters {path}: colour: no option of blast; legal are n, radius,")
+    assert line.startswith(f"--parameters {path}:1: colour: no option of blast; legal are n, radius,")
     path.write_text("[")
-    assert "is no YAML" in problems(parameters=str(path))[0]
-    assert problems(parameters=str(tmp_path / "no"))[0].endswith("cannot be read: No such file or directory")
+    assert "not valid YAML" in problems(parameters=str(path))[0]
+    assert problems(parameters=str(tmp_path / "no"))[0].endswith("no such file; check the path")
 
 
 def test_everything_wrong_is_said_at_once(tmp_path):
