@@ -58,16 +58,18 @@ def read_resilience(
     template : of the program, None for one that could not be read
     """
     needed = options.adapt == "hosts"
-    attempts = options.attempts or (MANY_HOSTS if pool.simulated or pool.several_hosts else ONE_HOST)
+    platform = pool.kind
+    attempts = options.attempts or (MANY_HOSTS if platform.several_hosts else ONE_HOST)
     restarts = restarts_itself(template)
-    problems = Problems(_conflicts(options, settings, simulated=pool.simulated, restarts=restarts))
+    files = platform.starts_programs
+    problems = Problems(_conflicts(options, settings, files=files, restarts=restarts))
     rule, every, every_s = _interval(options.checkpoint_every, problems)
     mtbf = options.mtbf
     mtbf_s = None if mtbf is None else problems.collect(lambda: parse_period(mtbf, what="--mtbf"))
     temporary, file = False, None
     if "checkpoint" in settings:
         file = Path(settings["checkpoint"])
-        if not pool.several_hosts:
+        if not platform.several_hosts:
             # Of several hosts, each checks for itself whether it can write there.
             problems += _unwritable(file, f"-s checkpoint={file}")
         if options.checkpoint_every is None:
@@ -78,7 +80,7 @@ def read_resilience(
         problems += _unwritable(file, f"--checkpoint {file}")
     elif options.checkpoint == "auto" or (options.checkpoint is None and (attempts > 1 or needed)):
         temporary, file = True, _temporary_file()
-        if not pool.simulated:
+        if files:
             problems += _made(file.parent)
     problems.check()
     return Resilience(
@@ -86,7 +88,6 @@ def read_resilience(
         file=None if file is None else file.absolute(),
         own=temporary,
         needed=needed,
-        simulated=pool.simulated,
         resume=options.resume,
         rule=rule,
         every=every,
@@ -96,7 +97,7 @@ def read_resilience(
 
 
 def _conflicts(
-    options: LaunchOptions, settings: Mapping[str, str], *, simulated: bool, restarts: bool
+    options: LaunchOptions, settings: Mapping[str, str], *, files: bool, restarts: bool
 ) -> list[str]:
     asked, found = options.checkpoint, []
     named = asked not in (None, "auto", "off")
@@ -104,11 +105,11 @@ def _conflicts(
         found.append(
             f"--checkpoint {asked} and -s checkpoint={settings['checkpoint']} exclude each other; give one of them"
         )
-    if simulated and named:
+    if named and not files:
         found.append(f"--checkpoint {asked}: the mock grid writes no files; give auto or off")
     if options.resume and not named and not restarts and "checkpoint" not in settings:
         found.append("--resume: needs --checkpoint FILE, the checkpoint to continue from")
-    if options.resume and simulated:
+    if options.resume and not files:
         found.append("--resume is for real runs; leave it out on the mock grid")
     if asked == "off":
         found += [
@@ -160,7 +161,9 @@ def _temporary_file() -> Path:
     return state_dir() / "checkpoints" / f"{new_id(time.time())}.ckpt"
 
 
-def adapt_settings(options: LaunchOptions, resilience: Resilience | None) -> AdaptSettings | None:
+def adapt_settings(
+    pool: PoolOptions, options: LaunchOptions, resilience: Resilience | None
+) -> AdaptSettings | None:
     """Return the settings of adaptation, None for no adaptation; raise `ConfigError`.
 
     resilience : None if its options are wrong
@@ -172,7 +175,7 @@ def adapt_settings(options: LaunchOptions, resilience: Resilience | None) -> Ada
         if file is not None:
             raise ConfigError(f"--adapt-settings {file}: needs --adapt slabs or --adapt hosts")
         return None
-    without_file = resilience is not None and resilience.file is None and not resilience.simulated
+    without_file = resilience is not None and resilience.file is None and pool.kind.starts_programs
     if options.adapt == "hosts" and without_file:
         raise ConfigError("--adapt hosts needs a checkpoint to continue from; leave --checkpoint off out")
     return AdaptSettings() if file is None else load_yaml(find_config(file), AdaptSettings)
@@ -200,7 +203,7 @@ def controllers(
             options=request.planning,
             snapshot=lambda: request.as_waiting(platform.snapshot(lambda line: None)),
             change_s=0.0 if decision.interval is None else 2.0 * decision.interval.cost_s,
-            beside=not platform.simulated,
+            beside=platform.starts_programs,
         )
         return HostController(slabs, policy, pool, notify)
 
@@ -263,7 +266,7 @@ def assemble(
         problems.collect(lambda: template.check(settings))
         problems += unserved_options(run, template)
     resilience = problems.collect(lambda: read_resilience(pool, run, settings, template))
-    adapt = problems.collect(lambda: adapt_settings(run, resilience))
+    adapt = problems.collect(lambda: adapt_settings(pool, run, resilience))
     if problems or platform is None or template is None or resilience is None:
         # An unknown launcher is found both by the conflicts and on opening the platform.
         raise ConfigError(dict.fromkeys(problems))

@@ -95,7 +95,7 @@ def measured_platform(options: PoolOptions, template: Template, console: Console
     if problems:
         raise ConfigError(problems)
     platform, _ = open_platform(options, None, console.note)
-    if options.several_hosts:
+    if options.kind.several_hosts:
         files = program_files(template, {}, platform.mpi)
         platform.prepare(Preparation(warm_command=template.warm_command(), program_files=files))
         platform.snapshot(console.note)

@@ -21,8 +21,8 @@ _OF_SLURM = ("partition", "account", "qos", "reservation", "constraint", "exclus
 def run_conflicts(options: RunOptions) -> list[str]:
     """Return the problems of an `apples-run` call that no single option shows."""
     pool, weather, output = options.pool, options.weather, options.output
-    found = []
-    if not pool.simulated:
+    found, platform = [], pool.kind
+    if platform.shares_hosts:
         found = [
             f"--{name} {value} is of the mock grid; add --mock or --scenario FILE"
             for name, value in (("load", pool.load), ("seed", pool.seed))
@@ -34,9 +34,9 @@ def run_conflicts(options: RunOptions) -> list[str]:
         found.append(f"--nws {weather.nws} and a mock grid exclude each other: its weather is simulated too")
     if not weather.nws and weather.nws_stale_after is not None:
         found.append(f"--nws-stale-after {weather.nws_stale_after} is for a weather service; add --nws URL")
-    if pool.simulated and (pool.mpi or pool.mpi_args):
+    if not platform.starts_programs and (pool.mpi or pool.mpi_args):
         found.append("--mpi and --mpi-args are for real ranks, the mock grid has none; leave them out")
-    if pool.simulated and options.plan.cut in ("rectilinear", "columns"):
+    if not platform.can_cut_two_axes and options.plan.cut in ("rectilinear", "columns"):
         found.append(
             f"--cut {options.plan.cut} is for real ranks, the mock grid has slabs only; leave it out"
         )
@@ -120,7 +120,7 @@ def sharing_conflicts(options: RunOptions) -> list[str]:
     """Return the problems of the options that share hosts; they show before anything is opened."""
     pool, sharing = options.pool, options.sharing
     flags = [flag for flag, given in (("--mock", pool.mock), ("--scenario", pool.scenario)) if given]
-    if not flags and pool.simulated:
+    if not flags and not pool.kind.shares_hosts:
         flags = [f"--launcher {pool.launcher}"]
     where = "the mock grid" if pool.platform == "mock" else f"platform {pool.platform}"
     found = [

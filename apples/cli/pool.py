@@ -69,7 +69,7 @@ def open_platform(
     kind = find_platform(options.platform)
     # A job of the queue keeps to the hosts that the queue gave it, unless it names others.
     given = os.environ.get(HOSTS_VARIABLE)
-    if given and options.hosts is None and options.hostfile is None and not kind.simulated:
+    if given and options.hosts is None and options.hostfile is None and kind.shares_hosts:
         options = replace(options, hosts=given)
     of_service = options.grid_file == SERVICE_GRID and service is not None
     file = None if of_service else open_grid_file(options.grid_file)

@@ -59,7 +59,7 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
         if sharing.coscheduled is not None:
             session = _session(sharing.coscheduled, options, console)
             stack.enter_context(session)
-        elif sharing.policy == "auto" and sharing.wait is None and not options.pool.simulated:
+        elif sharing.policy == "auto" and sharing.wait is None and options.pool.kind.shares_hosts:
             session = _policy_there(options, console, stack)
         monitor: Monitor | None = None
         if _needs_monitor(sharing, session) and not output.dry_run:
@@ -75,7 +75,7 @@ def _policy_there(
     On several hosts, each snapshot looks for them. None if there is none on this machine, and, with a note, if the run
     cannot take part.
     """
-    if options.pool.several_hosts:
+    if options.pool.kind.several_hosts:
         from apples.platforms.sharedhosts import SharedHosts
 
         return stack.enter_context(SharedHosts(None, console.note))
@@ -125,7 +125,7 @@ def _session(policy: str, options: RunOptions, console: Console) -> SharingSessi
     from apples.coscheduling.policies import policy_kind
 
     kind = policy_kind(policy)
-    if options.pool.several_hosts:
+    if options.pool.kind.several_hosts:
         from apples.platforms.sharedhosts import SharedHosts
 
         return SharedHosts(kind, console.note)

@@ -98,33 +98,21 @@ class PoolOptions:
     seed: int | None = _mock("--seed", type=click.IntRange(min=0), help="Seed of the mock grid (default 1).")
 
     @property
-    def simulated(self) -> bool:
-        """Return whether ranks are simulated; False if the platform cannot be found."""
-        kind = self._platform_class()
-        return kind is not None and kind.simulated
-
-    @property
-    def several_hosts(self) -> bool:
-        """Return whether the launcher starts ranks on several machines; False if the platform cannot be found."""
-        kind = self._platform_class()
-        return kind is not None and kind.several_hosts
-
-    @property
     def platform(self) -> str:
         """Return the name of the platform that the options select."""
         return "mock" if self.mock or self.scenario is not None else self.launcher
 
-    def _platform_class(self) -> type[Platform] | None:
-        """Return the platform's class; None for the default platform, and for one that cannot be found."""
-        if self.platform == DEFAULT_LAUNCHER:
-            return None
+    @property
+    def kind(self) -> type[Platform]:
+        """Return the platform's class; `Platform` itself for one that cannot be found."""
         from apples.platforms.finding import find_platform
+        from apples.platforms.platform import Platform
 
         try:
             return find_platform(self.platform)
         except ConfigError:
             # Opening the platform reports this, together with the problems of other options.
-            return None
+            return Platform
 
 
 @options_record
@@ -395,6 +383,6 @@ class RunOptions:
     def for_context(self, context: click.Context) -> RunOptions:
         """Return these options; APPLES_NWS, which is meant for real hosts, does not count for simulated ones."""
         from_environment = context.get_parameter_source("nws") is click.core.ParameterSource.ENVIRONMENT
-        if not (from_environment and self.pool.simulated):
+        if not from_environment or self.pool.kind.shares_hosts:
             return self
         return replace(self, weather=replace(self.weather, nws=None))

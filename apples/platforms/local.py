@@ -119,7 +119,7 @@ class LocalPlatform(Platform):
         """Return whether the host is this machine."""
         return host is self._here
 
-    def write_s(self, path: Path, size_bytes: float) -> float | None:
+    def checkpoint_s(self, path: Path, size_bytes: float) -> float | None:
         """Return the measured seconds: all ranks run on this machine."""
         return measured_write_s(path.parent, size_bytes)
 

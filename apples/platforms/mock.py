@@ -47,7 +47,8 @@ class MockPlatform(Platform):
     """
 
     name = "mock"
-    simulated = True
+    several_hosts = True
+    starts_programs = shares_hosts = costs_vary_with_slab = can_cut_two_axes = False
     options: ClassVar[Mapping[str, str]] = {
         "scenario": "true speeds and loads (YAML)",
         "load": "loaded (default) or unloaded",
@@ -115,7 +116,7 @@ class MockPlatform(Platform):
         absent = self._dropped | dict.fromkeys(self.truth.dead(), "it does not answer")
         return without(found, absent)
 
-    def write_s(self, path: Path, size_bytes: float) -> float:
+    def checkpoint_s(self, path: Path, size_bytes: float) -> float:
         """Return the seconds in which all ranks together write so many bytes."""
         return size_bytes / self.scenario.storage_Bps
 

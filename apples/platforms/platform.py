@@ -25,6 +25,7 @@ from apples.errors import LaunchError
 from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.launching.preflight import names_of_this_machine
+from apples.model.drained import DrainedHosts
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.launchrequest import LaunchRequest, MpiChoice, Notify
 from apples.model.plan import Outcome, unplanned
@@ -119,14 +120,20 @@ class Platform(ABC):
     grid_file : file that the platform itself chose for its pool; it may know costs of applications
     mpi : the user's choice of an MPI, which takes precedence over that of the application
     several_hosts : ranks run on several machines, so a run can continue without a lost host
-    simulated : ranks are not real processes
+    starts_programs : ranks are processes, which use an MPI, write files and report progress
+    shares_hosts : hosts may have other jobs: queue, policies, drains and weather services apply to them
+    costs_vary_with_slab : what a row costs depends on the rows of a slab
+    can_cut_two_axes : runs plans that are cut along two axes
     excludes : option of `apples-run` that this platform cannot be combined with → reason
     options : own option → help; `PlatformSetup.options` has no others
     """
 
     name: ClassVar[str]
     several_hosts: ClassVar[bool] = False
-    simulated: ClassVar[bool] = False
+    starts_programs: ClassVar[bool] = True
+    shares_hosts: ClassVar[bool] = True
+    costs_vary_with_slab: ClassVar[bool] = True
+    can_cut_two_axes: ClassVar[bool] = True
     excludes: ClassVar[Mapping[str, str]] = {}
     options: ClassVar[Mapping[str, str]] = {}
 
@@ -187,9 +194,15 @@ class Platform(ABC):
         """Return the key of a host's benchmarks: hosts with the same text share them."""
         return f"{host.cpu_type} {fingerprint()}"
 
-    def write_s(self, path: Path, size_bytes: float) -> float | None:
+    def checkpoint_s(self, path: Path, size_bytes: float) -> float | None:
         """Return seconds to write so many bytes at `path`; None unless all hosts of the last snapshot share it."""
         return None
+
+    def drained(self) -> Mapping[str, str]:
+        """Return the hosts, of this pool or others, that runs must leave, each with the reason."""
+        if not self.shares_hosts:
+            return {}
+        return {host: drain.reason() for host, drain in DrainedHosts().at(time.time()).items()}
 
     def prepare(self, preparation: Preparation) -> None:  # noqa: B027 - optional, not abstract
         """Take note of a run's requirements, to be met by every host of later snapshots."""

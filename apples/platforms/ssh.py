@@ -128,7 +128,7 @@ class SshPlatform(Platform):
         """Include the run's requirements in each check."""
         self._requirements.add(preparation)
 
-    def write_s(self, path: Path, size_bytes: float) -> float | None:
+    def checkpoint_s(self, path: Path, size_bytes: float) -> float | None:
         """Return the seconds measured here; None unless all usable hosts share the file system."""
         if not all(holds(facts, str(path.absolute()), size_bytes) for facts in self._facts.values()):
             return None

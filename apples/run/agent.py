@@ -18,7 +18,6 @@ from typing import Any
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.learning.history import History
 from apples.learning.ranges import MOST, Coverage, alike, calibrate_range, coverage, is_loaded
-from apples.model.drained import DrainedHosts
 from apples.model.grid import LEAST_SHARE, Snapshot
 from apples.model.launchrequest import Notify
 from apples.model.plan import LeftOut, Plan, Record
@@ -177,8 +176,8 @@ class Agent:
         measured = time.perf_counter()
         if request.scheduler in RESPECT_LIMITS:
             check_room(snapshot, demands, options)
-        simulated = self.platform.simulated and demands.axes is not None
-        if simulated:
+        slabs_only = demands.axes is not None and not self.platform.can_cut_two_axes
+        if slabs_only:
             workload, demands = (replace(one, axes=None) for one in (workload, demands))
         if after is None:
             draft = self._draft_of_own_slabs(request, snapshot, demands)
@@ -207,7 +206,7 @@ class Agent:
             platform=self.platform.name,
             planning_s=planning_s,
             weather_s=measured - started,
-            notes=(*self._notes(snapshot, draft.costs), *[_SLABS_ONLY] * simulated),
+            notes=(*self._notes(snapshot, draft.costs), *[_SLABS_ONLY] * slabs_only),
             first_iteration=done,
             setup_cpu_s=slabs.benchmarks.setup_cpu_s(),
             counted_each=slabs.benchmarks.counted_each(),
@@ -215,11 +214,9 @@ class Agent:
         )
 
     def _drop_drained(self) -> None:
-        """Leave drained hosts out of the plan; hosts of the mock grid cannot be drained."""
-        found = {} if self.platform.simulated else DrainedHosts().at(time.time())
-        drained = {
-            h.name: f"it {found[h.name].reason()}" for h in self.platform.pool.hosts if h.name in found
-        }
+        """Leave drained hosts out of the plan."""
+        reasons = self.platform.drained()
+        drained = {h.name: f"it {reasons[h.name]}" for h in self.platform.pool.hosts if h.name in reasons}
         for host, why in drained.items():
             self.notify(f"without {host}: {why}")
         if drained:

@@ -88,7 +88,7 @@ class SlabBenchmarks:
         kept = {cpu_type: self.store.get(used.key, machine) for cpu_type, machine in types.items()}
         since = {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
         measured = self.store.costs(used.key, types)
-        if measured is not None and not self.platform.simulated:
+        if measured is not None and self.platform.costs_vary_with_slab:
             near = {slabs.rows: self.store.costs(slabs.key, types) for slabs in used.near()}
             known = {rows: costs for rows, costs in near.items() if costs is not None}
             measured = replace(with_growth(measured, used.rows, known), start_row_cpu_s=self.setup_cpu_s()[1])
@@ -139,10 +139,10 @@ class SlabBenchmarks:
     def like(self, plan: Plan) -> SlabBenchmarks:
         """Return the benchmarks of slabs like those of a plan.
 
-        These themselves in a simulation (its rows cost the same in all slabs), and where slabs of another size were not
+        These themselves where rows cost the same in all slabs, and where slabs of another size were not
         measured and may not be measured now.
         """
-        if self.platform.simulated:
+        if not self.platform.costs_vary_with_slab:
             return self
         slabs = self.of(plan.typical_rows)
         return slabs if slabs.rows == self.rows or slabs._available() else self
@@ -150,7 +150,7 @@ class SlabBenchmarks:
     def second(self) -> SlabBenchmarks | None:
         """Return the benchmarks on the other side of these slabs, for the costs between; None if these are enough."""
         steps = math.log2(self.slab_rows / self.rows)
-        if self.platform.simulated or abs(steps) < _SAME:
+        if not self.platform.costs_vary_with_slab or abs(steps) < _SAME:
             return None
         found = self.of(self.rows * 2.0 ** math.copysign(1.0, steps))
         return None if found.rows == self.rows else found
@@ -163,10 +163,10 @@ class SlabBenchmarks:
         return [self.sized(rows) for rows in sorted(near - {self.rows})]
 
     def measurable(self) -> bool:
-        """Return whether benchmarks may be run: never of an application without a program, unless simulated."""
+        """Return whether benchmarks may be run: of an application without a program only where none is started."""
         template, missing = self.request.template, self.request.benchmarks
         if isinstance(template, KnownByModel):
-            return self.platform.simulated
+            return not self.platform.starts_programs
         return missing is Benchmarks.ALL or (
             missing is Benchmarks.BUILT_IN and not isinstance(template, Deployable)
         )

@@ -42,6 +42,8 @@ class Checkpoints:
     def __init__(self, resilience: Resilience, platform: Platform, history: History) -> None:
         self.resilience = resilience
         self._platform, self._history = platform, history
+        #: Whether ranks write files; otherwise an outcome has the iterations that are safe.
+        self._writes = platform.starts_programs
         self._strange: Signature | None = None
         #: Checkpoints of a user's program that are no work of this run, and those that it may resume from.
         self._earlier: Mapping[int, tuple[int, int]] = {}
@@ -92,7 +94,7 @@ class Checkpoints:
             return decision
         restart = decision.first_iteration > 0
         size_bytes = template.checkpoint_bytes(request.size, request.settings)
-        measured_s = self._platform.write_s(file, size_bytes)
+        measured_s = self._platform.checkpoint_s(file, size_bytes)
         if measured_s is None and self.resilience.own and not restart:
             note = (
                 f"no checkpoints: not every host can write to the same {file.parent}; "
@@ -108,10 +110,10 @@ class Checkpoints:
 
     def begin(self, request: RunRequest, decision: Decision, notify: Notify) -> None:
         """Remember the existing file, so that it is not mistaken for this run's."""
-        if isinstance(request.template, SelfCheckpointing) and not self.resilience.simulated:
+        if isinstance(request.template, SelfCheckpointing) and self._writes:
             found = request.template.checkpoints().items()
             self._earlier = {done: seen for done, seen in found if self._resumable.get(done) != seen}
-        if decision.keep is None or self.resilience.simulated:
+        if decision.keep is None or not self._writes:
             return
         file = decision.keep.file
         if self.resilience.own:
@@ -123,7 +125,7 @@ class Checkpoints:
 
     def safe(self, request: RunRequest, decision: Decision, outcome: Outcome, notify: Notify) -> int:
         """Return iterations that are done for good after an attempt that did not end well; the file is verified."""
-        if self.resilience.simulated:
+        if not self._writes:
             return decision.first_iteration + (outcome.kept_iterations or 0)
         if isinstance(request.template, SelfCheckpointing):
             total = decision.first_iteration + decision.workload.iterations
@@ -138,17 +140,17 @@ class Checkpoints:
 
     def finish(self, decision: Decision) -> None:
         """Remove our own file after a complete run."""
-        if decision.keep is not None and self.resilience.own and not self.resilience.simulated:
+        if decision.keep is not None and self.resilience.own and self._writes:
             decision.keep.file.unlink(missing_ok=True)
 
     def advice(self, request: RunRequest, decision: Decision) -> str:
         """Return how to resume a run that did not end well; empty if no checkpoint is kept."""
         template, total = request.template, decision.first_iteration + decision.workload.iterations
-        if isinstance(template, SelfCheckpointing) and not self.resilience.simulated:
+        if isinstance(template, SelfCheckpointing) and self._writes:
             done = newest_whole(template.checkpoints(), self._earlier, total)
             return f"{done} of {total} iterations are safe; go on with --resume" if done else ""
         try:
-            done = 0 if self.resilience.simulated else self._held(request, decision, verified=False)
+            done = self._held(request, decision, verified=False) if self._writes else 0
         except ConfigError:
             return ""
         if not done or decision.keep is None:
@@ -170,7 +172,7 @@ class Checkpoints:
     def sweep(self) -> None:
         """Remove files left beside the checkpoint by ranks that were killed while writing one."""
         file = self.resilience.file
-        if file is not None and not self.resilience.simulated:
+        if file is not None and self._writes:
             with contextlib.suppress(OSError):
                 file.with_name(f".{file.name}.part").unlink(missing_ok=True)
 

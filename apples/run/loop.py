@@ -166,7 +166,7 @@ class AttemptLoop:
         return replace(outcome, message="; ".join(text for text in texts if text))
 
     def _locked(self, decision: Decision) -> AbstractContextManager[None]:
-        if decision.keep is None or self._request.resilience.simulated:
+        if decision.keep is None or not self._platform.starts_programs:
             return nullcontext()
         file = decision.keep.file
         return locked(file.with_name(f".{file.name}.lock"), f"checkpoint {file}")
@@ -323,7 +323,7 @@ def deployed(request: RunRequest, decision: Decision, run_dir: Path, template: D
 
 def check_program(template: Template, platform: Platform) -> None:
     """Raise `ProgramNotFound` for an application without a program: PATH may have one of the same name."""
-    if isinstance(template, KnownByModel) and not platform.simulated:
+    if isinstance(template, KnownByModel) and platform.starts_programs:
         raise ProgramNotFound(
             f"{template.name} is {template.summary}; it has no program to start. Describe your program in an "
             "application file (apples app new), and give it with --app FILE"

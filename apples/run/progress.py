@@ -93,7 +93,7 @@ def progress_listener(
     platform: Platform, request: RunRequest, decision: Decision, on_event: OnEvent
 ) -> Callable[[bytes], None] | None:
     """Return a function that makes events of an attempt's lines of progress; None if nothing receives events."""
-    if on_event is ignore or platform.simulated:
+    if on_event is ignore or not platform.starts_programs:
         return None
     return AttemptProgress(
         first=decision.first_iteration,

@@ -34,7 +34,7 @@ class Resilience:
     attempts : maximum number.  file : path of the checkpoint, None for none.  own : a file of this package's state
         directory, removed after success
     needed : write checkpoints even where expected failures alone do not justify them (the run may move to other hosts)
-    simulated : nothing is written to the file.  resume : start from the iteration that the file holds
+    resume : start from the iteration that the file holds
     rule : "young" (optimal interval), "iterations" (each `every`, None for one at the end), or "time" (each `every_s`)
     mtbf_s : mean time between failures of one host, None to estimate it from the history
     """
@@ -43,7 +43,6 @@ class Resilience:
     file: Path | None = None
     own: bool = False
     needed: bool = False
-    simulated: bool = False
     resume: bool = False
     rule: str = "young"
     every: int | None = None

@@ -121,7 +121,7 @@ class SlurmPlatform(Platform):
         self._checked.requirements.add(preparation)
         self._reads = preparation.runs and self._given.reads
 
-    def write_s(self, path: Path, size_bytes: float) -> float | None:
+    def checkpoint_s(self, path: Path, size_bytes: float) -> float | None:
         """Return the seconds measured here; before nodes are checked, only on cluster file systems."""
         facts = self._checked.facts_of(host.name for host in self.pool.hosts)
         known = len(facts) == len(self.pool.hosts)

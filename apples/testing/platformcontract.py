@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from apples.errors import LaunchError, NoFeasiblePlan
+from apples.model.drained import DrainedHost, DrainedHosts
 from apples.model.grid import Snapshot
 from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import unplanned
@@ -92,8 +93,17 @@ class PlatformContract:
     def test_seconds_of_a_checkpoint(self, platform: Platform, tmp_path: Path) -> None:
         """They are not negative; None means that the hosts share no directory."""
         snapshot_of(platform)
-        seconds = platform.write_s(tmp_path / "run.ckpt", 1e6)
+        seconds = platform.checkpoint_s(tmp_path / "run.ckpt", 1e6)
         assert seconds is None or seconds >= 0.0
+
+    def test_drained_host_is_known_where_hosts_are_shared(self, platform: Platform) -> None:
+        """Hosts that no other job can use cannot be drained."""
+        drains, now = DrainedHosts(), platform.now()
+        drains.change(now, add=[DrainedHost(host="drained-host", since=now)])
+        try:
+            assert ("drained-host" in platform.drained()) == platform.shares_hosts
+        finally:
+            drains.change(now, remove=["drained-host"])
 
     def test_plan_on_an_unknown_host_is_rejected(self, platform: Platform, tmp_path: Path) -> None:
         """The error names the host."""
@@ -131,12 +141,12 @@ class RunContract(PlatformContract):
         """Simulated ranks run no program, so they cannot fail this way."""
         request = one_rank(self.first(platform), tmp_path, "raise SystemExit(3)")
         outcome = platform.run(request, lambda line: None)
-        expected = ("finished", 0) if platform.simulated else ("failed", 3)
+        expected = ("failed", 3) if platform.starts_programs else ("finished", 0)
         assert (outcome.ended, outcome.exit_code) == expected
 
     def test_time_limit_ends_the_run(self, platform: Platform, tmp_path: Path) -> None:
         """The exit code is 124."""
-        limit_s = 1e-6 if platform.simulated else 2.0
+        limit_s = 2.0 if platform.starts_programs else 1e-6
         request = one_rank(
             self.first(platform), tmp_path, "import time; time.sleep(60)", time_limit_s=limit_s
         )

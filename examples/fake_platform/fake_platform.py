@@ -33,7 +33,7 @@ class FakeClusterPlatform(Platform):
 
     name = "fake"
     several_hosts = True
-    simulated = True
+    starts_programs = shares_hosts = costs_vary_with_slab = can_cut_two_axes = False
     options: ClassVar[Mapping[str, str]] = {"hosts": "number of hosts (default 4)"}
     excludes: ClassVar[Mapping[str, str]] = {"policy": "there are no processes to coschedule"}
 
@@ -123,7 +123,7 @@ class FakeClusterPlatform(Platform):
             bytes_per_row=workload.bytes_per_row,
         )
 
-    def write_s(self, path: object, size_bytes: float) -> float:
+    def checkpoint_s(self, path: object, size_bytes: float) -> float:
         """Return the seconds of a checkpoint: 1 GB/s, on a disk that all hosts share."""
         return size_bytes / 1e9
 

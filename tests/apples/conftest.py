@@ -100,7 +100,7 @@ class FakePlatform(Platform):
         self.dropped.append(dict(hosts))
         self.pool = self.pool.restrict(h.name for h in self.pool.hosts if h.name not in hosts)
 
-    def write_s(self, path, size_bytes):
+    def checkpoint_s(self, path, size_bytes):
         return self.storage_s
 
     def machine(self, host):

@@ -437,7 +437,7 @@ def test_cut_of_a_program_of_one_axis_is_refused(bench):
 
 def test_simulated_run_of_two_axes_takes_slabs(bench):
     b = bench()
-    b.platform.simulated = True
+    b.platform.can_cut_two_axes = False
     plain = b.toy.workload
     b.toy.workload = lambda size, options: replace(plain(size, options), axes=Axes(cut="columns", width=10))
     decision = b.agent.decide(request_for(b))

@@ -167,7 +167,7 @@ def test_costs_between_two_sizes_need_the_benchmarks_of_both(bench):
     assert b.platform.benchmarked == [("a", 1, 32)]
     between.costs(b.said.append, between=True)
     assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
-    b.platform.simulated = True
+    b.platform.costs_vary_with_slab = False
     slabs(b, size=80).costs(b.said.append, between=True)
     assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
 

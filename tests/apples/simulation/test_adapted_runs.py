@@ -31,7 +31,7 @@ def run(quiet, competitors, tmp_path):
         history = History(tmp_path / adapt / "history")
         costing = Costing(CalibrationStore(tmp_path / adapt / "benchmarks"), history, {})
         agent = Agent(platform, history, costing, said.append)
-        resilience = Resilience(attempts=3, file=tmp_path / "run.ck", own=True, needed=True, simulated=True)
+        resilience = Resilience(attempts=3, file=tmp_path / "run.ck", own=True, needed=True)
         template = KnownByModel("toy", platform.workload, "the scenario")
         wanted = None if adapt == "off" else AdaptSettings()
         request = RunRequest(

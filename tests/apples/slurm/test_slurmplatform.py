@@ -393,9 +393,9 @@ def test_an_allocation_that_is_over(says, tmp_path):
 def test_checkpoints_need_a_directory_that_all_nodes_see(says, tmp_path, monkeypatch):
     one = platform(tmp_path)
     one.snapshot(silent)
-    assert one.write_s(tmp_path / "x.ckpt", 1e3) is None
+    assert one.checkpoint_s(tmp_path / "x.ckpt", 1e3) is None
     monkeypatch.setattr(slurm_platform, "file_system", lambda directory: "lustre")
-    assert one.write_s(tmp_path / "x.ckpt", 1e3) is not None
+    assert one.checkpoint_s(tmp_path / "x.ckpt", 1e3) is not None
 
 
 def test_the_file_system_of_a_directory():
