@@ -143,7 +143,7 @@ def examine(case: Case, tally: Tally) -> None:
     try:
         placed = placement.soonest(build(*case, PlanningOptions()), PlanningOptions())
         program = float("inf") if placed is None else placed.seconds
-        plan = make_plan(*case)
+        plan = make_plan(*case, PlanningOptions(prices=True))
         planned = plan.predicted_s
     except NoFeasiblePlan:
         pass

@@ -1,4 +1,4 @@
-"""Cost of a plan: 34 to 50,000 hosts, all three orders, every host count; beside PuLP + CBC per candidate.
+"""Cost of a plan: 34 to 50,000 hosts, all three orders, every host count, heights by PuLP or by minimax.
 
     python benchmarks/planning_cost.py [--repeat 15] [--json] [--hosts N]
 
@@ -6,16 +6,12 @@ Each size runs in a process of its own: CPU seconds of a plan (percentiles) and 
 the process. Up to 1,000 hosts, each link differs from all others. 5,000 hosts have their sites' values,
 and measured pairs that differ: all pairs in sites of 16, and all pairs of the sites' first hosts, as cliques of sensors
 measure them. 50,000 hosts have the values of their 50 sites.
-
-The comparison solves one linear program for each of the same candidates (34 hosts) through PuLP with its CBC solver,
-rounds to whole rows, and keeps the cheapest. If PuLP has no CBC (PuLP 4), it uses HiGHS and prints a note.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import resource
 import subprocess
 import sys
@@ -24,20 +20,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pulp
 
 from apples.model.grid import Conditions, Estimate, Grid, Host, LinkRule, Snapshot
 from apples.model.pairs import PairValues, listing
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Costs, Overhead, Workload
-from apples.planning import desirability, linear_program, rank_order
-from apples.planning.candidates import enumerate_orders
-from apples.planning.chains import Chains
-from apples.planning.minimax import whole_rows
-from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
-from apples.planning.problem import build
 
 #: Largest pool of which each link differs from all others, and largest one with measured pairs.
 DENSE, MEASURED = 1000, 5000
@@ -105,26 +94,6 @@ def links_by_site(sites: np.ndarray, rng: np.random.Generator) -> dict[str, Any]
     return dict(zip(names, values, strict=True))
 
 
-def lp_for_every_candidate(
-    snapshot: Snapshot, workload: Workload, costs: Costs, solver: Any
-) -> tuple[int, float]:
-    """Return (candidates, best makespan) when each candidate is a linear program of its own."""
-    options = PlanningOptions()
-    problem = build(snapshot, workload, costs, options)
-    position = rank_order.tree_positions(problem)
-    best, count = math.inf, 0
-    for _, chains in enumerate_orders(problem, desirability.orders(problem).items(), position, options):
-        for k in range(len(chains)):
-            chain = chains.chain(k)
-            lines = rank_lines(problem, Chains.of([chain]), options)
-            count += 1
-            found = linear_program.allocate(problem, chain, lines, math.inf, solver)
-            if found is not None:
-                rows = whole_rows(lines, found.rows, problem.size, problem.min_rows)
-                best = min(best, float(lines.seconds(rows.astype(np.float64)).max()))
-    return count, best
-
-
 def timed(count: int, repeat: int) -> dict[str, float]:
     """Return CPU milliseconds of plan (after one to warm up) and document, and peak megabytes."""
 
@@ -135,8 +104,13 @@ def timed(count: int, repeat: int) -> dict[str, float]:
 
     case = setting(count, 1)
     make_plan(*case)
-    spent = [spent_ms(lambda: make_plan(*case)) for _ in range(repeat)]
-    found = {f"plan_p{q}_cpu_ms": float(np.percentile(spent, q)) for q in (10, 50, 90)}
+    by_minimax = PlanningOptions(allocation="minimax")
+    spent = [
+        (spent_ms(lambda: make_plan(*case)), spent_ms(lambda: make_plan(*case, by_minimax)))
+        for _ in range(repeat)
+    ]
+    found = {f"plan_p{q}_cpu_ms": float(np.percentile(spent, q, axis=0)[0]) for q in (10, 50, 90)}
+    found["program_p50_cpu_ms"] = float(np.median(np.subtract(*np.transpose(spent))))
     found["peak_MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return found | {"document_cpu_ms": spent_ms(lambda: json.dumps(snapshot_document(case[0])))}
 
@@ -147,25 +121,6 @@ def in_own_process(count: int, repeat: int) -> dict[str, float]:
     answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found: dict[str, float] = json.loads(answer.splitlines()[-1])
     return found
-
-
-def compared_with_linear_programs(ours_ms: float) -> dict[str, Any]:
-    """Return the cost and the makespan of one linear program for each candidate of 34 hosts."""
-    small = setting(34, 1)
-    cbc = pulp.PULP_CBC_CMD(msg=False) if hasattr(pulp, "PULP_CBC_CMD") else None
-    if cbc is not None and not cbc.available():
-        cbc = None
-    started = time.perf_counter()
-    candidates, lp_makespan = lp_for_every_candidate(*small, cbc)
-    lp_ms = (time.perf_counter() - started) * 1e3
-    return {
-        "lp_solver": "CBC" if cbc is not None else "HiGHS (no CBC in this PuLP)",
-        "lp_candidates": candidates,
-        "lp_ms": lp_ms,
-        "times_faster": lp_ms / ours_ms,
-        "makespan_s": make_plan(*small).predicted_s,
-        "lp_makespan_s": lp_makespan,
-    }
 
 
 def main() -> int:
@@ -181,21 +136,12 @@ def main() -> int:
         f"hosts_{count}": in_own_process(count, max(1, arguments.repeat // part))
         for count, part in ((34, 1), (1000, 3), (5000, 5), (50_000, 15))
     }
-    result |= compared_with_linear_programs(result["hosts_34"]["plan_p50_cpu_ms"])
     if arguments.json:
         print(json.dumps(result))
         return 0
     for name, figures in result.items():
         if isinstance(figures, dict):
             print(f"{name:12}" + "".join(f"  {k} {v:.1f}" for k, v in figures.items()))
-    print(
-        f"PuLP + {result['lp_solver']}, {result['lp_candidates']} candidates: {result['lp_ms']:.0f} ms, "
-        f"{result['times_faster']:.0f} times ours"
-    )
-    print(
-        f"expected makespan {result['makespan_s']:.3f} s; by linear programs, which take forecasts as certain, "
-        f"{result['lp_makespan_s']:.3f} s"
-    )
     return 0
 
 

@@ -275,7 +275,9 @@ def assemble(
         template=template,
         settings=settings,
         scheduler=options.plan.scheduler,
-        overrides=options.plan.overrides | _limited(limits if file is None else file.limits | limits),
+        overrides=options.plan.overrides
+        | _limited(limits if file is None else file.limits | limits)
+        | ({"prices": True} if options.output.explain else {}),
         label=options.output.label,
         time_limit_s=limit_s,
         program_output_to_stderr=options.output.as_json or options.output.json_lines,

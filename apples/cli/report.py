@@ -167,6 +167,7 @@ def explanation_lines(document: dict[str, Any]) -> list[str]:
     for entry in document["left_out"]:
         left_out.setdefault(entry["reason"], []).append(entry["host"])
     lines += [f"  - {fold(hosts)}: {reason}" for reason, hosts in left_out.items()]
+    lines += _search_lines(document["planning"])
     lines += [f"  ~ {text}" for text in document["relaxed"]]
     lines += [f"  $ {text}" for text in document.get("prices", ())]
     if document.get("cut") is not None:
@@ -185,6 +186,20 @@ def explanation_lines(document: dict[str, Any]) -> list[str]:
             f"({availability['method']}, {availability['samples']} samples{_old(availability['age_s'])}), {free} free"
         )
     return lines + _link_lines(weather)
+
+
+def _search_lines(planning: dict[str, Any]) -> list[str]:
+    """Return lines on the solution that gave the heights, and on a search of hosts that was cut."""
+    names = {
+        "pulp": "an integer program (PuLP, HiGHS)",
+        "minimax": "minimax",
+        "lp": "the paper's linear program",
+    }
+    method, bound_s, lines = planning.get("allocation"), planning.get("bound_s"), []
+    if method:
+        bound = "" if bound_s is None else f": none end before {seconds(bound_s)}, gap {planning['gap']:.2%}"
+        lines.append(f"  = rows by {names[method]}{bound}")
+    return lines + ([f"  = {planning['search']}"] if planning.get("search") else [])
 
 
 def _checkpoint_lines(checkpoints: dict[str, Any] | None) -> list[str]:

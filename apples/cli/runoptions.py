@@ -159,7 +159,7 @@ class PlanOptions:
     model: str | None = _plan("--model", type=click.Choice(["exchange", "paper"]), help="Performance model.")
     counts: str | None = _plan("--counts", type=click.Choice(["every", "even"]), help="Host counts to try.")
     allocation: str | None = _plan(
-        "--allocation", type=click.Choice(["minimax", "lp"]), help="Method that finds the slab heights."
+        "--allocation", type=click.Choice(["pulp", "minimax", "lp"]), help="Method that finds slab heights."
     )
     rank_order: str | None = _plan(
         "--rank-order", type=click.Choice(["tree", "desirability"]), help="Order of the hosts in the chain."

@@ -48,6 +48,20 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowAllocation:
+    """The solution that gave a plan its heights.
+
+    method : "pulp" (an integer program), "minimax" or "lp"; empty for plans that divide the work by a rule
+    bound_s : seconds before which no whole heights of the same ranks end, all forecasts coming true; None if unknown
+    gap : distance of the plan from the bound, as a fraction of its time
+    """
+
+    method: str = ""
+    bound_s: float | None = None
+    gap: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A chain of hosts with slab heights.
 
@@ -59,6 +73,7 @@ class Plan:
     waiting_s : part of `lateness_s` that ranks wait for each other in turn, because shares change during the run
     order : its desirability order.  relaxed : constraints that had to be widened, in order
     taken : host → reason to take it.  left_out : the other hosts, with reasons
+    allocation : of the heights.  search : a sentence on a search of hosts that was cut, with its gap; else empty
     candidates : number of schedules compared.  communication : factor on all exchanges (`apples.model.template.Costs`)
     prices : seconds that one unit more of each binding limit would save, a sentence each
     cost : predicted, in the unit of the hosts' prices; None without prices
@@ -78,6 +93,8 @@ class Plan:
     relaxed: tuple[str, ...] = ()
     taken: tuple[tuple[str, str], ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    allocation: RowAllocation = RowAllocation()
+    search: str = ""
     candidates: int = 1
     communication: float = 1.0
     prices: tuple[str, ...] = ()

@@ -10,11 +10,11 @@ import numpy as np
 
 from apples.errors import ConfigError
 from apples.model.cut import Axes, Cut
-from apples.model.plan import Assignment, LeftOut, Plan
+from apples.model.plan import Assignment, LeftOut, Plan, RowAllocation
 from apples.model.template import Workload
 from apples.planning import bounds, hostlimits
 from apples.planning.bounds import UncertainRanks
-from apples.planning.boxcosts import Boxes
+from apples.planning.boxcosts import Boxes, with_whole_heights
 from apples.planning.boxsearch import BoxSearch
 from apples.planning.chains import Chains
 from apples.planning.model import coupling
@@ -45,9 +45,12 @@ def choose_cut(
     if options.cut != "slabs" and not problem.coupling:
         members = [] if slabs is None else [_processors(problem, slabs)]
         boxes = BoxSearch(problem, axes, options, members).best()
+    allocation = RowAllocation(method="minimax")
+    if boxes is not None and options.allocation == "pulp":
+        boxes, allocation = with_whole_heights(problem, boxes, options) or (boxes, allocation)
     forced = options.cut == axes.cut
     if boxes is not None and (slabs is None or forced or _seconds(problem, boxes, options) < slabs_s):
-        return _plan(problem, axes, boxes, options, slabs)
+        return replace(_plan(problem, axes, boxes, options, slabs), allocation=allocation)
     if slabs is None or forced:
         return None
     return replace(slabs, cut=_cut(problem, axes, boxes, slabs, options, taken=False))

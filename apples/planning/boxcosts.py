@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from apples.model.grid import FloatArray
+from apples.model.plan import RowAllocation
 from apples.planning.chains import Chains
 from apples.planning.cuts import BoxLayout, rectilinear_shares, whole_parts
+from apples.planning.heights import HeightProgram, whole_heights
 from apples.planning.minimax import makespans, minimax_rows
 from apples.planning.model import RankLines, messages, unordered_lines
 from apples.planning.options import PlanningOptions
@@ -79,6 +81,34 @@ def in_grid(problem: Problem, grid: IntArray, options: PlanningOptions) -> Boxes
     """Return the boxes of processors in a grid of bands and columns, int64[r, c]; None if none fit."""
     counts = (grid.shape[0],) * grid.shape[1]
     return _settled(problem, grid.T.ravel(), counts, options, _grid_layout)
+
+
+def with_whole_heights(
+    problem: Problem, boxes: Boxes, options: PlanningOptions
+) -> tuple[Boxes, RowAllocation] | None:
+    """Return the boxes with the heights of the integer program of each column, and the proof of the latest.
+
+    All bands of a grid have one height. None if heights with the costs of their borders end later than before.
+    """
+    layout, width = boxes.layout, _width(problem)
+    columns, lines = _columns(layout.counts), _scaled(boxes.lines, layout.widths[layout.column] / width)
+    parts = [(columns.part(c), np.arange(n)) for c, n in enumerate(layout.counts)]
+    assert problem.workload.axes is not None
+    if problem.workload.axes.cut == "rectilinear":
+        parts = [(slice(0, len(boxes.chain)), np.tile(parts[0][1], len(parts)))]
+    solutions = []
+    for part, band in parts:
+        program = HeightProgram(lines.take(part), problem.size, problem.min_rows, band=band)
+        known = layout.heights[part][: int(band.max()) + 1]
+        solution = whole_heights(program, lines.take(part), known, band=band)
+        if solution is None:
+            return None
+        solutions.append((solution[0][band], solution[1]))
+    heights = np.concatenate([rows for rows, _ in solutions])
+    better = priced(problem, boxes.chain, replace(layout, heights=heights), options)
+    if better.makespan_s > boxes.makespan_s * (1 + 1e-9):
+        return None
+    return better, max((proof for _, proof in solutions), key=lambda proof: proof.bound_s or 0.0)
 
 
 def _settled(

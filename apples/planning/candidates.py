@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from apples.model.grid import FloatArray
-from apples.planning import linear_program
+from apples.planning import heights
 from apples.planning.chains import Chains
 from apples.planning.minimax import makespans, minimax_rows, whole_rows
 from apples.planning.model import RankLines, rank_lines
@@ -162,16 +162,16 @@ def _settle(
 ) -> CandidateSchedule | None:
     """Return whole rows for one chain by the chosen allocation; None when its limits cannot hold the work."""
     relaxed: tuple[str, ...] = ()
-    if options.allocation == "minimax" and not problem.coupling:
+    if options.allocation != "lp" and not problem.coupling:
         rows = minimax_rows(lines, problem.size, problem.min_rows, finish)
     else:
         tolerance = options.tolerance if options.allocation == "lp" else math.inf
-        found = linear_program.allocate(problem, chain, lines, tolerance)
+        found = heights.allocate(problem, chain, lines, tolerance)
         if found is None:
             return None
         if found.tolerance != tolerance:
             relaxed = (_widened(tolerance, found.tolerance),)
-        check = linear_program.coupling_check(problem, chain)
+        check = heights.coupling_check(problem, chain)
         rows = whole_rows(lines, found.rows, problem.size, problem.min_rows, check)
     if rows.sum() != problem.size:
         return None

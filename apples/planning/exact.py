@@ -41,7 +41,7 @@ _LEAST_GAIN = 1e-9
 
 def applies(problem: Problem, options: PlanningOptions) -> bool:
     """Return whether the pool is small enough, and priced by rules this search knows."""
-    plain = options.model == "exchange" and options.allocation == "minimax" and not problem.coupling
+    plain = options.model == "exchange" and options.allocation != "lp" and not problem.coupling
     return plain and options.improve and problem.processors <= MOST
 
 

@@ -4,7 +4,7 @@ With T_i = fixed_i + slope_i·x_i the best common finish T solves Σ_i x_i(T) = 
 rank i finishes by T: concave, bent at memory, flat at its cap. Newton's method from below reaches such a root without
 overshooting, in one step if there is no bend. Whole rows: each rank gets the rows it finishes by T. The remaining rows
 go one by one to the rank with the earliest finish. That is optimal, because any schedule that ends as early would have
-placed every earlier row too. This replaces §3.3's simplex where limits are per rank; `linear_program` serves
+placed every earlier row too. This replaces §3.3's simplex where limits are per rank; `heights` serves
 constraints that tie hosts together.
 """
 

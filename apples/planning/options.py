@@ -8,7 +8,7 @@ from apples.model.limits import Limits
 
 ModelName = Literal["exchange", "paper"]
 Counts = Literal["every", "even"]
-Allocation = Literal["minimax", "lp"]
+AllocationName = Literal["pulp", "minimax", "lp"]
 RankOrder = Literal["tree", "desirability"]
 CutName = Literal["auto", "slabs", "rectilinear", "columns"]
 Horizon = Literal["run", "next"]
@@ -21,7 +21,8 @@ class PlanningOptions:
     model : "paper" is §3.1 as printed; "exchange" takes the slower of the two neighbours, whose exchanges overlap, and
         prices a slab that exceeds memory (`spill_factor`)
     counts : candidate host counts n, "every" one or only "even" ones as printed
-    allocation : "minimax" is exact in whole rows; "lp" is §3.3's linear program, then rounding
+    allocation : "pulp" is an integer program for the chosen chain, of up to 500 ranks, after candidates were compared
+        by "minimax", which is exact in whole rows; "lp" is §3.3's linear program, then rounding, for all candidates
     rank_order : "tree" keeps well-connected hosts together; "desirability" leaves the list's order
     improve : also try groups of near hosts, then add, drop, swap and move hosts of the best candidates
     horizon : "run" takes forecasts of CPU shares over the predicted length of the run, and predicts its expected time;
@@ -34,11 +35,12 @@ class PlanningOptions:
     ranks : use exactly this many ranks; None leaves the number to the planner
     cut : "auto" takes slabs or, of a program that can, a cut on two axes if that ends sooner; else that one
     limits : people's limits on the choice of hosts, beside those of the workload
+    prices : also find the seconds that one unit more of each limit that binds would save
     """
 
     model: ModelName = "exchange"
     counts: Counts = "every"
-    allocation: Allocation = "minimax"
+    allocation: AllocationName = "pulp"
     rank_order: RankOrder = "tree"
     improve: bool = True
     horizon: Horizon = "run"
@@ -50,6 +52,7 @@ class PlanningOptions:
     ranks: int | None = None
     cut: CutName = "auto"
     limits: Limits = field(default_factory=Limits)
+    prices: bool = False
 
     def __post_init__(self) -> None:
         problems = []

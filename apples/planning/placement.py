@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 
 from apples.model.grid import FloatArray
-from apples.planning.linear_program import highs
+from apples.planning.heights import solved
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
-from nws.base.native_output import native_output_to_stderr
 
 #: Names of limits that `most_rows` can lift, beside the names of constraints.
 CAPACITY, LINKS, RANKS = "capacity", "links", "ranks"
 #: Largest pool, in processors, whose closed links are searched for a path; the program grows with its square.
 MOST = 64
-_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -268,11 +266,9 @@ class _Model:
 
     def solve(self, seconds: Callable[[], float] = lambda: 0.0) -> Placement | None:
         """Return the chain, its rows and its length; None without a solution."""
-        with native_output_to_stderr():
-            result = self.program.solve(highs(_LIMIT_S))
-        status = int(getattr(result, "status", result))
+        info = solved(self.program, whole=True)
         used = np.flatnonzero([x.value() is not None and x.value() > 0.5 for x in self.used])
-        if status != 1 or not len(used):
+        if info is None or not len(used):
             return None
         chain: IntArray = self._walk(used) if self.first else used
         totals = np.floor(np.array([x.value() for x in self.rows], dtype=np.float64) + 1e-6)

@@ -8,10 +8,12 @@ the finalists are ranked by that quantile of their makespan.
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from apples.errors import NoFeasiblePlan
 from apples.model.grid import Host, Snapshot
 from apples.model.limits import Limits
-from apples.model.plan import Plan
+from apples.model.plan import Plan, RowAllocation
 from apples.model.template import Costs, Workload
 from apples.planning import (
     axes,
@@ -19,6 +21,7 @@ from apples.planning import (
     desirability,
     exact,
     groups,
+    heights,
     hostlimits,
     paths,
     placement,
@@ -35,6 +38,7 @@ from apples.planning.candidates import (
     seconds_per_rank,
 )
 from apples.planning.chains import Chains
+from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem, build
 from apples.planning.search import improve
@@ -62,26 +66,20 @@ def make_plan(
 ) -> Plan:
     """Return the cheapest plan for the workload on the snapshot's hosts; raises `NoFeasiblePlan`."""
     options = options or PlanningOptions()
-    problem, found = _at_its_length(snapshot, workload, costs, options)
-    if found is None:
+    problem, plan = _at_its_length(snapshot, workload, costs, options)
+    if plan is None:
         raise NoFeasiblePlan(_refusal(problem, options))
-    plan, slabs = found
-    return plan if slabs is None else replace(plan, prices=_prices(problem, slabs, options))
+    return plan
 
 
 def find_plan(snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions) -> Plan | None:
-    """Return the plan of `make_plan` without the prices of limits; None instead of reasons if there is none."""
-    found = _at_its_length(snapshot, workload, costs, options)[1]
-    return found and found[0]
-
-
-#: A plan, and the schedule that it was made of if it is one of slabs.
-_Found = tuple[Plan, CandidateSchedule | None] | None
+    """Return the plan of `make_plan`; None instead of reasons if there is none."""
+    return _at_its_length(snapshot, workload, costs, options)[1]
 
 
 def _at_its_length(
     snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions
-) -> tuple[Problem, _Found]:
+) -> tuple[Problem, Plan | None]:
     """Return the cheapest plan by forecasts over about its own length, and its problem."""
     axes.check(workload, options)
     problem = build(snapshot, workload, costs, options)
@@ -90,30 +88,53 @@ def _at_its_length(
     span_s = problem.shortest_s
     for last in range(_ROUNDS, 0, -1):
         problem = build(snapshot.over(span_s, span_s / workload.iterations), workload, costs, options)
-        found = _cheapest(problem, options)
-        if found is None:
+        plan = _cheapest(problem, options)
+        if plan is None:
             break
-        makespan_s = found[0].predicted_s - found[0].lateness_s
+        makespan_s = plan.predicted_s - plan.lateness_s
         if last == 1 or span_s / _NEAR <= makespan_s <= span_s * _NEAR:
-            return problem, (replace(found[0], horizon_s=span_s), found[1])
+            return problem, replace(plan, horizon_s=span_s)
         span_s = makespan_s
     return problem, None
 
 
-def _cheapest(problem: Problem, options: PlanningOptions) -> _Found:
+def _cheapest(problem: Problem, options: PlanningOptions) -> Plan | None:
     """Return the cheapest plan of a problem; None if none is feasible."""
-    choice = search(problem, options)
-    slabs = None if choice is None else _slab_plan(problem, choice, options)
-    plan = slabs
-    if problem.workload.axes is not None and options.model != "paper":
-        seconds = math.inf
-        if choice is not None and slabs is not None:
-            by_forecast = options.quantile == 0.5
-            seconds = slabs.predicted_s if by_forecast else _rank(problem, choice.schedule, options)
-        plan = axes.choose_cut(problem, problem.workload.axes, options, slabs, seconds)
-    if plan is None:
-        return None
-    return plan, choice.schedule if choice is not None and not plan.on_two_axes else None
+    choice, slabs, seconds = search(problem, options), None, math.inf
+    if choice is not None:
+        choice, allocation = _settled(problem, choice, options)
+        slabs = replace(_slab_plan(problem, choice, options), allocation=allocation)
+        by_forecast = options.quantile == 0.5
+        seconds = slabs.predicted_s if by_forecast else _rank(problem, choice.schedule, options)
+    if problem.workload.axes is None or options.model == "paper":
+        return slabs
+    return axes.choose_cut(problem, problem.workload.axes, options, slabs, seconds)
+
+
+def _settled(problem: Problem, choice: Choice, options: PlanningOptions) -> tuple[Choice, RowAllocation]:
+    """Return the choice with the heights of the integer program, and the proof of them.
+
+    The heights of the search stay if the program ends later, which rounding errors of a solver can make it do.
+    """
+    schedule = choice.schedule
+    proven = options.allocation != "lp" and not problem.coupling
+    by_search = RowAllocation(
+        method="lp" if options.allocation == "lp" else "minimax",
+        bound_s=schedule.makespan_s if proven else None,
+        gap=0.0 if proven else None,
+    )
+    if options.allocation != "pulp" or len(schedule.chain) > heights.MOST:
+        return choice, by_search
+    lines = rank_lines(problem, Chains.of([schedule.chain]), options)
+    program = heights.chain_program(problem, schedule.chain, lines)
+    solution = heights.whole_heights(program, lines, schedule.rows)
+    if solution is None:
+        return choice, by_search
+    rows, allocation = solution
+    makespan_s = float(lines.seconds(rows.astype(np.float64)).max())
+    if makespan_s > schedule.makespan_s * (1 + 1e-9):
+        return choice, by_search
+    return replace(choice, schedule=replace(schedule, rows=rows, makespan_s=makespan_s)), allocation
 
 
 def _slab_plan(problem: Problem, choice: Choice, options: PlanningOptions) -> Plan:
@@ -136,6 +157,7 @@ def _slab_plan(problem: Problem, choice: Choice, options: PlanningOptions) -> Pl
         communication=problem.communication,
         cost=_cost(problem, schedule),
         links=reasons.links(problem, schedule),
+        prices=_prices(problem, schedule, options) if options.prices else (),
     )
 
 
@@ -146,7 +168,7 @@ def _prices(problem: Problem, schedule: CandidateSchedule, options: PlanningOpti
         found = search(with_limits(problem, limits), options)
         return math.inf if found is None else found.schedule.makespan_s
 
-    sentences = prices.memory_prices(problem, schedule, options)
+    sentences = prices.row_prices(problem, schedule, options)
     if problem.limits is not None:
         sentences += prices.limit_prices(problem.limits.stated, schedule.makespan_s, replan)
     return tuple(sentences)

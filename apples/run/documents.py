@@ -43,7 +43,15 @@ def plan_document(
         "cut": None if plan.cut is None else strict(dataclasses.asdict(plan.cut)),
         "notes": list(notes),
         "snapshot": snapshot_document(snapshot),
-        "planning": {"candidates": plan.candidates, "planning_s": planning_s, "weather_s": weather_s},
+        "planning": {
+            "candidates": plan.candidates,
+            "allocation": plan.allocation.method,
+            "bound_s": plan.allocation.bound_s,
+            "gap": plan.allocation.gap,
+            "search": plan.search,
+            "planning_s": planning_s,
+            "weather_s": weather_s,
+        },
     }
 
 

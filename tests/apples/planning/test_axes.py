@@ -165,6 +165,7 @@ def test_boxes_keep_memory_and_smallest_sizes(pool, kind):
     assert plan.cut.kind == kind
     assert all(b.width >= 4 and b.height >= 3 for b in plan.boxes)
     assert all(a.work <= 40 for a in plan.assignments if a.host == "h0")
+    assert plan.allocation.method == "pulp"
 
 
 def test_limits_on_hosts_hold_for_boxes(pool):

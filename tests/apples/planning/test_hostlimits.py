@@ -11,6 +11,7 @@ from apples.model.limits import AtMost, Limits, parse_limits
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
 
+PRICED = PlanningOptions(prices=True)
 GRID = """\
 name: two
 hosts:
@@ -31,7 +32,7 @@ def plan(pool):
 
     def planned(limits, hosts=8, **snapshot):
         at = pool.snapshot([1.0] * hosts, sites=[0] * 6 + [1] * (hosts - 6), **snapshot)
-        return make_plan(at, pool.workload(120), pool.costs(), PlanningOptions(limits=limits))
+        return make_plan(at, pool.workload(120), pool.costs(), PlanningOptions(limits=limits, prices=True))
 
     return planned
 
@@ -78,7 +79,7 @@ def test_price_of_a_limit_is_the_effect_of_one_more(plan):
 def test_price_of_memory_is_confirmed_by_more(pool):
     def planned(first):
         at = pool.snapshot([1.0] * 3, memory=[first, 90e9, 90e9])
-        return make_plan(at, pool.workload(120, bytes_per_row=1e9), pool.costs())
+        return make_plan(at, pool.workload(120, bytes_per_row=1e9), pool.costs(), PRICED)
 
     assert planned(20e9).prices == ("1 GB more on h0 would save 0.5 s",)
     assert planned(20e9).predicted_s - planned(22e9).predicted_s == pytest.approx(1.0)

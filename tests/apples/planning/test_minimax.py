@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apples.planning import linear_program
+from apples.planning import heights
 from apples.planning.chains import Chains
 from apples.planning.minimax import makespans, minimax_rows, whole_rows
 from apples.planning.model import RankLines, rank_lines
@@ -76,7 +76,7 @@ def test_rows_sum_to_the_size_within_caps_and_minimum(case):
     st.floats(1e-6, 1e4),
 )
 @settings(deadline=None, max_examples=40)
-def test_real_makespan_equals_the_linear_program(pool, hosts, size, seconds_per_row):
+def test_real_makespan_equals_the_heights(pool, hosts, size, seconds_per_row):
     shares, room = zip(*hosts, strict=True)
     snapshot = pool.snapshot(
         shares, memory=[r * size * 1e6 for r in room], sites=[i % 2 for i in range(len(hosts))]
@@ -86,7 +86,7 @@ def test_real_makespan_equals_the_linear_program(pool, hosts, size, seconds_per_
     chain = np.arange(len(hosts))
     lines = rank_lines(problem, Chains.of([chain]), PlanningOptions())
     ours = float(makespans(lines, Chains.of([chain]), size, 1)[0])
-    found = linear_program.allocate(problem, chain, lines, math.inf)
+    found = heights.allocate(problem, chain, lines, math.inf)
     if found is None:
         assert math.isinf(ours)
     else:

@@ -1,9 +1,10 @@
-"""The paper's linear program: balance tolerance and its relaxation, limits, and constraints across hosts (§3.3)."""
+"""Programs of slab heights: whole rows against minimax, the paper's balance (§3.3), constraints across hosts."""
 
 import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 from apples.errors import NoFeasiblePlan
 from apples.model.template import LinearConstraint
-from apples.planning import linear_program
+from apples.planning import heights
 from apples.planning.chains import Chains
-from apples.planning.model import rank_lines
+from apples.planning.heights import HeightProgram, whole_heights
+from apples.planning.minimax import makespans, minimax_rows
+from apples.planning.model import RankLines, rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
 
@@ -53,7 +56,7 @@ def test_tolerance_widens_no_further_than_needed(pool, held, tolerance):
     snapshot = pool.snapshot([1.0, 1.0], memory=[math.inf, held * 1e6])
     problem = pool.problem(snapshot, pool.workload(100, bytes_per_row=1e6))
     lines = rank_lines(problem, Chains.of([[0, 1]]), LP)
-    found = linear_program.allocate(problem, np.array([0, 1]), lines, 0.01)
+    found = heights.allocate(problem, np.array([0, 1]), lines, 0.01)
     assert found.tolerance == tolerance
     assert found.rows.sum() == pytest.approx(100)
 
@@ -61,14 +64,14 @@ def test_tolerance_widens_no_further_than_needed(pool, held, tolerance):
 def test_work_that_fits_nowhere_has_no_allocation(pool):
     problem = pool.problem(pool.snapshot([1, 1]), pool.workload(100, max_rows=40))
     lines = rank_lines(problem, Chains.of([[0, 1]]), LP)
-    assert linear_program.allocate(problem, np.array([0, 1]), lines, 0.01) is None
+    assert heights.allocate(problem, np.array([0, 1]), lines, 0.01) is None
 
 
 @pytest.mark.parametrize("seconds_per_row", [1e-7, 1.0, 1e6])
 def test_units_of_time_do_not_disturb_the_solver(pool, seconds_per_row):
     problem = pool.problem(pool.snapshot([1.0, 0.5]), pool.workload(90), pool.costs(seconds_per_row))
     lines = rank_lines(problem, Chains.of([[0, 1]]), PlanningOptions(model="paper"))
-    found = linear_program.allocate(problem, np.array([0, 1]), lines, math.inf)
+    found = heights.allocate(problem, np.array([0, 1]), lines, math.inf)
     assert found.rows == pytest.approx([60, 30], rel=1e-4)
 
 
@@ -133,3 +136,72 @@ def test_first_solve_of_a_process_leaves_stdout_clean():
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert json.loads(run.stdout)["scheduler"] == "paper"
+
+
+def random_lines(rng):
+    """(lines of one chain, size, min_rows) that can hold the size."""
+    n, min_rows = int(rng.integers(1, 9)), int(rng.integers(1, 3))
+    size = int(rng.integers(n * min_rows, 40 * n * min_rows))
+    cap = np.where(rng.random(n) < 0.5, np.inf, rng.integers(min_rows, size + 1, n))
+    cap[0] = np.inf if cap.sum() < size else cap[0]
+    fixed = rng.uniform(0, 10, n)
+    lines = RankLines(
+        slope=rng.choice([0.1, 0.5, 1.0, 2.0], n) if rng.random() < 0.3 else rng.uniform(0.05, 5, n),
+        fixed=fixed if rng.random() < 0.7 else np.zeros(n),
+        communicate=np.zeros(n),
+        cap=cap,
+        bend=np.where(rng.random(n) < 0.8, 1e15, rng.integers(0, size, n)),
+        spill_factor=float(rng.uniform(1, 20)),
+    )
+    return lines, size, min_rows
+
+
+@pytest.mark.parametrize("chains", [150, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_program_in_whole_rows_equals_minimax(chains):
+    """The program of this test knows no other heights and no lower bounds."""
+    rng = np.random.default_rng(chains)
+    for _ in range(chains):
+        lines, size, min_rows = random_lines(rng)
+        real = float(makespans(lines, Chains.of([np.arange(len(lines.slope))]), size, min_rows)[0])
+        by_minimax = minimax_rows(lines, size, min_rows, real)
+        alone = HeightProgram(lines, size, min_rows).solve(whole=True)
+        rows, allocation = whole_heights(HeightProgram(lines, size, min_rows), lines, by_minimax)
+        ends = [float(lines.seconds(np.rint(x)).max()) for x in (by_minimax.astype(float), alone, rows)]
+        assert max(ends) - min(ends) <= lines.slope.max() * 1e-3
+        assert rows.sum() == size
+        assert (rows >= min_rows).all()
+        assert (rows <= lines.cap).all()
+        assert allocation.bound_s == pytest.approx(ends[2], rel=1e-5)
+
+
+def test_default_plan_heights_are_of_the_program(pool):
+    snapshot = pool.snapshot([1.0, 0.7, 0.4], memory=[9e7, math.inf, math.inf])
+    plan = make_plan(snapshot, pool.workload(200, bytes_per_row=1e6), pool.costs())
+    assert plan.allocation.method == "pulp"
+    assert plan.allocation.bound_s == pytest.approx(plan.predicted_s - plan.lateness_s)
+    assert plan.allocation.gap == 0.0
+
+
+def test_plan_of_many_ranks_has_heights_of_minimax(pool, monkeypatch):
+    monkeypatch.setattr(heights, "MOST", 2)
+    plan = make_plan(pool.snapshot([1.0] * 3), pool.workload(90), pool.costs())
+    assert (plan.allocation.method, plan.rows) == ("minimax", (30, 30, 30))
+
+
+def test_program_at_its_node_limit_has_no_solution(pool, monkeypatch):
+    rng = np.random.default_rng(12)
+    lines = replace(random_lines(rng)[0], slope=rng.uniform(0.2, 1, 30), fixed=rng.uniform(0, 30, 30))
+    lines = replace(lines, cap=np.full(30, 900.0), bend=np.full(30, 1e15))
+    monkeypatch.setattr(heights, "NODES", 0)
+    assert HeightProgram(lines, 5000, 1).solve(whole=True) is None
+    assert HeightProgram(lines, 5000, 1).solve(whole=False).sum() == pytest.approx(5000)
+    monkeypatch.setattr(heights, "whole_heights", lambda *args: None)
+    plan = make_plan(pool.snapshot([1.0, 0.5]), pool.workload(90), pool.costs())
+    assert (plan.allocation.method, sorted(plan.rows)) == ("minimax", [30, 60])
+
+
+def test_price_of_a_constraint_across_hosts_is_named(pool):
+    """h0 and h1 may hold 60 rows together; one row more there saves h2 one of its rows of 5 s."""
+    workload = pool.workload(100, constraints=(together(60, h0=1.0, h1=1.0),))
+    plan = make_plan(pool.snapshot([1.0, 1.0, 0.2]), workload, pool.costs(), PlanningOptions(prices=True))
+    assert plan.prices == ("one unit more of licence would save 5 s",)
