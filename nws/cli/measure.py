@@ -75,18 +75,19 @@ def measure(
 def _periodically(
     weather: LocalWeather, every: float, lasting: float | None
 ) -> tuple[list[Measurement], dict[str, int]]:
-    from nws.timing.periodic import Periodic
+    from nws.timing.periodic import Timetable
 
     last: list[Measurement] = []
 
     def job() -> None:
         last[:] = weather.measure(notify=log_line)
 
-    periodic = Periodic(job, every, report=log_line)
+    table = Timetable(report=log_line)
+    table.every("measure", job, every)
     try:
-        tally = periodic.run(lasting)
+        tally = table.run(lasting)["measure"]
     except KeyboardInterrupt:
-        log_line(str(periodic.tally()))
+        log_line(str(table.tallies()["measure"]))
         raise
     log_line(str(tally))
     counts = ("due", "done", "failed", "missed", "skipped", "merged")

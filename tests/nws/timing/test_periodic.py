@@ -11,13 +11,20 @@ import pytest
 
 from nws.base.errors import ProbeError, StoreError, UsageError
 from nws.timing import periodic
-from nws.timing.periodic import Periodic, Tally, Timetable, total
+from nws.timing.periodic import Tally, Timetable, total
+
+
+def one_job(job, period_s, *, report=lambda line: None):
+    """Return a timetable with one job, "measure"."""
+    table = Timetable(report=report)
+    table.every("measure", job, period_s)
+    return table
 
 
 def test_the_first_run_is_at_once_and_a_stop_ends_it():
     lines = []
-    periodic = Periodic(lambda: periodic.stop(), 60.0, report=lines.append)
-    tally = periodic.run()
+    table = one_job(lambda: table.stop(), 60.0, report=lines.append)
+    tally = table.run()["measure"]
     assert (tally.due, tally.done) == (1, 1)
     assert str(tally) == "1 of 1 runs done"
     assert lines == []
@@ -30,10 +37,10 @@ def test_a_failed_probe_is_counted_told_and_does_not_end_it():
         turns.append(1)
         if len(turns) == 1:
             raise ProbeError("peer gone")
-        periodic.stop()
+        table.stop()
 
-    periodic = Periodic(job, 0.1, report=lines.append)
-    tally = periodic.run()
+    table = one_job(job, 0.1, report=lines.append)
+    tally = table.run()["measure"]
     assert lines == ["peer gone"]
     assert (tally.done, tally.failed) == (1, 1)
     assert "1 failed" in str(tally)
@@ -93,7 +100,7 @@ def test_any_other_error_ends_it_and_is_raised():
         raise StoreError("disk full")
 
     with pytest.raises(StoreError, match="disk full"):
-        Periodic(job, 0.1, report=lambda line: None).run(60.0)
+        one_job(job, 0.1).run(60.0)
 
 
 def test_a_run_longer_than_its_period_has_others_skipped_and_they_are_told():
@@ -102,10 +109,10 @@ def test_a_run_longer_than_its_period_has_others_skipped_and_they_are_told():
     def report(line):
         lines.append(line)
         release.set()
-        periodic.stop()
+        table.stop()
 
-    periodic = Periodic(lambda: release.wait(10), 0.1, report=report)
-    tally = periodic.run(10.0)
+    table = one_job(lambda: release.wait(10), 0.1, report=report)
+    tally = table.run(10.0)["measure"]
     assert tally.skipped >= 1
     assert tally.due == tally.done + tally.skipped + tally.merged
     assert "skipped: the one before it had not ended; choose a longer period" in lines[0]
@@ -113,7 +120,7 @@ def test_a_run_longer_than_its_period_has_others_skipped_and_they_are_told():
 
 def test_it_ends_when_its_time_is_over():
     start = time.monotonic()
-    tally = Periodic(lambda: None, 0.1, report=lambda line: None).run(0.35)
+    tally = one_job(lambda: None, 0.1).run(0.35)["measure"]
     assert time.monotonic() - start >= 0.35
     assert tally.done >= 1
 
@@ -127,19 +134,19 @@ def test_a_tally_adds_up():
 @pytest.mark.parametrize("period", [0.0, -1.0, 1e300, float("inf"), float("nan")])
 def test_an_impossible_period(period):
     with pytest.raises(UsageError, match=r"expected 0\.1 to 86400 s"):
-        Periodic(lambda: None, period, report=lambda line: None)
+        one_job(lambda: None, period)
 
 
 @pytest.mark.parametrize("duration", [-1.0, 1e300, float("inf"), float("nan")])
 def test_an_impossible_duration(duration):
     with pytest.raises(UsageError, match=f"a duration of {duration} s: expected 0 to ".replace("+", r"\+")):
-        Periodic(lambda: None, 1.0, report=lambda line: None).run(duration)
+        one_job(lambda: None, 1.0).run(duration)
 
 
 def test_a_lost_run_is_told_once():
     program = (
-        "import time\nfrom nws.timing.periodic import Periodic\n"
-        "Periodic(lambda: time.sleep(0.5), 0.1, report=print).run(0.6)"
+        "import time\nfrom nws.timing.periodic import Timetable\ntable = Timetable(report=print)\n"
+        "table.every('measure', lambda: time.sleep(0.5), 0.1)\ntable.run(0.6)"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "a run was skipped" in said.stdout
