@@ -16,12 +16,12 @@ def repair(*, store: Path | None, as_json: bool) -> None:
     The damaged file is kept beside it, as NAME.damaged-N; so are the last two older ones. Roll-ups are made anew from
     samples where they can be. It needs room for a second file.
     """
-    from nws.memory.repairing import repair as mend
+    from nws.memory.salvage import repair as salvage
     from nws.service.lock import store_lock
 
     path = existing(store)
     with store_lock(path):
-        report = mend(path)
+        report = salvage(path)
     if as_json:
         echo_json(
             {

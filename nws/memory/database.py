@@ -8,10 +8,8 @@ row is noticed as well.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING
@@ -20,8 +18,7 @@ from nws.base.errors import StoreDamaged, StoreError
 from nws.base.files import Replacement, set_aside
 from nws.base.sealed import crc
 from nws.base.sqlite import SqliteFile, SqliteFormat
-from nws.memory.integrity import EVERYTHING, DamagedRows, DamageLog, get_losses, put_losses
-from nws.memory.stepmark import StepMark
+from nws.memory.integrity import DamagedRows, DamageLog, get_losses
 
 if TYPE_CHECKING:
     from nws.memory.log import CompactionProgress
@@ -93,13 +90,13 @@ def _schema() -> str:
         _TABLES.strip(),
         "CREATE TABLE total (id INTEGER PRIMARY KEY, samples INTEGER NOT NULL DEFAULT 0, last_t REAL, "
         f"last_value REAL, crc INTEGER NOT NULL{spans})",
-        "CREATE TABLE progress (step INTEGER NOT NULL, written_to INTEGER NOT NULL, deleted_to INTEGER NOT NULL, "
+        "CREATE TABLE progress (written_to INTEGER NOT NULL, deleted_to INTEGER NOT NULL, "
         "closed_to INTEGER NOT NULL, closing_to INTEGER NOT NULL, series INTEGER NOT NULL, hour INTEGER NOT NULL, "
         f"swept INTEGER, crc INTEGER NOT NULL{sums})",
         *2
         * [
-            "INSERT INTO progress (step, written_to, deleted_to, closed_to, closing_to, series, hour, crc) "
-            f"VALUES (0, 0, 0, 0, 0, 0, 0, {crc('progress', *start)})"
+            "INSERT INTO progress (written_to, deleted_to, closed_to, closing_to, series, hour, crc) "
+            f"VALUES (0, 0, 0, 0, 0, 0, {crc('progress', *start)})"
         ],
     ]
     for sign, event, row in (("+", "INSERT", "NEW"), ("-", "DELETE", "OLD")):
@@ -123,21 +120,15 @@ def event_key(row: str) -> str:
     return f"{row}.id + CAST({row}.t * 1000 AS INTEGER)"
 
 
-def next_step(connection: Connection, at: CompactionProgress | None) -> int:
-    """Store the progress if it moved, and return the number of this step; `DamagedRows` if its rows are missing."""
-    columns, values = "", list[int | None]()
-    if at is not None:
-        columns = (
-            ", written_to = ?, deleted_to = ?, closed_to = ?, closing_to = ?, series = ?, hour = ?, swept = ?"
-        )
-        columns += ", crc = ?"
-        values = [*at.columns(), crc("progress", *at.columns())]
-    steps = connection.execute(
-        f"UPDATE progress SET step = step + 1{columns} RETURNING step", values
-    ).fetchall()
-    if not steps:
+def store_progress(connection: Connection, at: CompactionProgress) -> None:
+    """Store the progress in its rows; `DamagedRows` if they are missing."""
+    updated = connection.execute(
+        "UPDATE progress SET written_to = ?, deleted_to = ?, closed_to = ?, closing_to = ?, series = ?, hour = ?, "
+        "swept = ?, crc = ?",
+        (*at.columns(), crc("progress", *at.columns())),
+    )
+    if not updated.rowcount:
         raise DamagedRows("the progress of its log is missing")
-    return int(steps[0][0])
 
 
 def refuse_missing_events(connection: Connection) -> None:
@@ -194,23 +185,17 @@ class Database(SqliteFile):
         busy_s: float = 10.0,
         in_memory: bool = False,
         full_sync: bool = False,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.damage = DamageLog()
         self.progress: CompactionProgress | None = None
-        self._mark: StepMark | None = None
         if not in_memory:
-            removed = not path.exists()
             _keep_orphan(path, self.damage)
-            super().__init__(path, FORMAT, busy_s=busy_s)
-            self._mark = StepMark(path, removed=removed)
-        else:
-            super().__init__(path, FORMAT, busy_s=busy_s, in_memory=True)
+        super().__init__(path, FORMAT, busy_s=busy_s, in_memory=in_memory)
         try:
             if full_sync:
                 with self.explained():
                     self.connection.execute("PRAGMA synchronous=FULL")
-            self._look_for_losses(clock)
+            self._note_losses()
         except BaseException:
             self.close()
             raise
@@ -218,13 +203,13 @@ class Database(SqliteFile):
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Yield the connection in a transaction that writes all of the block, or nothing if it raises."""
-        with self.lock:
-            with super().writing() as connection:
-                self.progress = None
+        with super().writing() as connection:
+            try:
                 yield connection
-                step = next_step(connection, self.progress)
-            if self._mark is not None:
-                self._mark.write(step)
+                if self.progress is not None:
+                    store_progress(connection, self.progress)
+            finally:
+                self.progress = None
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -240,36 +225,13 @@ class Database(SqliteFile):
             self.damage.note(str(error))
             raise
 
-    def close(self) -> None:
-        """Close the file."""
-        super().close()
-        if self._mark is not None:
-            self._mark.close()
-
-    def _look_for_losses(self, clock: Callable[[], float]) -> None:
-        """Note losses found earlier, and steps that are missing at the end."""
-        marked = None
-        try:
-            # before the step: other processes write on
-            marked = None if self._mark is None else self._mark.read()
-        except ValueError as error:
-            self.damage.note(str(error))
+    def _note_losses(self) -> None:
+        """Note losses that were found earlier."""
         with self.reading() as connection:
             # a damaged cell may be a text
-            (step, losses) = connection.execute(
-                "SELECT max(CAST(step AS INTEGER)), max(loss_rows) FROM progress"
-            ).fetchone()
+            (losses,) = connection.execute("SELECT max(loss_rows) FROM progress").fetchone()
             for loss in get_losses(connection) if losses else ():
                 self.damage.note(f"{self.path}: {loss}; `nws repair` forgets this")
-        if marked is None or (step or 0) >= marked.step:
-            return
-        text = f"{self.path}: ends at step {step} of {marked.step}: the later ones are lost"
-        if marked.this_boot:
-            # no power failure: the write-ahead log was damaged or cut, the file emptied, or an older one put there
-            with self.writing() as connection:
-                put_losses(connection, [replace(EVERYTHING, kind=-2, until=clock())])
-            text += "; samples up to now are not served until `nws repair` has run"
-        self.damage.note(text)
 
 
 def damaged(path: Path, reason: object) -> StoreDamaged:

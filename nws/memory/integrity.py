@@ -32,8 +32,7 @@ class DamagedRows(ValueError):
 class Loss:
     """Samples that are lost.
 
-    kind : length of the roll-up's buckets that lack them, 0 for samples as measured, -1 for both, -2 for all that was
-    stored
+    kind : length of the roll-up's buckets that lack them, 0 for samples as measured, -1 for both
     series : id, -1 if any series may be meant.  since, until : first and last time, seconds since the epoch; infinite
     if unknown.  samples : their number, 0 if unknown
     """
@@ -54,8 +53,6 @@ class Loss:
         )
 
     def __str__(self) -> str:
-        if self.kind == -2:
-            return f"the last steps of the store, {span_text(self.since, self.until)}, are lost"
         what = f"roll-ups of {self.kind} s with samples" if self.kind > 0 else "samples"
         count = f"{self.samples} " if self.samples else ""
         series = "any series" if self.series < 0 else f"series {self.series}"

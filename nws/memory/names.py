@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from nws.base.errors import UsageError
 from nws.base.sealed import crc
@@ -35,10 +36,10 @@ class Names:
         if not rows and self.is_read:
             return
         counts = [count for (count,) in connection.execute("SELECT series_rows FROM progress")]
-        names = _sound(rows)
+        names = sound_names(rows)
         if len(names) != len(rows) or known + len(rows) not in counts:
             copies = connection.execute("SELECT id, name, crc FROM series_copy WHERE id >= ?", (known,))
-            names = _sound(copies.fetchall()) | names
+            names = sound_names(copies.fetchall()) | names
         for number in range(known, known + len(names)):
             if number not in names:
                 raise DamagedRows(f"the name of series {number} is missing")
@@ -73,5 +74,6 @@ class Names:
         return found
 
 
-def _sound(rows: Iterable[tuple[int, str, int]]) -> dict[int, str]:
+def sound_names(rows: Iterable[tuple[Any, ...]]) -> dict[int, str]:
+    """Return the names with a right checksum by id. rows : id, name, checksum"""
     return {number: name for number, name, check in rows if crc("series", number, name) == check}

@@ -105,7 +105,7 @@ class Memory:
 
         keep = keep or Keep()
         self._clock = clock
-        self._database = Database(path, in_memory=in_memory, full_sync=full_sync, clock=clock)
+        self._database = Database(path, in_memory=in_memory, full_sync=full_sync)
         self._names = Names(path)
         self._tail = HeadBlock()
         horizon = Horizon(

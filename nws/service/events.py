@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from nws.base.errors import Refused
 from nws.base.sealed import crc
 from nws.memory.database import Database, refuse_missing_events
-from nws.memory.integrity import DamagedRows, get_losses
+from nws.memory.integrity import DamagedRows
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.records import KIND, Event
 
@@ -68,9 +68,6 @@ class Events:
         """Return the newest `most` events from `since` to `until`, both included, oldest first."""
         with self._database.reading() as connection:
             refuse_missing_events(connection)
-            for loss in get_losses(connection):
-                if loss.kind == -2 and since <= loss.until:
-                    raise DamagedRows(str(loss))
             rows = connection.execute(
                 "SELECT t, kind, host, text, crc FROM event WHERE t BETWEEN ? AND ? ORDER BY t DESC, id DESC LIMIT ?",
                 (since, until, most),

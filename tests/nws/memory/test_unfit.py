@@ -1,24 +1,22 @@
 """Files that are unfit, or not ours: what they are and what to do is said, and they are never written to."""
 
 import os
-import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
 import tempfile
 import threading
-import zlib
 from pathlib import Path
 
 import pytest
 
 from nws.base.errors import StoreDamaged, StoreError
 from nws.base.sealed import crc
-from nws.memory import Memory, repairing
+from nws.memory import Memory, salvage
 from nws.memory.checking import check
 from nws.memory.compaction import GRACE_S
-from nws.memory.repairing import repair
+from nws.memory.salvage import repair
 from nws.series import Measurement, Resource, Series
 
 A = Series(Resource.CPU_NEW, "a")
@@ -223,7 +221,7 @@ def test_a_series_nobody_knows(path, fill):
         ),
         ("log SET received = 'text'", "log, row "),
         ("log SET received = 9e999", "log, row "),
-        ("progress SET step = 'text' WHERE rowid = 1", None),
+        ("progress SET loss_rows = 'text' WHERE rowid = 1", None),
     ],
 )
 def test_cell_of_another_type_is_damage(path, fill, clock, change_, wrong):
@@ -237,14 +235,14 @@ def test_cell_of_another_type_is_damage(path, fill, clock, change_, wrong):
             pass
 
 
-def test_repair_that_cannot_exchange_files_changes_nothing(path, fill, clock, monkeypatch):
+def test_repair_that_cannot_exchange_files_changes_no_answer(path, fill, clock, monkeypatch):
     fill()
     with Memory(path, clock=clock) as memory:
         memory.append([Measurement(A, clock.now + 1.0, 1.0)])
-        live = {suffix: path.with_name(f"weather.db{suffix}").read_bytes() for suffix in ("-wal", "-mark")}
-    for suffix, content in live.items():
-        path.with_name(f"weather.db{suffix}").write_bytes(content)
-    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+        log = path.with_name("weather.db-wal").read_bytes()
+        content = path.read_bytes()
+    path.write_bytes(content)
+    path.with_name("weather.db-wal").write_bytes(log)
 
     def link(*names):
         raise PermissionError(1, "Operation not permitted")
@@ -252,7 +250,9 @@ def test_repair_that_cannot_exchange_files_changes_nothing(path, fill, clock, mo
     monkeypatch.setattr(os, "link", link)
     with pytest.raises(StoreError, match="cannot be repaired: Operation not permitted"):
         repair(path)
-    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+    assert [file.name for file in path.parent.iterdir()] == ["weather.db"]
+    with Memory(path, clock=clock) as memory:
+        assert len(memory.samples(A)) == 301
 
 
 @pytest.mark.parametrize("frames", [1, 2])
@@ -272,27 +272,19 @@ def test_repair_leaves_out_a_step_that_was_not_completed(path, memory, batch, fr
         assert receipt.kept == 1
 
 
-@pytest.mark.parametrize("used", [False, True])
-def test_repair_interrupted_while_exchanging_files_is_finished(path, fill, clock, monkeypatch, used):
+def test_repair_interrupted_while_exchanging_files_loses_nothing(path, fill, clock, monkeypatch):
     fill()
-    before = shutil.copy(path, path.with_name("before"))
-    put = repairing.put_in_place
 
     def interrupted(source, target, **options):
-        if Path(target) == path:
-            raise KeyboardInterrupt
-        put(source, target, **options)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(repairing, "put_in_place", interrupted)
+    monkeypatch.setattr(salvage, "put_in_place", interrupted)
     with pytest.raises(KeyboardInterrupt):
         repair(path)
     monkeypatch.undo()
-    assert path.with_name(f"{path.name}-repaired").exists()
-    if used:
-        # the damaged store has other samples now
-        shutil.copy(before, path)
+    with Memory(path, clock=clock) as memory:
+        assert memory.summaries()[0].samples == 300
     assert repair(path).samples == 300
-    assert not path.with_name(f"{path.name}-repaired").exists()
     with Memory(path, clock=clock) as memory:
         assert memory.summaries()[0].samples == 300
 
@@ -324,17 +316,48 @@ def test_repair_of_a_file_without_sound_rows_leaves_it(path):
     assert [file.name for file in path.parent.iterdir()] == ["weather.db"]
 
 
-def test_repair_finds_leaves_marked_as_other_pages(path, fill, clock):
-    """One flipped bit makes a page of rows a page above rows."""
+def test_repair_of_a_damaged_page_costs_the_rows_on_it(path, fill, clock):
     fill()
-    content, page = bytearray(path.read_bytes()), 8192
-    for at in range(page, len(content), page):
-        if content[at] == 0x0D:
-            content[at] = 0x05
+    connection = sqlite3.connect(path)
+    pages = [
+        row[0]
+        for row in connection.execute("SELECT pageno FROM dbstat WHERE name = 'log' AND pagetype = 'leaf'")
+    ]
+    connection.close()
+    content = bytearray(path.read_bytes())
+    at = (pages[0] - 1) * 8192
+    content[at : at + 8192] = bytes(8192)
     path.write_bytes(content)
-    repair(path)
+    report = repair(path)
+    assert report.lost
     with Memory(path, clock=clock) as memory:
-        assert len(memory.samples(A)) == 300
+        assert check(memory).damage == []
+        assert len(memory.samples(A)) == report.samples
+
+
+def test_readable_rows_of_damaged_pages_skips_them_alone(tmp_path):
+    """Three of the middle pages of a table are zero."""
+    path = tmp_path / "rows.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("CREATE TABLE sample (id INTEGER PRIMARY KEY, data BLOB)")
+    connection.execute("BEGIN")
+    connection.executemany("INSERT INTO sample VALUES (?, ?)", [(i, bytes([i]) * 500) for i in range(200)])
+    connection.execute("COMMIT")
+    connection.close()
+    content = bytearray(path.read_bytes())
+    leaves = [at for at in range(0, len(content), 4096) if content[at] == 0x0D]
+    hit = leaves[5], leaves[6], leaves[12]
+    lost = set()
+    for at in hit:
+        # the row with the lowest id is at the end of the page
+        lost |= set(range(content[at + 4095], content[at + 4095] + content[at + 4]))
+        content[at : at + 4096] = bytes(4096)
+    path.write_bytes(content)
+    with sqlite3.connect(path) as damaged:
+        rows = {row for row, _ in salvage.readable_rows(damaged, "sample", "data")}
+    damaged.close()
+    assert 10 < len(lost) < 30
+    assert rows == set(range(200)) - lost
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -353,53 +376,17 @@ def test_a_missing_stream_is_not_taken_for_a_new_one(path, memory, batch):
         memory.deliver([batch(memory, ["cpu.new@a"], [(0, 1.0, 1.0)], source="a/1", first=0)])
 
 
-@pytest.mark.parametrize("length", [0, 5000])
-def test_a_cut_log_of_the_last_steps_is_noticed(path, fill, clock, length):
-    """SQLite opens such a file as if the steps had never been."""
+def test_log_of_an_emptied_file_is_kept_aside(path, fill, clock):
     fill()
     with Memory(path, clock=clock) as memory:
         memory.append([Measurement(A, clock.now + 1.0, 1.0)])
-        live = {
-            suffix: path.with_name(f"weather.db{suffix}").read_bytes() for suffix in ("", "-wal", "-mark")
-        }
-    for suffix, content in live.items():
-        path.with_name(f"weather.db{suffix}").write_bytes(content)
-    os.truncate(f"{path}-wal", length)
-    clock.now += 10.0
-    with Memory(path, clock=clock) as memory:
-        assert "the later ones are lost" in memory.database.damage.summary()
-        memory.append([Measurement(A, clock.now + 1.0, 2.0)])
-        with pytest.raises(StoreDamaged, match=r"the last steps of the store, .*, are lost"):
-            memory.samples(A)
-        assert list(memory.samples(A, since=clock.now + 0.5).values) == [2.0]
-    repair(path)
-    with Memory(path, clock=clock) as memory:
-        assert len(memory.samples(A)) == 301
-
-
-def test_an_emptied_file_is_noticed_and_its_log_kept(path, fill, clock):
-    fill()
-    with Memory(path, clock=clock) as memory:
-        memory.append([Measurement(A, clock.now + 1.0, 1.0)])
-        live = {suffix: path.with_name(f"weather.db{suffix}").read_bytes() for suffix in ("-wal", "-mark")}
-    for suffix, content in live.items():
-        path.with_name(f"weather.db{suffix}").write_bytes(content)
+        log = path.with_name("weather.db-wal").read_bytes()
+    path.with_name("weather.db-wal").write_bytes(log)
     os.truncate(path, 0)
     with Memory(path, clock=clock) as memory:
         assert "was emptied; its write-ahead log is kept as" in memory.database.damage.summary()
-        with pytest.raises(StoreDamaged, match="the last steps of the store"):
-            memory.summaries()
-    assert path.with_name("weather.db-wal.damaged-1").read_bytes() == live["-wal"]
-
-
-def test_missing_steps_after_a_reboot_are_a_power_failure(path, fill, clock, monkeypatch):
-    fill()
-    mark = path.with_name("weather.db-mark")
-    text = "9999 another-boot"
-    mark.write_text(f"{text} {zlib.crc32(text.encode())}".ljust(79) + "\n")
-    with Memory(path, clock=clock) as memory:
-        assert "of 9999: the later ones are lost" in memory.database.damage.summary()
-        assert len(memory.samples(A)) == 300
+        assert memory.summaries() == []
+    assert path.with_name("weather.db-wal.damaged-1").read_bytes() == log
 
 
 def test_a_directory_in_its_place(path):
