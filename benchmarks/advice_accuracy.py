@@ -1,6 +1,6 @@
 """Accuracy of `apples advise` on left-out sizes and numbers of hosts, beside Extra-P's from the same runs.
 
-    sudo python benchmarks/advice_accuracy.py [--codes mhd,heat,lammps] [--shares 0.42,0.36,...] [--weight 65536]
+    sudo python -m benchmarks advice_accuracy [--codes mhd heat lammps] [--shares 0.42 0.36 ...] [--weight 65536]
                                               [--same 3] [--seed 1] [--launches 5] [--out DIRECTORY]
 
 Real runs over hosts of a testbed with these shares of a CPU. Each code runs once at six sizes on four hosts, and once
@@ -16,30 +16,38 @@ then medians and the part of runs within their range (8 of 10 should be).
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
 import math
 import random
 import shutil
-import signal
 import statistics
-import sys
 import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from benchmarks.own_codes import BIN, DESK, ROOT, described, weigh
-from tests.testbed.description import parse
+from benchmarks.common.hosts import (
+    from_desk,
+    make_testbed,
+    names_of,
+    pool_of,
+    settings,
+    weigh,
+)
+from benchmarks.common.report import (
+    ROOT,
+    median,
+)
 from tests.testbed.grid import Testbed
 
 #: Hosts of the runs of all sizes, and the place of the size that runs on all numbers of hosts.
 HOSTS, MIDDLE = 4, 3
+
+
 AXES = ("size", "hosts")
 
 
@@ -56,16 +64,14 @@ class Code:
         return self.sizes[MIDDLE], HOSTS
 
 
-def settings(**values: int) -> tuple[str, ...]:
-    return tuple(word for key, value in values.items() for word in ("-s", f"{key}={value}"))
-
-
 SIZES = (80, 112, 144, 176, 208, 256)
+
+
 CODES = {
-    "mhd": Code(("-a", "mhd3d", *settings(nx=32, ny=32, iterations=300)), SIZES),
-    "heat": Code(("-a", "heat", *settings(nx=384, ny=384, iterations=800)), SIZES),
+    "mhd": Code(("-a", "mhd3d", *settings("nx=32", "ny=32", "iterations=300")), SIZES),
+    "heat": Code(("-a", "heat", *settings("nx=384", "ny=384", "iterations=800")), SIZES),
     "lammps": Code(
-        ("--app", "lammps/melt.yaml", *settings(iterations=400)),
+        ("--app", "lammps/melt.yaml", *settings("iterations=400")),
         (20, 28, 36, 44, 52, 64),
     ),
 }
@@ -77,18 +83,14 @@ class Pool:
     def __init__(self, testbed: Testbed, work: Path) -> None:
         self.testbed, self.work, self.examples = testbed, work, work / "examples"
         shutil.copytree(ROOT / "examples/lammps", self.examples / "lammps", dirs_exist_ok=True)
-        self.names = [h.name for h in testbed.spec.hosts if h.name != DESK]
+        self.names = names_of(testbed)
 
     def call(self, state: Path, *words: str) -> str:
         """Return the output of a command over all hosts; end the program if it fails."""
-        pool = ",".join(f"{name}:1" for name in self.names)
         # Programs leave files beside their input.
         words = tuple(str(self.examples / w) if w.endswith(".yaml") else w for w in words)
-        command = [str(BIN / words[0]), *words[1:], "--launcher", "ssh", "-H", pool]
-        ended = self.testbed.run(DESK, "env", f"APPLES_STATE={state}", *command, timeout_s=300)
-        if ended.returncode != 0:
-            sys.exit(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stderr}")
-        return ended.stdout
+        more = ("--launcher", "ssh", "-H", pool_of(self.names))
+        return from_desk(self.testbed, state, *words, *more, timeout_s=300).stdout
 
     def state(self, of: Path, records: list[Path]) -> Path:
         """Return a copy of a state with these records only."""
@@ -100,7 +102,7 @@ class Pool:
         return made
 
 
-def measured(pool: Pool, name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+def measured(pool: Pool, name: str, options: SimpleNamespace) -> list[dict[str, Any]]:
     """Return the runs of a code in a random order, after its benchmarks; those that are kept are not repeated."""
     code, base, file = CODES[name], pool.work / name, pool.work / f"{name}.json"
     if file.exists():
@@ -164,7 +166,7 @@ def fewer(pool: Pool, name: str, training: list[dict[str, Any]], launches: int) 
     """Return so many of the training runs, evenly spread, that all launches of benchmarks and they are `launches`."""
     if not launches:
         return training
-    return spread(training, max(launches - benchmark_launches(pool, name), 1))
+    return evenly(training, max(launches - benchmark_launches(pool, name), 1))
 
 
 def benchmark_launches(pool: Pool, name: str) -> int:
@@ -173,7 +175,7 @@ def benchmark_launches(pool: Pool, name: str) -> int:
     return 4 if CODES[name].words[0] == "--app" else kept
 
 
-def spread(items: list[Any], count: int) -> list[Any]:
+def evenly(items: list[Any], count: int) -> list[Any]:
     """Return `count` items, evenly spread."""
     return [items[round((k + 0.5) * len(items) / count - 0.5)] for k in range(min(count, len(items)))]
 
@@ -219,12 +221,12 @@ def report(lines: list[dict[str, Any]], runs: dict[str, list[dict[str, Any]]]) -
     """Print medians of absolute errors and the coverage of ranges, and the noise floor of each code."""
     for name, ran in runs.items():
         same = [r["seconds"] for r in ran if (r["size"], r["hosts"]) == CODES[name].middle]
-        stray = statistics.median(abs(s / statistics.median(same) - 1) for s in same)
+        stray = median(abs(s / median(same) - 1) for s in same)
         print(f"{name}: noise floor, {len(same)} equal runs: median deviation {stray:.1%}")
     groups = {f"{c} {a}": [x for x in lines if (x["code"], x["axis"]) == (c, a)] for c in runs for a in AXES}
     groups |= {a: [x for x in lines if x["axis"] == a] for a in AXES} | {"all": lines}
     for label, part in groups.items():
-        ours, theirs = (statistics.median(abs(x[key]) for x in part) for key in ("error", "extrap_error"))
+        ours, theirs = (median(abs(x[key]) for x in part) for key in ("error", "extrap_error"))
         inside = statistics.fmean(x["inside"] for x in part)
         print(
             f"{label:14} {len(part):3} left out: median error {ours:5.1%}, Extra-P {theirs:5.1%} "
@@ -232,35 +234,30 @@ def report(lines: list[dict[str, Any]], runs: dict[str, list[dict[str, Any]]]) -
         )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--codes", default=",".join(CODES))
-    parser.add_argument("--shares", default="0.42,0.36,0.3,0.24,0.18,0.14")
-    parser.add_argument("--weight", type=int, default=65536)
-    parser.add_argument("--same", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--launches", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="keep states, records and predictions here")
-    options = parser.parse_args()
-    # SIGTERM must unwind, so that the hosts end, too.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    lines, runs = [], {}
+def main(
+    *,
+    codes: tuple[str, ...] = ("mhd", "heat", "lammps"),
+    shares: tuple[float, ...] = (0.42, 0.36, 0.3, 0.24, 0.18, 0.14),
+    weight: int = 65536,
+    same: int = 3,
+    seed: int = 1,
+    launches: int = 5,
+    out: Path | None = None,
+) -> None:
+    """Measure, predict and report.
+
+    out: keep states, records and predictions here
+    """
+    options, lines, runs = SimpleNamespace(same=same, seed=seed), [], {}
+    hosts = [{"name": f"h{n}", "cpu": share, "cpuset": n % 2} for n, share in enumerate(shares, 1)]
     with contextlib.ExitStack() as stack:
-        work = options.out or Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="advice-accuracy-"))
-        )
+        work = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advice-accuracy-")))
         work.mkdir(exist_ok=True)
-        shares = [float(share) for share in options.shares.split(",")]
-        spec = {**described(shares), "name": "advice"}
-        testbed = stack.enter_context(Testbed(parse(spec)))
-        weigh(testbed, options.weight)
-        pool = Pool(testbed, work)
-        for name in options.codes.split(","):
+        bed = stack.enter_context(make_testbed("advice", hosts, memory="2G"))
+        weigh(bed, weight)
+        pool = Pool(bed, work)
+        for name in codes:
             runs[name] = measured(pool, name, options)
-            lines += predicted(pool, name, runs[name], options.launches)
+            lines += predicted(pool, name, runs[name], launches)
         (work / "lines.json").write_text(json.dumps(lines, indent=1), encoding="utf-8")
     report(lines, runs)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Share of runs that end between the bounds of their predictions, on the mock grid (should be 8 of 10).
 
-    python benchmarks/bound_coverage.py                          # the paper's cluster
-    python benchmarks/bound_coverage.py --rows [--worlds 16] [--futures 16]
+    python -m benchmarks bound_coverage                          # the paper's cluster
+    python -m benchmarks bound_coverage --rows [--worlds 16] [--futures 16]
 
 Each run has a world of its own seed; pools of 26 hosts, sizes 1000 to 6000, our planner. *idle* and *loaded* use the
 overhead of the calibration runs on idle machines. *learning* starts with the paper's overhead, and learns costs and
@@ -19,7 +19,6 @@ with the defaults, with four futures each.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -249,18 +248,16 @@ def _silent(line: str) -> None:
     """Ignore a progress line."""
 
 
-def main() -> None:
-    """Print the three cases of the paper's cluster, or the rows."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", action="store_true", help="rows by period, hosts and length")
-    parser.add_argument("--worlds", type=int, default=16, help="worlds of a row")
-    parser.add_argument("--futures", type=int, default=16, help="futures of a plan")
-    given = parser.parse_args()
-    if given.rows:
+def main(*, rows: bool = False, worlds: int = 16, futures: int = 16) -> None:
+    """Print the three cases of the paper's cluster, or the rows.
+
+    rows: by period, hosts and length
+    worlds: of a row
+    futures: of a plan
+    """
+    if rows:
         for row in ROWS:
-            report_row(row, given.worlds, given.futures)
+            report_row(row, worlds, futures)
         return
     settings = load_settings()
     costs = calibrated(settings, "apples", lambda line: None)
@@ -268,7 +265,3 @@ def main() -> None:
     report("loaded", told(settings, "loaded", LOADED_RUNS, costs))
     paper = replace(costs, overhead=PAPER_OVERHEAD)
     report("learning", [r for seed in FIRST_SEEDS for r in learning(settings, seed, paper)])
-
-
-if __name__ == "__main__":
-    main()

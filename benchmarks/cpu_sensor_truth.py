@@ -1,36 +1,54 @@
-"""Accuracy of the CPU sensor: the predicted share of a new process against the share of a real one.
+"""Accuracy of CPU shares: the predicted share of a new process against the share of a real one.
 
-    python benchmarks/cpu_sensor_truth.py [--seconds 2] [--repeats 3] [--spin] [--only TEXT]
+    python -m benchmarks cpu_sensor_truth sensor [--seconds 2] [--repeats 3] [--spin] [--only TEXT]
+    python -m benchmarks cpu_sensor_truth prometheus [--repeats 3] [--scrape 5] [--settle 15]
 
-Each scene starts spinners (niced, pinned, in cgroups with quotas or weights, of short life or part-time) and lets the
-sensor measure with and without its spin probe, over `--watch` seconds; a daemon's watches for ten. Then it runs a
-process of its own for some seconds, whose CPU time over wall time is the truth. Prints every scene and the mean
-absolute error of both readings. The cgroup scenes need root and a writable CPU hierarchy. If other programs used more
-than `--quiet` CPUs during a repeat, it is reported apart and repeated up to `--tries` times: a changing load is no
-error of the sensor.
+sensor: Each scene starts spinners (niced, pinned, in cgroups with quotas or weights, of short life or part-time) and
+lets the sensor measure with and without its spin probe, over `--watch` seconds; a daemon's watches for ten. Then it
+runs a process of its own for some seconds, whose CPU time over wall time is the truth. Prints every scene and the
+mean absolute error of both readings. The cgroup scenes need root and a writable CPU hierarchy. If other programs used
+more than `--quiet` CPUs during a repeat, it is reported apart and repeated up to `--tries` times: a changing load is
+no error of the sensor.
+
+prometheus: shares read from Prometheus, beside our own sensor. Starts a node_exporter and a Prometheus of its own, on
+ports the system chooses. Each scene starts spinners, each a session of its own, lets them run for `--settle` seconds
+and reads both. Then it runs a busy process for 2 s, twice, whose CPU time over wall time is the truth. Prints every
+scene and the mean absolute error of both.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 import math
 import os
+import random
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from nws.sensors.cgroups import CpuGroup
-from nws.sensors.procfs import ProcFs, parse_groups
+import psutil
 
-_SPINNER = """
+from benchmarks.common.report import (
+    median,
+    say,
+    table,
+)
+from nws.base.errors import ProbeError
+from nws.sensors.cgroups import CpuGroup
+from nws.sensors.cpu import CpuSensor
+from nws.sensors.procfs import ProcFs, parse_groups
+from nws.sources.prometheus import PrometheusSettings, PrometheusSource
+
+_LOAD = """
 import os, subprocess, sys, time
 nice, cpu, kind = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 os.nice(nice)
@@ -48,6 +66,8 @@ while True:
             pass
         time.sleep(period / 2)
 """
+
+
 _NEWCOMER = """
 import sys, time
 start, cpu = time.perf_counter(), time.process_time()
@@ -55,8 +75,12 @@ while (wall := time.perf_counter() - start) < float(sys.argv[1]):
     pass
 print((time.process_time() - cpu) / wall)
 """
+
+
 #: Numbers of the cgroups that are made.
 _NUMBERS = itertools.count()
+
+
 _SENSOR = """
 import sys, time
 from nws.sensors.cpu import CpuSensor
@@ -218,7 +242,7 @@ def spinning(scene: Scene, group: Path | None, containers: Sequence[Path]) -> It
         wanted += [(0, None, "busy", path)] * count
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", _SPINNER, str(nice), "-" if cpu is None else str(cpu), kind],
+            [sys.executable, "-c", _LOAD, str(nice), "-" if cpu is None else str(cpu), kind],
             preexec_fn=functools.partial(settle, inside, None),
             start_new_session=not scene.together,
         )
@@ -265,47 +289,154 @@ def play(
     return passive, new, spun, real, others
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of the real process")
-    parser.add_argument("--watch", type=float, default=2.0, help="seconds between the sensor's two readings")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--quiet", type=float, default=0.1, help="CPUs that others may use in a repeat")
-    parser.add_argument("--tries", type=int, default=5, help="times a disturbed repeat is played")
-    parser.add_argument("--spin", action="store_true", help="compare a spin of 3 s just before as well")
-    parser.add_argument("--only", default="", help="scenes with this in their name")
-    options = parser.parse_args()
+_SECONDS = "2"
+
+
+#: Nice values of the spinners of each scene.
+SPINNERS: dict[str, tuple[int, ...]] = {
+    "nothing": (),
+    "1 spinner": (0,),
+    "2 spinners": (0, 0),
+    "4 spinners": (0, 0, 0, 0),
+    "2 spinners, nice 19": (19, 19),
+    "2 spinners + 2 at nice 19": (0, 0, 19, 19),
+}
+
+
+@contextmanager
+def serving(command: Sequence[str], directory: Path) -> Iterator[str]:
+    """Run a server until the end of the block; yields its address."""
+    process = subprocess.Popen(command, cwd=directory, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        end = time.monotonic() + 30
+        while time.monotonic() < end and process.poll() is None:
+            listening = psutil.Process(process.pid).net_connections("tcp")
+            ports = [c.laddr.port for c in listening if c.status == "LISTEN"]
+            if ports:
+                yield f"127.0.0.1:{ports[0]}"
+                return
+            time.sleep(0.05)
+        raise SystemExit(f"{command[0]} does not listen; run it by hand: {' '.join(command)}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def play_spinners(
+    nices: Sequence[int], settle_s: float, source: PrometheusSource, own: CpuSensor
+) -> list[float]:
+    """Return the value of cpu.new from Prometheus, the reading of our own sensor, and the truth."""
+    processes = [
+        subprocess.Popen([sys.executable, "-c", _LOAD, str(nice), "-", "busy"], start_new_session=True)
+        for nice in nices
+    ]
+    try:
+        # Our own sensor uses as long a window as sensors with a period of 10 s.
+        time.sleep(max(settle_s - 10.0, 0.0))
+        own.measure()
+        time.sleep(min(settle_s, 10.0))
+        theirs = {m.series.resource.value: m.value for m in source.read(time.time())}
+        real = [run(_NEWCOMER, _SECONDS, group=None, pin=None)[0] for _ in range(2)]
+        return [theirs["cpu.new"], own.measure()[0].value, statistics.mean(real)]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def sensor(
+    *,
+    seconds: float = 2.0,
+    watch: float = 2.0,
+    repeats: int = 3,
+    quiet: float = 0.1,
+    tries: int = 5,
+    spin: bool = False,
+    only: str = "",
+) -> None:
+    """Compare the sensor with real processes.
+
+    seconds: length of the real process
+    watch: seconds between the sensor's two readings
+    quiet: CPUs that others may use in a repeat
+    tries: times a disturbed repeat is played
+    spin: compare a spin of 3 s just before as well
+    only: scenes with this in their name
+    """
     cpus = sorted(os.sched_getaffinity(0))
-    print(f"{len(cpus)} usable CPUs, {options.repeats} repeats of {options.seconds:g} s")
+    print(f"{len(cpus)} usable CPUs, {repeats} repeats of {seconds:g} s")
     print(f"{'scene':34}{'passive':>9}{'sensor':>9}{'3 s spin':>9}{'real':>9}{'error':>9}{'others':>9}")
-    errors: dict[tuple[str, str], list[float]] = {}
-    for scene in [s for s in scenes(cpus) if options.only in s.name]:
-        for _ in range(options.repeats):
-            for _ in range(options.tries):
-                played = play(scene, options.seconds, options.watch, options.spin)
+    errors: dict[str, list[float]] = {}
+    for scene in [s for s in scenes(cpus) if only in s.name]:
+        for _ in range(repeats):
+            for _ in range(tries):
+                played = play(scene, seconds, watch, spin)
                 if played is None:
                     break
                 passive, new, spun, real, others = played
-                kind = "quiet" if others <= options.quiet else "disturbed"
-                errors.setdefault((kind, "passive reading"), []).append(abs(passive - real))
-                errors.setdefault((kind, "sensor"), []).append(abs(new - real))
-                if options.spin:
-                    errors.setdefault((kind, "3 s spin"), []).append(abs(spun - real))
+                kind = "quiet" if others <= quiet else "disturbed"
+                for name, value in {"passive reading": passive, "sensor": new, "3 s spin": spun}.items():
+                    if spin or name != "3 s spin":
+                        errors.setdefault(f"{kind}, {name}", []).append(value - real)
                 row = f"{passive:9.3f}{new:9.3f}{spun:9.3f}{real:9.3f}{new - real:+9.3f}{others:9.2f}"
-                print(f"{scene.name:34}{row}", flush=True)
+                say(f"{scene.name:34}{row}")
                 if kind == "quiet":
                     break
             if played is None:
-                print(f"{scene.name:34} skipped: no CPU cgroup can be made here")
+                say(f"{scene.name:34} skipped: no CPU cgroup can be made here")
                 break
-    for (kind, name), found in sorted(errors.items(), reverse=True):
-        high = sorted(found)[math.ceil(0.9 * len(found)) - 1]
-        print(
-            f"{kind}, {name}: mean absolute error {statistics.mean(found):.3f} CPU, median "
-            f"{statistics.median(found):.3f}, 90th percentile {high:.3f}, worst {max(found):.3f}, "
-            f"{len(found)} measurements"
+    report(errors)
+
+
+def report(errors: dict[str, list[float]]) -> None:
+    """Print the errors of each reading."""
+    for name, values in sorted(errors.items(), reverse=True):
+        sizes = sorted(map(abs, values))
+        say(
+            f"{name}: mean absolute error {statistics.mean(sizes):.3f} CPU, mean error {statistics.mean(values):+.3f}, "
+            f"median {median(sizes):.3f}, 90th percentile {sizes[math.ceil(0.9 * len(sizes)) - 1]:.3f}, worst "
+            f"{sizes[-1]:.3f}, {len(sizes)} measurements"
         )
 
 
-if __name__ == "__main__":
-    main()
+def prometheus(*, repeats: int = 3, scrape: int = 5, settle: float = 15.0, seed: int = 1) -> None:
+    """Compare Prometheus and our sensor with real processes.
+
+    scrape: seconds from one scrape to the next
+    settle: seconds that spinners run before
+    seed: of the order of the scenes
+    """
+    for program in ("prometheus", "prometheus-node-exporter"):
+        if shutil.which(program) is None:
+            raise SystemExit(f"{program} is not installed; on Debian: apt install {program}")
+    order = list(SPINNERS) * repeats
+    random.Random(seed).shuffle(order)
+    errors: dict[str, list[float]] = {"prometheus": [], "own sensor": []}
+    rows = []
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="prometheus-truth-")))
+        exporter = ["prometheus-node-exporter", "--web.listen-address=127.0.0.1:0", "--log.level=error"]
+        instance = stack.enter_context(serving(exporter, directory))
+        (directory / "prometheus.yml").write_text(
+            f"global: {{scrape_interval: {scrape}s, scrape_timeout: {scrape}s}}\n"
+            f'scrape_configs: [{{job_name: node, static_configs: [{{targets: ["{instance}"]}}]}}]\n'
+        )
+        server = ["prometheus", "--config.file=prometheus.yml", "--web.listen-address=127.0.0.1:0"]
+        address = stack.enter_context(serving([*server, "--storage.tsdb.path=data"], directory))
+        settings = PrometheusSettings(url=f"http://{address}", every_s=2.0 * scrape)
+        source = stack.enter_context(PrometheusSource(settings))
+        time.sleep(3 * scrape)
+        own = CpuSensor(host="here")
+        for name in order:
+            try:
+                theirs, ours, real = play_spinners(SPINNERS[name], settle, source, own)
+            except ProbeError as error:
+                raise SystemExit(str(error)) from None
+            errors["prometheus"].append(theirs - real)
+            errors["own sensor"].append(ours - real)
+            rows.append((name, theirs, ours, real))
+    table(("scene", "prometheus", "own sensor", "real"), rows, widths=(28,))
+    report(errors)
+
+
+PARTS = (sensor, prometheus)

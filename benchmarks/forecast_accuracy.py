@@ -1,26 +1,31 @@
-"""Our forecaster battery beside statsforecast and river: one step ahead, on the same points of each file, in one run.
+"""Our forecaster battery beside statsforecast and river, and what one of its updates costs.
 
     pip install 'apples-grid[bench]'
-    python benchmarks/forecast_accuracy.py [FILE…] [--most 300] [--json]
+    python -m benchmarks forecast_accuracy score [FILE…] [--most 300] [--json]
+    python -m benchmarks forecast_accuracy cost [--series 1000] [--rounds 300] [--json]
 
-Files are as for `nws score`. Without any, the benchmark uses the reference series in `$APPLES_DATA/series` and our own
-recording. The first 20 values of each series are training values and not scored. MAE and RMSE are means over series.
-If a file has several resources, each is scored apart, as bytes and seconds have no mean.
+score: one step ahead, on the same points of each file, in one run. Files are as for `nws score`. Without any, the
+benchmark uses the reference series in `$APPLES_DATA/series` and our own recording. The first 20 values of each series
+are training values and not scored. MAE and RMSE are means over series. If a file has several resources, each is
+scored apart, as bytes and seconds have no mean.
 
-Every forecast uses only the values before it. *SES optimised* fits its gain to the whole past at each point. *AutoETS*
-(no season) chooses its model and fits it to the whole past. It does so at each point while there are fewer than
-`--refit` values (120), later whenever the past has grown by 5 %; in between it updates the fitted model with each new
-value. *HoltWinters* has constants that the user must choose. Its first line is the best of nine choices in hindsight,
-for each file and kind of error, which is impossible in practice. The second line uses the constants of its manual
-(0.3, trend 0.1). The cost is that of one value: the update and the next forecast.
-"""
+Every forecast uses only the values before it. *SES optimised* fits its gain to the whole past at each point.
+*AutoETS* (no season) chooses its model and fits it to the whole past. It does so at each point while there are fewer
+than `--refit` values (120), later whenever the past has grown by 5 %; in between it updates the fitted model with
+each new value. *HoltWinters* has constants that the user must choose. Its first line is the best of nine choices in
+hindsight, for each file and kind of error, which is impossible in practice. The second line uses the constants of its
+manual (0.3, trend 0.1). The cost is that of one value: the update and the next forecast.
+
+cost: one update of one series through the whole battery, and the steps around it. All series are updated together,
+one value each a round, at three depths: the battery itself, through the in-memory weather, and one series at a time.
+It also times forecasts of all series, replay of a stored series, and the first use in a fresh process, with and
+without compiled code on disk. Prints percentiles over the rounds."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -30,21 +35,36 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.common.report import (
+    ROOT,
+    output,
+    print_document,
+)
 from nws.base.errors import UsageError
+from nws.forecasting.batteries import Battery, BatteryBank
 from nws.forecasting.files import read_measurements
 from nws.forecasting.kernel import trace
-from nws.forecasting.layout import LAST, METHODS, STATE
+from nws.forecasting.layout import LAST, METHODS, SELECTORS, STATE
 from nws.forecasting.score import NOT_SCORED
-from nws.series import Series
+from nws.series import Resource, Series
+from nws.testing import InMemoryWeather
 
 Values = NDArray[np.float64]
+
+
 #: Makes the forecast of every value from those before it; the first 20 forecasts do not count.
 Method = Callable[[Values], Values]
 
-_ROOT = Path(__file__).parents[1]
+
 _HOLT_GAINS = (0.1, 0.3, 0.6)
+
+
 _HOLT_TRENDS = (None, 0.1, 0.3)
+
+
 _MANUAL = "HoltWinters (manual's)"
+
+
 #: Growth of the past between two fits of AutoETS, once fits are not made at each point.
 _GROWTH = 1.05
 
@@ -136,7 +156,7 @@ def judged(name: str, method: Method, series: Iterable[Values]) -> Result:
     return Result(method=name, mae=float(mae), rmse=float(rmse), us_per_value=1e6 * spent / count)
 
 
-def ours(series: list[Values]) -> list[Result]:
+def our_results(series: list[Values]) -> list[Result]:
     """Return last value and both picks. One run of the battery makes all three, so each has the cost of the battery."""
     # compiled before the clock starts
     batteries(np.zeros(2))
@@ -183,7 +203,7 @@ def lost(results: list[Result]) -> list[str]:
 
 
 def groups(path: Path) -> dict[str, list[Values]]:
-    """Return series of a file that can be scored: together, or by resource if the file has several of ours."""
+    """Return series of a file that can be scored: together, or by resource if the file has several of our_results."""
     found: dict[str, list[Values]] = {}
     for name, values in read_measurements(path).items():
         if len(values) > NOT_SCORED:
@@ -206,8 +226,8 @@ def spread(every: list[Values], most: int) -> list[Values]:
 
 
 def default_files() -> list[Path]:
-    data = Path(os.environ.get("APPLES_DATA") or _ROOT.parent / "shared" / "data") / "series"
-    own = sorted((_ROOT / "tests" / "nws" / "data").glob("*.csv.gz"))
+    data = Path(os.environ.get("APPLES_DATA") or ROOT.parent / "shared" / "data") / "series"
+    own = sorted((ROOT / "tests" / "nws" / "data").glob("*.csv.gz"))
     return sorted(data.glob("*.csv.gz")) + own
 
 
@@ -227,38 +247,119 @@ def _change(error: float, base: float) -> str:
     return f"{error / base - 1:+10.1%}" if base > 0 else f"{'':10}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--most", type=int, default=300, help="series of a file, spread evenly over it")
-    parser.add_argument("--refit", type=int, default=120, help="AutoETS is fitted at each point up to here")
-    parser.add_argument("--ours", action="store_true", help="only our own; needs nothing installed")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    files = options.files or default_files()
-    if not files:
+ALLOWED_US = 60.0
+
+
+FIRST_FORECAST = """
+import time
+began = time.perf_counter()
+from nws.forecasting.batteries import Battery
+imported = time.perf_counter()
+battery = Battery()
+battery.update(1.0, t=0.0)
+battery.forecast()
+print(imported - began, time.perf_counter() - imported)
+"""
+
+
+def percentiles(seconds: list[float], updates: int = 1) -> dict[str, float]:
+    """Return percentiles of the time per update, in µs, for `updates` updates in each of the timings."""
+    each = np.array(seconds) * 1e6 / updates
+    return {f"p{q}": float(np.percentile(each, q)) for q in (50, 90, 99)} | {"mean": float(each.mean())}
+
+
+def timed(action: Callable[[int], object], rounds: int) -> list[float]:
+    seconds = []
+    for i in range(rounds):
+        began = time.perf_counter()
+        action(i)
+        seconds.append(time.perf_counter() - began)
+    return seconds
+
+
+def measure(series: int, rounds: int) -> dict[str, object]:
+    rng = np.random.default_rng(1)
+    # a walk with noise and spikes for every series, so that the methods differ
+    values = np.cumsum(rng.standard_normal((rounds + 100, series)), axis=0) + rng.standard_normal(
+        (rounds + 100, series)
+    )
+    values[rng.random(values.shape) < 0.02] += 50.0
+    names = tuple(Series(Resource.CPU_NEW, f"h{i}") for i in range(series))
+    indices = np.arange(series)
+
+    bank, weather = BatteryBank(series), InMemoryWeather()
+    bank.add(series)
+    for i, row in enumerate(values[:100]):
+        bank.update_many(indices, row, float(i))
+        weather.record_many(names, float(i), row)
+    rows = values[100:]
+    battery, stored = Battery(), rng.random(10_000)
+    together = timed(lambda i: bank.update_many(indices, rows[i], i + 100.0), rounds)
+    recorded = timed(lambda i: weather.record_many(names, i + 100.0, rows[i]), rounds)
+    return {
+        "series": series,
+        "rounds": rounds,
+        "methods": len(METHODS),
+        "selectors": len(SELECTORS),
+        "bytes_per_series": STATE.itemsize,
+        "update_us": percentiles(together, series),
+        "updates_per_s": series * rounds / sum(together),
+        "allowed_over_mean": ALLOWED_US * 1e-6 * series * rounds / sum(together),
+        "record_many_us": percentiles(recorded, series),
+        "single_update_us": percentiles(
+            timed(lambda i: battery.update(float(rows[i, 0]), t=float(i)), rounds)
+        ),
+        "forecast_us": percentiles(timed(lambda _: bank.forecasts(), 50), series),
+        "replay_10000_s": float(np.median(timed(lambda _: Battery().replay(stored, range(10_000)), 7))),
+    }
+
+
+def first_forecast(cache: str) -> dict[str, float]:
+    """Return seconds of the import and of the first forecast in a fresh process."""
+    importing, forecasting = map(
+        float, output([sys.executable, "-c", FIRST_FORECAST], NUMBA_CACHE_DIR=cache).split()
+    )
+    return {"import_s": importing, "first_forecast_s": forecasting}
+
+
+def score(*files: Path, most: int = 300, refit: int = 120, ours: bool = False, json: bool = False) -> None:
+    """Score all methods on the files.
+
+    most: series of a file, spread evenly over it
+    refit: AutoETS is fitted at each point up to here
+    ours: only our own; needs nothing installed
+    """
+    paths = files or default_files()
+    if not paths:
         raise SystemExit("no reference series here; set APPLES_DATA to the data directory, or name files")
-    if not options.ours:
+    if not ours:
         try:
             import river  # noqa: F401
             import statsforecast  # noqa: F401
         except ImportError as error:
-            raise SystemExit(
-                f"{error.name} is not installed; run: pip install 'apples-grid[bench]' (or give --ours)"
-            ) from None
-    # fits that did not converge warn at each point; their forecasts are scored unchanged
+            message = "is not installed; run: pip install 'apples-grid[bench]' (or give --ours)"
+            raise SystemExit(f"{error.name} {message}") from None
+    # Fits that did not converge warn at each point; their forecasts are scored unchanged.
     warnings.simplefilter("ignore")
     document = {}
-    for name, every in ((n, e) for path in files for n, e in groups(path).items()):
-        series = spread(every, options.most)
-        results = ours(series) + ([] if options.ours else theirs(series, options.refit))
+    for name, every in ((n, e) for path in paths for n, e in groups(path).items()):
+        series = spread(every, most)
+        results = our_results(series) + ([] if ours else theirs(series, refit))
         document[name] = [asdict(r) for r in results]
-        if not options.json:
+        if not json:
             report(name, series, results)
             sys.stdout.flush()
-    if options.json:
-        print(json.dumps(document, indent=2))
+    if json:
+        print_document(document, as_json=True)
 
 
-if __name__ == "__main__":
-    main()
+def cost(*, series: int = 1000, rounds: int = 300, json: bool = False) -> None:
+    """Measure the cost of updates."""
+    result = measure(series, rounds)
+    with tempfile.TemporaryDirectory() as cache:
+        result["fresh_process_cold"] = first_forecast(cache)
+        result["fresh_process_cached"] = first_forecast(cache)
+    print_document(result, as_json=json)
+
+
+PARTS = (score, cost)

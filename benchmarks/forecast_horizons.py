@@ -1,6 +1,6 @@
 """Forecasts of means and their ranges by horizon: over sets of recorded series, and after quiet days that end in load.
 
-    python benchmarks/forecast_horizons.py [FILE…] [--only TEXT] [--horizons 1,6,30,60] [--oracle | --new] [--json]
+    python -m benchmarks forecast_horizons [FILE…] [--only TEXT] [--horizons 1,6,30,60] [--oracle | --new] [--json]
 
 Files are as for `nws score`; without any, the reference series in `$APPLES_DATA/series` and our own recordings. Long
 series are also cut into short pieces, each a series of its own. A row states the MAE beside the best of last value,
@@ -21,15 +21,17 @@ that without, of all together and as geometric mean of series. Each series is ne
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
-from forecast_accuracy import default_files, groups
 from numpy.typing import NDArray
 
+from benchmarks.common.report import (
+    print_document,
+    say,
+)
+from benchmarks.forecast_accuracy import default_files, groups
 from nws.forecasting.batteries import BatteryBank
 from nws.forecasting.horizons import KNOWN
 from nws.forecasting.horizonscore import HorizonScore, score_horizons, trace_outlooks
@@ -39,12 +41,23 @@ from nws.series import SHARES
 
 Values = NDArray[np.float64]
 
+
 _DAY = 8640
+
+
 _PIECE = 150
+
+
 _SEEDS = 3
+
+
 #: Numbers of outcomes of a new series, and the least series of a set to lend to it.
 _FIRST_OUTCOMES, _LEAST_SET = (5, 20, 60), 4
+
+
 _DRAWS = 100
+
+
 _LOW, _HIGH = KNOWN + SHARES.index(0.1), KNOWN + SHARES.index(0.9)
 
 
@@ -186,15 +199,16 @@ def _first_scores(value: Values, k: int, found: Values) -> tuple[Values, Values]
     return (missed == 0.0).astype(np.float64), high - low + 10.0 * missed
 
 
-def print_new(name: str, rows: dict[int, dict[int, list[float]]]) -> None:
-    print(f"{name}: first outcomes of a new series, without → with borrowing")
+def new_text(name: str, rows: dict[int, dict[int, list[float]]]) -> str:
+    """Return the figures of new series as lines."""
+    lines = [f"{name}: first outcomes of a new series, without → with borrowing"]
     for k, row in rows.items():
         for n, (without, borrowed, together, mean) in row.items():
-            print(
+            lines.append(
                 f"  k {k:3d}, first {n:2d}: coverage {without:.3f} → {borrowed:.3f}; "
-                f"interval score × {together:.3f}, mean of series × {mean:.3f}",
-                flush=True,
+                f"interval score × {together:.3f}, mean of series × {mean:.3f}"
             )
+    return "\n".join(lines)
 
 
 def text(score: HorizonScore) -> str:
@@ -206,52 +220,44 @@ def text(score: HorizonScore) -> str:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--only", default="", help="sets with this in their name")
-    parser.add_argument("--horizons", default="1,6,30,60", help="numbers of values, separated by commas")
-    parser.add_argument("--oracle", action="store_true", help="add the coverage of an oracle")
-    parser.add_argument(
-        "--new", action="store_true", help="the first forecasts of new series, and nothing else"
-    )
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    horizons = [int(k) for k in options.horizons.split(",")]
+def main(
+    *files: Path,
+    only: str = "",
+    horizons: str = "1,6,30,60",
+    oracle: bool = False,
+    new: bool = False,
+    json: bool = False,
+) -> None:
+    """Score forecasts over horizons.
+
+    only: sets with this in their name
+    horizons: numbers of values, separated by commas
+    oracle: add the coverage of an oracle
+    new: the first forecasts of new series, and nothing else
+    """
+    steps = [int(k) for k in horizons.split(",")]
     document: dict[str, object] = {}
-    for name, series in sets(options.files or default_files()):
-        if options.only not in name or (options.new and (len(series) < _LEAST_SET or "pieces" in name)):
+    show = (lambda *words: None) if json else say
+    for name, series in sets(list(files) or default_files()):
+        if only not in name or (new and (len(series) < _LEAST_SET or "pieces" in name)):
             continue
-        if options.new:
-            document[name] = rows = new_series(series, horizons)
-            if not options.json:
-                print_new(name, rows)
+        if new:
+            document[name] = rows = new_series(series, steps)
+            show(new_text(name, rows))
             continue
-        scores = score_horizons(series, horizons, source=name)
+        scores = score_horizons(series, steps, source=name)
         document[name] = [score.as_json() for score in scores]
-        if not options.json:
-            print(f"{name}: {len(series)} series", *map(text, scores), sep="\n", flush=True)
-        if options.oracle:
-            spreads = {k: oracle_spread(series, k) for k in horizons}
-            document[f"{name}, oracle"] = spreads
-            if not options.json:
-                print(
-                    "  oracle:", *(f"k {k}: {low:.2f} to {high:.2f};" for k, (low, high) in spreads.items())
-                )
-    if options.only in "quiet, then load" and not options.new:
-        quiet_rows = after_quiet(horizons)
-        document["quiet, then load"] = quiet_rows
-        if not options.json:
-            print("quiet, then load: coverage after 10 minutes / in the first day, by k")
-            for name, row in [
-                *quiet_rows.items(),
-                ("mean", np.mean(list(quiet_rows.values()), axis=0).tolist()),
-            ]:
-                cells = (f"{k}: {soon:.3f}/{day:.3f}" for k, (soon, day) in zip(horizons, row, strict=True))
-                print(f"  {name:22}", *cells, sep="  ")
-    if options.json:
-        print(json.dumps(document, indent=2))
-
-
-if __name__ == "__main__":
-    main()
+        show("\n".join([f"{name}: {len(series)} series", *map(text, scores)]))
+        if oracle:
+            document[f"{name}, oracle"] = spreads = {k: oracle_spread(series, k) for k in steps}
+            show("  oracle:", *(f"k {k}: {low:.2f} to {high:.2f};" for k, (low, high) in spreads.items()))
+    if only in "quiet, then load" and not new:
+        document["quiet, then load"] = quiet_rows = after_quiet(steps)
+        show("quiet, then load: coverage after 10 minutes / in the first day, by k")
+        for name, row in {**quiet_rows, "mean": np.mean(list(quiet_rows.values()), axis=0).tolist()}.items():
+            show(
+                f"  {name:22}",
+                *(f"{k}: {soon:.3f}/{day:.3f}" for k, (soon, day) in zip(steps, row, strict=True)),
+            )
+    if json:
+        print_document(document, as_json=True)

@@ -1,7 +1,7 @@
 """Two runs share testbed hosts by a policy over ssh: parts are killed, or the daemons' CPU time is measured.
 
-    sudo python benchmarks/kills_over_hosts.py [--times 20] [--kind manager --kind cut …] [--policy gang] [--hosts 2]
-    sudo python benchmarks/kills_over_hosts.py --cost 60 --hosts 4 [--policy fcs]
+    sudo python -m benchmarks kills_over_hosts [--times 20] [--kind manager cut …] [--policy gang] [--hosts 2]
+    sudo python -m benchmarks kills_over_hosts --cost 60 --hosts 4 [--policy fcs]
 
 manager, node : the machine manager, or one host's node manager, kill -9; both with its watchdog for kind `pair`
 agent, launcher : one run's host agent on a host, or its launcher, kill -9; then a new run takes its place
@@ -17,37 +17,46 @@ prints for each host the CPU time of the daemons as a share of a core. Needs roo
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from apples.daemons.client import NodeClient
 from apples.daemons.paths import SYSTEM_DIRECTORY
 from apples.errors import SharingError
-from tests.testbed.description import parse
+from benchmarks.common.hosts import (
+    DESK,
+    cpu_s,
+    left,
+    make_testbed,
+    names_of,
+    pool_of,
+)
+from benchmarks.common.report import (
+    BIN,
+)
 from tests.testbed.grid import Testbed
 
-DESK = "desk"
 KINDS = ("manager", "node", "pair", "agent", "launcher", "cut")
+
+
 RUN = (
     "{bin}/apples-run 64 --app heat -s nx=64 -s ny=64 -s iterations=100000000 --launcher ssh -H {hosts} -n {ranks} "
     "--policy {policy} --attempts 1"
 )
-#: Processes of a host besides runs and daemons.
-FURNITURE = ("unshare --net", "sshd_config", "/init", "sleep 1", "sleep infinity")
+
+
 #: Seconds: states are read after a failure, a cut lasts, runs must share again, all must have ended, and the first run
 #: computes, which compiles its kernel for each host.
 LOOK_S, CUT_S, AGAIN_S, END_S, FIRST_S = 2.0, 1.5, 90.0, 30.0, 300.0
+
+
 #: Command lines of the daemons of a policy on a host.
 DAEMONS = {
     "node manager": "main() node ",
@@ -66,19 +75,15 @@ class Site:
 
     def __init__(self, bed: Testbed, state: Path, policy: str) -> None:
         self.bed, self.state, self.policy = bed, state, policy
-        self.hosts = [host.name for host in bed.spec.hosts if host.name != DESK]
+        self.hosts = names_of(bed)
         self.runs: list[subprocess.Popen[bytes]] = []
         #: Whether the runs were contended on a host when `shared` last returned True.
         self.contended = False
 
     def start(self) -> None:
         """Start one run."""
-        words = RUN.format(
-            bin=Path(sys.executable).parent,
-            hosts=",".join(f"{host}:1" for host in self.hosts),
-            ranks=len(self.hosts),
-            policy=self.policy,
-        ).split()
+        pool, ranks = pool_of(self.hosts), len(self.hosts)
+        words = RUN.format(bin=BIN, hosts=pool, ranks=ranks, policy=self.policy).split()
         with (self.state / "runs.log").open("ab") as log:
             run = subprocess.Popen(
                 self.bed.command(DESK, ["env", f"APPLES_STATE={self.state}", *words]), stdout=log, stderr=log
@@ -132,14 +137,7 @@ class Site:
 
     def left(self) -> list[str]:
         """Return the processes on all hosts besides the hosts themselves."""
-        lines = [
-            (host.name, line)
-            for host in self.bed.spec.hosts
-            for line in self.bed.processes(host.name).values()
-        ]
-        return [
-            f"{host}: {line}" for host, line in lines if line and not any(word in line for word in FURNITURE)
-        ]
+        return left(self.bed, [host.name for host in self.bed.spec.hosts])
 
     def end(self) -> None:
         """Interrupt the runs and wait until no process is left; raises `Failure`."""
@@ -167,14 +165,6 @@ def state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return ""
-
-
-def cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process, 0 after its end."""
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-    except OSError:
-        return 0.0
 
 
 def longest_stop_s(ranks: list[int], during_s: float) -> float:
@@ -242,28 +232,6 @@ def one_time(site: Site, kind: str, dice: random.Random) -> tuple[float, float, 
     return stopped_s, time.monotonic() - happened, site.contended
 
 
-@contextmanager
-def sharing(hosts: int, policy: str) -> Iterator[Site]:
-    """Bring up hosts with two runs; end them, with all processes."""
-    names = [f"h{number}" for number in range(1, hosts + 1)]
-    spec = {
-        "name": f"kills-{os.getpid()}",
-        "defaults": {"memory": "2G"},
-        "hosts": [
-            *({"name": name, "cpuset": number % (os.cpu_count() or 1)} for number, name in enumerate(names)),
-            {"name": DESK},
-        ],
-    }
-    with tempfile.TemporaryDirectory(prefix="kills-") as state, Testbed(parse(spec)) as bed:
-        site = Site(bed, Path(state), policy)
-        site.start()
-        # The second one finds benchmarks and kernels of the first.
-        site.wait(lambda: len(site.ranks()) == hosts, "the first run", FIRST_S)
-        site.start()
-        yield site
-        site.end()
-
-
 def kills(site: Site, kinds: list[str], times: int) -> bool:
     """Print a line for each kind of failure; return whether all is well."""
     dice, good = random.Random(1), True
@@ -280,7 +248,7 @@ def kills(site: Site, kinds: list[str], times: int) -> bool:
     return good
 
 
-def cost(site: Site, seconds: float) -> bool:
+def daemon_cost(site: Site, seconds: float) -> bool:
     """Print the daemons' CPU time on each host as a share of a core; return whether it is at most 0.3 %."""
     site.wait(
         site.shared if site.policy == "gang" else lambda: len(site.ranks()) == 2 * len(site.hosts),
@@ -307,29 +275,37 @@ def cost(site: Site, seconds: float) -> bool:
     return good
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--kind", action="append", choices=KINDS, help="all of them where none is named")
-    parser.add_argument("--policy", default="gang")
-    parser.add_argument("--hosts", type=int, default=2)
-    parser.add_argument(
-        "--cost", type=float, metavar="SECONDS", help="measure the daemons for so long, kill nothing"
-    )
-    options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+@contextmanager
+def sharing(hosts: int, policy: str) -> Iterator[Site]:
+    """Bring up hosts with two runs; end them, with all processes."""
+    described = [{"name": f"h{n + 1}", "cpuset": (n + 1) % (os.cpu_count() or 1)} for n in range(hosts)]
+    with (
+        tempfile.TemporaryDirectory(prefix="kills-") as state,
+        make_testbed("kills", described, memory="2G") as bed,
+    ):
+        site = Site(bed, Path(state), policy)
+        site.start()
+        # The second one finds benchmarks and kernels of the first.
+        site.wait(lambda: len(site.ranks()) == hosts, "the first run", FIRST_S)
+        site.start()
+        yield site
+        site.end()
+
+
+def main(
+    *, times: int = 20, kind: tuple[str, ...] = KINDS, policy: str = "gang", hosts: int = 2, cost: float = 0.0
+) -> int:
+    """Kill parts, or measure.
+
+    cost: seconds; measure the daemons for so long, kill nothing
+    """
     # A shell has its background jobs ignore it, and so would the runs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with sharing(options.hosts, options.policy) as site:
-            kinds = options.kind or list(KINDS)
-            good = cost(site, options.cost) if options.cost else kills(site, kinds, options.times)
+        with sharing(hosts, policy) as site:
+            good = daemon_cost(site, cost) if cost else kills(site, list(kind), times)
     except Failure as failure:
         print(f"failed: {failure}")
         return 1
     print("no process is left" if good else "a bar is missed")
     return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

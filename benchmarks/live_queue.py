@@ -1,8 +1,9 @@
 """The live queue under failures: many short jobs submitted at once, while the manager is killed, or lacks disk or
 descriptors.
 
-    python -m benchmarks live_queue [--jobs 1000] [--kills 5] [--full 0] [--scarce 0] [--priority fcfs]
-    python -m benchmarks live_queue --full 5 --scarce 5 --every 5
+    python -m benchmarks live_queue failures [--jobs 1000] [--kills 5] [--full 0] [--scarce 0] [--priority fcfs]
+    python -m benchmarks live_queue failures --full 5 --scarce 5 --every 5
+    python -m benchmarks live_queue shared [--duty 0.4] [--seconds 10] [--repetitions 3]
 
 A kill is SIGKILL, after which the next manager starts. The disk is full by a library that is preloaded
 (`tests/nightly/fault_shim.c`): every call that writes to the queue's directory fails for `--seconds`, in manager and
@@ -20,6 +21,7 @@ import random
 import resource
 import secrets
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -29,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from apples.livequeue.client import ask, survey
-from benchmarks.common.report import APPLES, output, percentile, say
+from apples.livequeue.jobs import submit
+from benchmarks.common.report import APPLES, median, output, percentile, say
 from nws.base.errors import ReportedError
 from tests.nightly.failingcalls import NO_SPACE, Plan
 
@@ -169,7 +172,7 @@ def wrong_ends(jobs: list[dict[str, Any]], ran: Counter[str]) -> list[str]:
     return problems
 
 
-def main(
+def failures(
     *,
     jobs: int = 1000,
     kills: int = 5,
@@ -191,7 +194,7 @@ def main(
     every: mean seconds between failures
     """
     chance = random.Random(seed)
-    failures = chance.sample(["kill"] * kills + ["full"] * full + ["scarce"] * scarce, kills + full + scarce)
+    planned = chance.sample(["kill"] * kills + ["full"] * full + ["scarce"] * scarce, kills + full + scarce)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="live-queue-")))
         os.environ["APPLES_STATE"] = str(directory / "state")
@@ -210,7 +213,7 @@ def main(
         for user in users:
             stack.callback(user.stopped.set)
             user.start()
-        for failure in failures:
+        for failure in planned:
             time.sleep(every * chance.uniform(0.5, 1.5))
             manager.wait_until_ready(limit)
             fail(failure, manager, plan, seconds)
@@ -259,3 +262,66 @@ def main(
     for problem in problems[:20]:
         say(f"  WRONG: {problem}")
     return 1 if problems else 0
+
+
+#: A job: computes for a part of every 20 ms, by its own CPU clock, and sleeps for the rest.
+_WORK = """
+import sys, time
+duty, seconds = map(float, sys.argv[1:])
+for _ in range(round(seconds / 0.02)):
+    until = time.process_time() + 0.02 * duty
+    while time.process_time() < until:
+        pass
+    time.sleep(0.02 * (1 - duty))
+"""
+
+
+def shared(*, duty: float = 0.4, seconds: float = 10.0, repetitions: int = 3) -> int:
+    """Time two jobs with a duty cycle on one processor, together and one after the other, alternating.
+
+    A job computes for a part of every 20 ms, by its own CPU clock, and sleeps for the rest, so it does the same work
+    beside another job. Prints the time from the first start to the last end by the queue's instants. Exit code 1 if
+    the jobs that share did not run at once, or the others did.
+
+    seconds: of one job alone
+    """
+    values, as_requested = [], True
+    with tempfile.TemporaryDirectory(prefix="shared-queue-") as name:
+        os.environ["APPLES_STATE"] = str(Path(name) / "state")
+        manager = Manager(Path(name), ["--procs", "1"])
+        try:
+            manager.wait_until_ready()
+            for _ in range(repetitions):
+                together, apart = pair(duty, seconds, (duty,)), pair(duty, seconds, ())
+                as_requested &= together[1]["beside"] == together[0]["id"] and apart[1]["beside"] is None
+                values.append(span_s(together) / span_s(apart))
+                say(
+                    f"together {span_s(together):.2f} s (jobs {held(together)}), one after the other "
+                    f"{span_s(apart):.2f} s (jobs {held(apart)}), ratio {values[-1]:.2f}"
+                )
+        finally:
+            manager.end()
+    say(f"2 jobs with duty cycle {duty:g} on 1 processor: {median(values):.2f} of the time (median)")
+    return 0 if as_requested else 1
+
+
+def pair(duty: float, seconds: float, duties: tuple[float, ...]) -> list[dict[str, Any]]:
+    """Run two jobs to their end, and return their rows."""
+    command = [sys.executable, "-c", _WORK, str(duty), str(seconds)]
+    for job in [submit(command, duties=duties, output="/dev/null") for _ in range(2)]:
+        job.wait()
+    return list(survey(everything=True)["jobs"][-2:])
+
+
+def held(jobs: list[dict[str, Any]]) -> str:
+    """Return the seconds that jobs held their processor."""
+    return " and ".join(f"{job['held_s']:.2f}" for job in jobs) + " s"
+
+
+def span_s(jobs: list[dict[str, Any]]) -> float:
+    """Return the time from the first start to the last end, s."""
+    instants = [job["instants"] for job in jobs]
+    return float(max(i["freed_s"] for i in instants) - min(i["start_s"] for i in instants))
+
+
+PARTS = (failures, shared)

@@ -1,14 +1,14 @@
 """Mixes of real and synthetic MPI jobs under every policy, on two cores or two hosts, beside foreign processes.
 
-    python benchmarks/mixes.py [--mix fine …] [--policy plain …] [--spinners 0,1,2] [--seconds 6] [--repetitions 5]
-    sudo python benchmarks/mixes.py --hosts 2 …         on hosts of a testbed of one CPU each, ranks over ssh
-    python benchmarks/mixes.py --co-located [--repetitions 5]      two and five imbalanced jobs on the same cores
+    python -m benchmarks mixes [--mix fine …] [--policy plain …] [--spinners 0,1,2] [--seconds 6] [--repetitions 5]
+    sudo python -m benchmarks mixes --hosts 2 …         on hosts of a testbed of one CPU each, ranks over ssh
+    python -m benchmarks mixes --co-located [--repetitions 5]      two and five imbalanced jobs on the same cores
 
 Codes: LAMMPS (a melt, and one with atoms in half of its box), Meep (a dipole), HPC Challenge (HPL, FFT, RandomAccess),
 mhd, heat and the synthetic bsp. `plain` is MPI's own waits, `serial` one job after the other, `auto` adaptive waits,
 `block` blocking waits. Policies alternate within a repetition. Each job is measured once alone, and then lasts about
 `--seconds`. Prints for each mix and number of spinners the seconds until the mix ends and its ratio to `plain` in the
-same repetition, and at the end each bar with the mixes that miss it. Mixes whose programs are not installed are named.
+same repetition. Mixes whose programs are not installed are named.
 With `serial` and `plain` also the throughput, jobs in a second, as a multiple of both in the same repetition. On this
 machine's cores also the CPU time of the jobs, as a share of the cores: where no rank polls, busy cores compute, and no
 policy can end the mix much earlier.
@@ -16,36 +16,69 @@ policy can end the mix much earlier.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-
-from foreign_load import MIXES as SYNTHETIC
-from foreign_load import Job, spinning
-from monitor_mpis import Mpi, found, run
-from shared_jobs import measured_rate, seconds_of_all
 
 from apples.coscheduling.policies import POLICIES
 from apples.daemons.paths import new_key
 from apples.monitoring.environment import WAITS, monitor_environment
-from apples.testing.localcluster import LocalCluster
+from benchmarks.common.hosts import DESK, make_testbed, names_of
+from benchmarks.common.mpis import Mpi, installed_mpis, run
+from benchmarks.common.report import APPLES, ROOT, machine, median, ratios, say
+from benchmarks.common.sharing import STENCIL, daemons_of, measured_rate, seconds_of_all
 
-ROOT = Path(__file__).resolve().parents[1]
-BIN = Path(sys.executable).parent
-STENCIL = str(BIN / "stencil-app")
-APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
-DESK, SOCKET = "desk", "/run/mixes.sock"
+SOCKET = "/run/mixes.sock"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job. part : its computation on one rank, as a share of `--seconds`.  code : other codes have no shape"""
+
+    code: str = "bsp"
+    ranks: int = 2
+    granularity: str = "1ms"
+    imbalance: str = "1"
+    part: float = 1.0
+
+
+SYNTHETIC = {
+    "fine": (Job(), Job()),
+    "coarse": (Job(granularity="50ms"), Job(granularity="50ms")),
+    "finecoarse": (Job(), Job(granularity="50ms")),
+    "imbalanced": (Job(imbalance="1,2.1", part=0.6), Job(imbalance="2.1,1", part=0.6)),
+    "oversubscribed": (Job(ranks=4, part=0.5), Job(ranks=4, part=0.5)),
+    "series": tuple(Job(part=0.25) for _ in range(6)),
+}
+
+
+@contextmanager
+def spinning(count: int, nice: int) -> Iterator[None]:
+    """Compute in `count` processes of their own sessions."""
+    code = f"import os; os.nice({nice})\nwhile True: pass"
+    spinners = [
+        subprocess.Popen([sys.executable, "-I", "-S", "-c", code], start_new_session=True)
+        for _ in range(count)
+    ]
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
+
+
 MPICH, OPEN_MPI = "MPICH 4", "Open MPI"
+
 
 MELT = """
 units lj
@@ -65,6 +98,8 @@ neigh_modify every 20 delay 0 check no
 fix 1 all nve
 run {steps}
 """
+
+
 HPCC = """HPLinpack benchmark input file
 mixes
 HPL.out
@@ -115,6 +150,8 @@ CODES = {
     "meep": (OPEN_MPI, "/usr/lib/python3/dist-packages/meep/__init__.py", 60),
     "hpcc": (OPEN_MPI, "hpcc", 400),
 }
+
+
 MIXES = {
     **SYNTHETIC,
     "heat-mhd": (Job("heat"), Job("mhd")),
@@ -127,8 +164,14 @@ MIXES = {
     "five-uneven": tuple(Job(imbalance=text, part=0.4) for text in ("1,2", "2,1", "1,3", "3,1", "1,2")),
     "five-lammps-uneven": tuple(Job("lammps-uneven", part=0.4) for _ in range(5)),
 }
+
+
 IMBALANCED = ("imbalanced", "lammps-uneven", "five-uneven", "five-lammps-uneven")
+
+
 POLICY_NAMES = ("plain", "serial", "block", "auto", "gang", "fcs", "spin-block", "share-by-need")
+
+
 CO_LOCATED = ("plain", "serial", "block", "gang", "fcs", "share-by-need")
 
 
@@ -147,12 +190,7 @@ class Cores:
     @contextmanager
     def daemons(self, policy: str, directory: Path) -> Iterator[str]:
         """Run the daemons of a policy; yield the path of the node manager's socket."""
-        with LocalCluster(directory, {"n": self.cpus}, policy=policy) as cluster:
-            if POLICIES[policy].coordinated:
-                cluster.start()
-                cluster.wait(lambda: cluster.view().get("settled"))
-            else:
-                cluster.start_nodes(managed=False)
+        with daemons_of(policy, directory, {"n": self.cpus}) as cluster:
             yield str(cluster.socket("n"))
 
     def spinning(self, count: int) -> AbstractContextManager[None]:
@@ -195,7 +233,11 @@ class Hosts(Cores):
                 options += ["--key", str(key)]
                 address = next(host.address for host in self.bed.spec.hosts if host.name == self.names[0])
                 start(self.names[0], "manager", "--listen", f"{address}:0", "--place-file", str(place))
-                await_file(place)
+                deadline = time.monotonic() + 30
+                while not place.exists():
+                    if time.monotonic() > deadline:
+                        sys.exit(f"{place} is not written: {(directory / 'log').read_text()}")
+                    time.sleep(0.05)
                 options += ["--manager", place.read_text().strip()]
             for name in self.names:
                 start(name, "node", "--name", name, "--socket", SOCKET)
@@ -229,22 +271,15 @@ class Hosts(Cores):
                         os.kill(pid, signal.SIGKILL)
 
 
-def await_file(path: Path) -> None:
-    """Wait until a file is there."""
-    deadline = time.monotonic() + 30
-    while not path.exists():
-        if time.monotonic() > deadline:
-            sys.exit(f"{path} is not written: {(path.parent / 'log').read_text()}")
-        time.sleep(0.05)
-
-
 class Bench:
     """The codes as they run here. steps : by job, measured once; lengths follow from them"""
 
     def __init__(self, place: Cores, seconds: float, directory: Path) -> None:
         self.place, self.seconds, self.directory = place, seconds, directory
         names = {MPICH: place.mpich, OPEN_MPI: OPEN_MPI}
-        self.mpis = {key: next(m for m in found() if m.name.startswith(name)) for key, name in names.items()}
+        self.mpis = {
+            key: next(m for m in installed_mpis() if m.name.startswith(name)) for key, name in names.items()
+        }
         self.rate = measured_rate(self.mpis[MPICH])
         self._steps: dict[Job, int] = {}
 
@@ -311,46 +346,9 @@ class Bench:
             return took_s, children_cpu_s() - before_s
 
 
-#: Mix and spinners → policy → seconds of each repetition.
-Results = dict[tuple[str, int], dict[str, list[float]]]
-
-
-def ratios(took: dict[str, list[float]], policy: str, base: str) -> list[float]:
+def of_both(took: dict[str, list[float]], policy: str, base: str) -> list[float]:
     """Return the ratios of two policies in the same repetitions, empty if one was not run."""
-    return [a / b for a, b in zip(took.get(policy, []), took.get(base, []), strict=False)]
-
-
-def bars(results: Results) -> list[str]:
-    """Return a line for each bar, with the mixes that miss it."""
-    lines = []
-
-    def bar(
-        text: str, policy: str, base: str, most: float, of: str, mixes: Sequence[str] = tuple(MIXES)
-    ) -> None:
-        pick = statistics.median if of == "median" else max
-        found = {key: ratios(took, policy, base) for key, took in results.items() if key[0] in mixes}
-        missed = {key: pick(values) for key, values in found.items() if values and pick(values) > most}
-        known = sum(bool(values) for values in found.values())
-        worst = ", ".join(
-            f"{mix} with {spinners} spinners {value:.2f}" for (mix, spinners), value in missed.items()
-        )
-        lines.append(
-            f"{text}: {'missed by ' + worst if missed else f'met in {known} mixes' if known else 'not run'}"
-        )
-
-    for policy in ("fcs", "auto"):
-        bar(f"{policy}: median at most 1.03 of plain", policy, "plain", 1.03, "median")
-        bar(f"{policy}: single run at most 1.15 of plain", policy, "plain", 1.15, "max")
-        bar(f"{policy}: median at most 1.03 of block", policy, "block", 1.03, "median")
-        bar(f"{policy}: imbalanced mixes at most 0.85 of block", policy, "block", 0.85, "median", IMBALANCED)
-        medians = [statistics.median(r) for took in results.values() if (r := ratios(took, policy, "plain"))]
-        if medians:
-            mean = statistics.mean(medians)
-            lines.append(
-                f"{policy}: mean over mixes at most 0.75 of plain: {mean:.2f}, {'met' if mean <= 0.75 else 'missed'}"
-            )
-    bar("gang: at most 1.15 of serial", "gang", "serial", 1.15, "max")
-    return lines
+    return ratios(took.get(policy, []), took.get(base, []))
 
 
 def children_cpu_s() -> float:
@@ -359,83 +357,64 @@ def children_cpu_s() -> float:
     return times.children_user + times.children_system
 
 
-def measure(bench: Bench, options: argparse.Namespace) -> Results:
-    """Run all mixes and print a table of each."""
-    results: Results = {}
-    for mix in options.mix or MIXES:
-        lacking = {CODES[job.code][1] for job in MIXES[mix] if shutil.which(CODES[job.code][1]) is None}
-        lacking = {name for name in lacking if not Path(name).exists()}
-        if lacking:
-            print(f"{mix}: left out, {', '.join(lacking)} is not installed")
-            continue
-        for job in MIXES[mix]:
-            bench.command(job)
-        for count in map(int, options.spinners.split(",")):
-            took: dict[str, list[float]] = {policy: [] for policy in options.policy or POLICY_NAMES[:6]}
-            busy: dict[str, list[float]] = {policy: [] for policy in took}
-            with bench.place.spinning(count):
-                for _ in range(options.repetitions):
-                    for policy, seconds in took.items():
-                        took_s, used_s = bench.seconds_of(MIXES[mix], policy)
-                        seconds.append(took_s)
-                        busy[policy].append(used_s / (os.cpu_count() or 1) / took_s)
-            results[mix, count] = took
-            print(f"{mix}, {count} spinners:")
-            for policy, seconds in took.items():
-                more = ""
-                if to_plain := ratios(took, policy, "plain"):
-                    more = f", {statistics.median(to_plain):5.2f} of plain, largest {max(to_plain):5.2f}"
-                gains = {base: ratios(took, base, policy) for base in ("serial", "plain")}
-                if all(gains.values()):
-                    more += "; throughput " + ", ".join(
-                        f"{statistics.median(values):.2f} × {base}" for base, values in gains.items()
-                    )
-                if not options.hosts:
-                    more += f"; jobs used {statistics.median(busy[policy]):.0%} of the cores"
-                print(f"  {policy:14} {statistics.median(seconds):7.2f} s{more}", flush=True)
-    return results
+def measure(bench: Bench, mix: str, policies: Sequence[str], repetitions: int) -> None:
+    """Run a mix under all policies and print a line of each."""
+    took: dict[str, list[float]] = {policy: [] for policy in policies}
+    busy: dict[str, list[float]] = {policy: [] for policy in policies}
+    for _ in range(repetitions):
+        for policy in policies:
+            took_s, used_s = bench.seconds_of(MIXES[mix], policy)
+            took[policy].append(took_s)
+            busy[policy].append(used_s / (os.cpu_count() or 1) / took_s)
+    for policy, seconds in took.items():
+        more = ""
+        if to_plain := of_both(took, policy, "plain"):
+            more = f", {median(to_plain):5.2f} of plain, largest {max(to_plain):5.2f}"
+        gains = {base: of_both(took, base, policy) for base in ("serial", "plain")}
+        if all(gains.values()):
+            more += "; throughput " + ", ".join(f"{median(g):.2f} × {base}" for base, g in gains.items())
+        if not isinstance(bench.place, Hosts):
+            more += f"; jobs used {median(busy[policy]):.0%} of the cores"
+        say(f"  {policy:14} {median(seconds):7.2f} s{more}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mix", action="append", choices=MIXES)
-    parser.add_argument("--policy", action="append", choices=POLICY_NAMES)
-    parser.add_argument(
-        "--co-located",
-        action="store_true",
-        help="the imbalanced mixes, no spinners, policies " + ", ".join(CO_LOCATED),
-    )
-    parser.add_argument("--spinners", default="0,1,2")
-    parser.add_argument("--seconds", type=float, default=6.0, help="of one job, alone")
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument(
-        "--hosts", type=int, default=0, help="hosts of a testbed (default: this machine's cores)"
-    )
-    options = parser.parse_args()
-    if options.co_located:
-        options.mix, options.policy = options.mix or IMBALANCED, options.policy or CO_LOCATED
-        options.spinners = "0"
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    print(f"{options.repetitions} repetitions, load {os.getloadavg()[0]:.1f}")
+def main(
+    *,
+    mix: tuple[str, ...] = (),
+    policy: tuple[str, ...] = (),
+    co_located: bool = False,
+    spinners: tuple[int, ...] = (0, 1, 2),
+    seconds: float = 6.0,
+    repetitions: int = 5,
+    hosts: int = 0,
+) -> None:
+    """Run all mixes and print a table of each.
+
+    mix: names of mixes, all without it
+    policy: plain, serial, block, auto or a policy of node managers
+    co_located: the imbalanced mixes, without spinners
+    seconds: of one job, alone
+    hosts: of a testbed; without it this machine's cores
+    """
+    if co_located:
+        mix, policy, spinners = mix or IMBALANCED, policy or CO_LOCATED, (0,)
+    say(f"{repetitions} repetitions, {machine()}")
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mixes-")))
         place = Cores()
-        if options.hosts:
-            sys.path.insert(0, str(ROOT))
-            from tests.testbed.description import parse
-            from tests.testbed.grid import Testbed
-
-            names = [f"h{number}" for number in range(1, options.hosts + 1)]
-            hosts = [{"name": n, "cpuset": i % (os.cpu_count() or 1)} for i, n in enumerate(names)]
-            spec = {
-                "name": f"mixes-{os.getpid()}",
-                "defaults": {"memory": "2G"},
-                "hosts": [*hosts, {"name": DESK}],
-            }
-            place = Hosts(stack.enter_context(Testbed(parse(spec))), names)
-        results = measure(Bench(place, options.seconds, directory), options)
-    print("\n".join(bars(results)))
-
-
-if __name__ == "__main__":
-    main()
+        if hosts:
+            described = [{"name": f"h{n + 1}", "cpuset": n % (os.cpu_count() or 1)} for n in range(hosts)]
+            bed = stack.enter_context(make_testbed("mixes", described, memory="2G"))
+            place = Hosts(bed, names_of(bed))
+        bench = Bench(place, seconds, directory)
+        for name in mix or MIXES:
+            programs = {CODES[job.code][1] for job in MIXES[name]}
+            if missing := [one for one in programs if shutil.which(one) is None and not Path(one).exists()]:
+                say(f"{name}: left out, {', '.join(missing)} is not installed")
+                continue
+            for job in MIXES[name]:
+                bench.command(job)
+            for count in spinners:
+                say(f"{name}, {count} spinners:")
+                with place.spinning(count):
+                    measure(bench, name, policy or POLICY_NAMES[:6], repetitions)

@@ -1,28 +1,28 @@
-"""Users' own codes over hosts of a testbed: gain of the first planned run after `apples app check` over even pieces.
+"""Users' own codes over hosts of a testbed: planned runs against even pieces, errors of predictions, cuts of PETSc.
 
-    sudo python benchmarks/own_codes.py [--code wave-c|lammps|meep|petsc] [--shares 0.9,0.45] [--pairs 10] [--balance]
-                                        [--accuracy 20 [--training-runs 3] [--in-turn] [--repeats]]
-                                        [--learn 10 [--series 3]] [--size ROWS] [--iterations N]
-                                        [--set ...] [--weight 1024]
+    sudo python -m benchmarks own_codes pairs [--code wave-c|lammps|meep|petsc] [--shares 0.9 0.45] [--pairs 10]
+                                              [--balance] [--size ROWS] [--iterations N] [--weight 1024]
+    sudo python -m benchmarks own_codes accuracy [--count 20] [--training-runs 3] [--in-turn] [--repeats]
+    sudo python -m benchmarks own_codes two-axes [--case square|long] [--repeat 5] [--weight 1024]
 
-The hosts have these shares of a CPU, at most two of them on a CPU. The check measures the code once. Each pair then
-runs both ways in changing order, from a copy of the state right after the check, so that no run has learnt from
-another. Prints a line for each pair, then the median ratio even / planned, its range, the ideal (the sum of shares
-over the number of hosts times the smallest), the share of the ideal gain that was reached, and the mean error of the
-predictions.
+The hosts have these shares of a CPU, at most two of them on a CPU. The check measures the code once.
 
-`--balance` (LAMMPS): every run is cut into two `run` commands of half the steps, and each pair has a third run, from
-even pieces, that LAMMPS corrects itself with `fix balance ... weight time`. Compared are the times of the loops of the
-second halves, when that has settled.
-
-`--accuracy N`: N planned runs of mixed sizes and iteration counts, from 0.7 to 1.4 times those of the pairs and never
-those of the check, each from a copy of one state: that after the check and `--training-runs` runs of the pairs' size
-and length. With `--in-turn` all have one state: as in use, a prediction builds on all runs before it, and none on its
-own run. Prints the mean of |predicted - observed| / observed. `--repeats` makes a run of the pairs' size and length
-after each of them, also from that state: equal runs, whose scatter no prediction made before them can undercut.
-
-`--learn N`: N runs from one state, so that each learns from those before; `--series` repeats that, each time from the
-state after the check. Prints the errors of the first and the last run.
+pairs: each pair runs planned and even pieces in changing order, from a copy of the state right after the check, so that
+    no run has learnt from another. Prints a line for each pair, then the median ratio even / planned, its range, the
+    ideal (the sum of shares over the number of hosts times the smallest), the share of the ideal gain that was reached,
+    and the mean error of the predictions. `--balance` (LAMMPS): every run is cut into two `run` commands of half the
+    steps, and each pair has a third run, from even pieces, that LAMMPS corrects itself with `fix balance ... weight
+    time`. Compared are the times of the loops of the second halves, when that has settled.
+accuracy: planned runs of mixed sizes and iteration counts, from 0.7 to 1.4 times those of the pairs and never those of
+    the check, each from a copy of one state: that after the check and `--training-runs` runs of the pairs' size and
+    length. With `--in-turn` all have one state: as in use, a prediction builds on all runs before it, and none on its
+    own run. Prints the mean of |predicted - observed| / observed. `--repeats` makes a run of the pairs' size and length
+    after each of them, also from that state: equal runs, whose scatter no prediction made before them can undercut.
+two-axes: PETSc (`examples/petsc/plate.c`) over six hosts: the planner's cut, slabs, the other cut, and even pieces, in
+    changing order from copies of one state. *square*: 1200 × 1200 cells with 8 fields, links of 20 Mbit/s. A border
+    of a row is 77 kB, 31 ms on the link, and an iteration computes about 15 ms on all hosts. Communication counts.
+    *long*: 4800 rows of 300 cells with 8 fields, links of 100 Mbit/s, and speeds that no grid of ranks matches. A
+    border of a row is 19 kB, 1.5 ms. Balance counts. All results must be equal, bit for bit.
 
 Sizes and iteration counts are chosen so that start-up is a small part and the arrays stay small: hosts on one machine
 share its memory bus and last cache, which hosts of their own do not, so a larger problem slows them down together.
@@ -33,7 +33,6 @@ hold on a machine in use. Needs root, as tests/testbed does.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
@@ -43,17 +42,30 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from tests.testbed.description import parse
+from benchmarks.common.hosts import (
+    from_desk,
+    make_testbed,
+    names_of,
+    pool_of,
+    settings,
+    weigh,
+)
+from benchmarks.common.report import (
+    BIN,
+    ROOT,
+    median,
+    ratios,
+    say,
+    spread,
+)
 from tests.testbed.grid import Testbed
 
-ROOT = Path(__file__).parents[1]
-BIN = Path(sys.executable).parent
-DESK = "desk"
 #: Range of sizes and iteration counts of the runs whose predictions are compared, relative to those of the pairs.
 MIXED = (0.7, 1.4)
 
@@ -79,16 +91,23 @@ CODES = {
     "meep": Code(file="dipole.yaml", size=120, iterations=600),
     "petsc": Code(file="diffusion.yaml", size=600, iterations=4000, build=("make", "diffusion")),
 }
+
+
 SCHEDULERS = ("apples", "default")
+
 
 #: The last line of LAMMPS's input, and both halves that replace it; `own` lets LAMMPS balance itself.
 LAST_RUN = "run ${steps}\n"
+
+
 HALVES = """variable own index 0
 variable half equal floor(${steps}/2)
 if "${own} > 0" then "fix own all balance 20 1.05 shift z 10 1.02 weight time 1.0"
 run ${half}
 run ${half}
 """
+
+
 LOOP = re.compile(r"^Loop time of ([\d.]+) on ", re.MULTILINE)
 
 
@@ -111,169 +130,6 @@ class Ran:
         return f"rows {rows:12} {self.observed_s:6.2f} s (predicted {self.predicted_s:6.2f} s)"
 
 
-class Runs:
-    """Runs of one code from the desk of a testbed that is up. grid : file of hosts and links, None for all hosts"""
-
-    def __init__(
-        self, testbed: Testbed, file: Path, options: argparse.Namespace, grid: Path | None = None
-    ) -> None:
-        self._testbed, self._file, self._options = testbed, file, options
-        self._pool = ("-H", ",".join(f"{h.name}:1" for h in testbed.spec.hosts if h.name != DESK))
-        if grid is not None:
-            self._pool = ("-g", str(grid))
-
-    def check(self, state: Path) -> str:
-        """Measure the code; return the text of the check."""
-        words = ("apples", "app", "check", str(self._file), str(self._options.size))
-        return self.called(state, *words).stdout
-
-    def run(
-        self,
-        state: Path,
-        scheduler: str,
-        *,
-        scale: tuple[float, float] = (1.0, 1.0),
-        file: Path | None = None,
-    ) -> Ran:
-        """Return a run. scale : of size and iterations.  file : another application file"""
-        size, iterations = (
-            round(n * by) for n, by in zip((self._options.size, self._options.iterations), scale, strict=True)
-        )
-        words = (str(size), "--app", str(file or self._file), "--scheduler", scheduler, "--json")
-        ended = self.called(state, "apples-run", *words, iterations=iterations)
-        document = json.loads(ended.stdout)
-        loops = LOOP.findall(ended.stderr)
-        return Ran(
-            rows=tuple(rank["rows"] for rank in document["hosts"]),
-            predicted_s=document["predicted_s"],
-            observed_s=document["observed_s"],
-            loop_s=float(loops[-1]) if loops else math.nan,
-        )
-
-    def called(
-        self, state: Path, program: str, *words: str, iterations: int | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a program of this package over the pool; end the benchmark if it fails."""
-        settings = (*self._options.set, f"iterations={iterations or self._options.iterations}")
-        given = [word for pair in settings for word in ("-s", pair)]
-        command = [str(BIN / program), *words, "--launcher", "ssh", *self._pool, *given]
-        ended = self._testbed.run(DESK, "env", f"APPLES_STATE={state}", *command, timeout_s=900)
-        if ended.returncode != 0:
-            sys.exit(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stderr}")
-        return ended
-
-
-def described(shares: list[float]) -> dict[str, object]:
-    """Return the description of a testbed of a desk and hosts with these shares, spread over two CPUs."""
-    hosts = [{"name": f"h{n}", "cpu": share, "cpuset": n % 2} for n, share in enumerate(shares, 1)]
-    return {"name": "owncodes", "defaults": {"memory": "2G"}, "hosts": [{"name": DESK, "cpu": 0.5}, *hosts]}
-
-
-def weigh(testbed: Testbed, weight: int) -> None:
-    """Set the CPU weight of all hosts together, beside the machine's other processes (1024: that of one of them)."""
-    hosts = [path for host in testbed.spec.hosts for path in testbed.groups.directories(host.name)]
-    # Sensors on a host see the weight of its own group, so that has to be the same.
-    for directory in [*testbed.groups.directories(), *hosts]:
-        for file, value in (("cpu.shares", weight), ("cpu.weight", max(1, weight * 100 // 1024))):
-            if (directory / file).exists():
-                (directory / file).write_text(str(value))
-
-
-def spread(values: list[float]) -> str:
-    """Return median and range of ratios."""
-    return f"median {statistics.median(values):.3f}, from {min(values):.3f} to {max(values):.3f}"
-
-
-def compare(runs: Runs, work: Path, options: argparse.Namespace, ideal: float, own_file: Path | None) -> None:
-    """Run planned and even pieces in turn, and with --balance LAMMPS's own; print each pair and the ratios."""
-    ways: dict[str, tuple[str, Path | None]] = {scheduler: (scheduler, None) for scheduler in SCHEDULERS}
-    if own_file is not None:
-        ways["own"] = ("default", own_file)
-    ratios, own_ratios, errors = [], [], []
-    for pair in range(options.pairs):
-        ran = {}
-        for way in sorted(ways, reverse=bool(pair % 2)):
-            # The third way has even pieces whatever it has learnt, and is not measured anew for each pair.
-            state = work / ("state-own" if way == "own" else f"state-{pair}-{way}")
-            if not state.exists():
-                shutil.copytree(work / "state", state)
-            scheduler, file = ways[way]
-            ran[way] = runs.run(state, scheduler, file=file)
-        planned, even = (ran[way] for way in SCHEDULERS)
-        ratios.append(even.observed_s / planned.observed_s)
-        errors += [planned.error, even.error]
-        line = f"{pair:3} planned {planned}  even {even}  ratio {ratios[-1]:.3f}"
-        if own_file is not None:
-            own = ran["own"].loop_s
-            own_ratios.append(own / planned.loop_s)
-            line += f"  second loop: planned {planned.loop_s:.2f} s, own balance {own:.2f} s, "
-            line += f"even {even.loop_s:.2f} s  ratio {own_ratios[-1]:.3f}"
-        print(line, flush=True)
-    median = statistics.median(ratios)
-    print(
-        f"{options.code}: even / planned {spread(ratios)}, ideal {ideal:.3f}, {len(ratios)} pairs; "
-        f"{median / ideal:.1%} of the ideal ratio, {(median - 1) / (ideal - 1):.1%} of the ideal gain; "
-        f"mean error of {len(errors)} predictions {statistics.mean(errors):.1%}"
-    )
-    if own_ratios:
-        print(f"{options.code}: second loop, own balance / planned {spread(own_ratios)}")
-
-
-def accuracy(runs: Runs, work: Path, options: argparse.Namespace) -> None:
-    """Make planned runs of mixed sizes and iteration counts; print the errors of their predictions."""
-    low, high = MIXED
-    steps = [low + (high - low) * (n + 0.5) / options.accuracy for n in range(options.accuracy)]
-    draw = random.Random(20)
-    scales = list(zip(draw.sample(steps, len(steps)), draw.sample(steps, len(steps)), strict=True))
-    # No run has the size of the check.
-    scales = [(high if round(options.size * by) == options.size else by, steps) for by, steps in scales]
-    trained = Path(shutil.copytree(work / "state", work / "trained"))
-    for _ in range(options.training_runs):
-        print(f"training run {runs.run(trained, 'apples')}", flush=True)
-    errors, equal = [], []
-    for number, scale in enumerate(scales):
-        state = trained if options.in_turn else Path(shutil.copytree(trained, work / f"accuracy-{number}"))
-        ran = runs.run(state, "apples", scale=scale)
-        errors.append(ran.error)
-        print(
-            f"accuracy {number:3} size {round(options.size * scale[0]):5} iterations "
-            f"{round(options.iterations * scale[1]):6} {ran}  error {ran.error:.1%}",
-            flush=True,
-        )
-        if options.repeats:
-            equal.append(runs.run(Path(shutil.copytree(trained, work / f"repeat-{number}")), "apples"))
-            print(f"repeat   {number:3} {equal[-1]}  error {equal[-1].error:.1%}", flush=True)
-    print(
-        f"{options.code}: mean error of {len(errors)} predictions {statistics.mean(errors):.1%}, "
-        f"median {statistics.median(errors):.1%}, largest {max(errors):.1%}"
-    )
-    if equal:
-        usual_s = statistics.median(ran.observed_s for ran in equal)
-        off = [abs(usual_s - ran.observed_s) / ran.observed_s for ran in equal]
-        print(
-            f"{options.code}: {len(equal)} equal runs, median {usual_s:.2f} s, differ from it by "
-            f"{statistics.mean(off):.1%} in the mean, at most {max(off):.1%}; mean error of their predictions "
-            f"{statistics.mean(ran.error for ran in equal):.1%}"
-        )
-
-
-def learn(runs: Runs, work: Path, options: argparse.Namespace) -> None:
-    """Make series of runs that learn from those before them; print the errors of the first and the last."""
-    ends = []
-    for series in range(options.series):
-        state = Path(shutil.copytree(work / "state", work / f"learning-{series}"))
-        errors = []
-        for number in range(options.learn):
-            ran = runs.run(state, "apples")
-            errors.append(ran.error)
-            print(f"series {series + 1} run {number + 1:2} {ran}  error {ran.error:.1%}", flush=True)
-        ends.append((errors[0], errors[-1]))
-    first, last = (statistics.mean(errors) for errors in zip(*ends, strict=True))
-    print(
-        f"{options.code}: mean error of first runs {first:.1%}, of runs {options.learn} {last:.1%}, {len(ends)} series"
-    )
-
-
 def halved(code: Path) -> Path:
     """Cut LAMMPS's run into halves; return an application file with which LAMMPS balances itself."""
     deck, own = code / "in.melt", code / "own.yaml"
@@ -289,54 +145,269 @@ def halved(code: Path) -> Path:
     return own
 
 
-def arguments() -> argparse.Namespace:
-    """Return the options; size and iterations by the code unless they are named."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--code", choices=sorted(CODES), default="wave-c")
-    parser.add_argument("--shares", default="0.9,0.45")
-    parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--balance", action="store_true")
-    parser.add_argument("--accuracy", type=int, default=0)
-    parser.add_argument("--training-runs", type=int, default=0)
-    parser.add_argument("--in-turn", action="store_true")
-    parser.add_argument("--repeats", action="store_true")
-    parser.add_argument("--learn", type=int, default=0)
-    parser.add_argument("--series", type=int, default=1)
-    parser.add_argument("--size", type=int)
-    parser.add_argument("--iterations", type=int)
-    parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--weight", type=int, default=1024)
-    options = parser.parse_args()
-    if options.balance and options.code != "lammps":
-        parser.error("--balance is for --code lammps")
-    if (options.repeats or options.in_turn or options.training_runs) and not options.accuracy:
-        parser.error("--repeats, --in-turn and --training-runs are for --accuracy")
-    options.size = options.size or CODES[options.code].size
-    options.iterations = options.iterations or CODES[options.code].iterations
-    return options
+@dataclass(frozen=True)
+class Case:
+    """One problem. shares : of a CPU.  rate : of a host's link for tc.  bandwidth : the same in the grid file"""
+
+    shares: tuple[float, ...]
+    rate: str
+    bandwidth: str
+    settings: tuple[str, ...]
+    iterations: int
+    size: int
 
 
-def main() -> None:
-    options = arguments()
-    shares = [float(share) for share in options.shares.split(",")]
-    code = CODES[options.code]
-    with tempfile.TemporaryDirectory(prefix="own-codes-") as directory:
-        work = Path(directory)
-        shutil.copytree(ROOT / "examples" / options.code, work / "code")
-        if code.build:
-            subprocess.run(code.build, cwd=work / "code", check=True)
-        with Testbed(parse(described(shares))) as testbed:
-            weigh(testbed, options.weight)
-            own_file = halved(work / "code") if options.balance else None
-            runs = Runs(testbed, work / "code" / code.file, options)
-            print(runs.check(work / "state"), flush=True)
-            if options.accuracy:
-                accuracy(runs, work, options)
-            if options.learn:
-                learn(runs, work, options)
-            if options.pairs:
-                compare(runs, work, options, sum(shares) / len(shares) / min(shares), own_file)
+CASES = {
+    "square": Case(
+        (0.4, 0.3, 0.2, 0.2, 0.3, 0.4),
+        "20mbit",
+        "20Mbit/s",
+        ("width=1200",),
+        60,
+        1200,
+    ),
+    "long": Case((0.5, 0.4, 0.3, 0.3, 0.2, 0.1), "100mbit", "100Mbit/s", ("width=300",), 100, 4800),
+}
 
 
-if __name__ == "__main__":
-    main()
+#: Variant → application file, and options of the run. The planner's own choice is not run twice.
+VARIANTS = {
+    "planner": ("plate.yaml", ()),
+    "slabs": ("plate.yaml", ("--cut", "slabs")),
+    "rectilinear": ("plate.yaml", ("--cut", "rectilinear")),
+    "even slabs": ("plate.yaml", ("--scheduler", "default")),
+    "PETSc's own even grid": ("even.yaml", ("--scheduler", "default")),
+}
+
+
+#: PETSc divides both axes evenly without ranges.
+RANGES = re.compile(r""", -lx, "[^"]*", -ly, "[^"]*"\]""")
+
+
+def shape(document: dict[str, object]) -> str:
+    """Return rows (× cells) of the ranks of a run."""
+    hosts = document["hosts"]
+    assert isinstance(hosts, list)
+    boxes = [f"{h['rows']}×{h['box']['width']}" if h["box"] else str(h["rows"]) for h in hosts]
+    return " ".join(boxes)
+
+
+class Runs:
+    """Runs of one code from the desk of a testbed that is up. pool : options that name the hosts"""
+
+    def __init__(
+        self, bed: Testbed, file: Path, size: int, iterations: int, pool: tuple[str, ...] = ()
+    ) -> None:
+        self.file, self.size, self.iterations = file, size, iterations
+        self._bed, self._pool, self.values = bed, pool or ("-H", pool_of(names_of(bed))), list[str]()
+
+    def call(
+        self, state: Path, program: str, *words: str, by: float = 1.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of this package over the pool. by : factor of the iterations"""
+        pairs = settings(*self.values, f"iterations={round(self.iterations * by)}")
+        return from_desk(self._bed, state, program, *words, "--launcher", "ssh", *self._pool, *pairs)
+
+    def check(self, state: Path) -> None:
+        """Measure the code and print the text of the check."""
+        say(self.call(state, "apples", "app", "check", str(self.file), str(self.size)).stdout)
+
+    def run(
+        self,
+        state: Path,
+        scheduler: str,
+        *,
+        scale: tuple[float, float] = (1.0, 1.0),
+        file: Path | None = None,
+    ) -> Ran:
+        """Return a run. scale : of size and iterations.  file : another application file"""
+        words = ("--app", str(file or self.file), "--scheduler", scheduler, "--json")
+        ended = self.call(state, "apples-run", str(round(self.size * scale[0])), *words, by=scale[1])
+        document, loops = json.loads(ended.stdout), LOOP.findall(ended.stderr)
+        return Ran(
+            rows=tuple(rank["rows"] for rank in document["hosts"]),
+            predicted_s=document["predicted_s"],
+            observed_s=document["observed_s"],
+            loop_s=float(loops[-1]) if loops else math.nan,
+        )
+
+
+@contextmanager
+def checked(
+    code: str, shares: tuple[float, ...], weight: int, size: int, iterations: int, *, balance: bool = False
+) -> Iterator[tuple[Runs, Path]]:
+    """Yield runs of a code on hosts with these shares, and a directory in which `state` is that after the check."""
+    one = CODES[code]
+    hosts = [{"name": f"h{n}", "cpu": share, "cpuset": n % 2} for n, share in enumerate(shares, 1)]
+    with (
+        tempfile.TemporaryDirectory(prefix="own-codes-") as name,
+        make_testbed("owncodes", hosts, memory="2G") as bed,
+    ):
+        work = Path(name)
+        shutil.copytree(ROOT / "examples" / code, work / "code")
+        if one.build:
+            subprocess.run(one.build, cwd=work / "code", check=True)
+        weigh(bed, weight)
+        if balance:
+            halved(work / "code")
+        runs = Runs(bed, work / "code" / one.file, size or one.size, iterations or one.iterations)
+        runs.check(work / "state")
+        yield runs, work
+
+
+def pairs(
+    *,
+    code: Literal["wave-c", "lammps", "meep", "petsc"] = "wave-c",
+    shares: tuple[float, ...] = (0.9, 0.45),
+    pairs: int = 10,
+    balance: bool = False,
+    size: int = 0,
+    iterations: int = 0,
+    weight: int = 1024,
+) -> None:
+    """Run planned and even pieces in turn, and with --balance LAMMPS's own; print each pair and the ratios."""
+    if balance and code != "lammps":
+        sys.exit("--balance is for --code lammps")
+    ideal, gains, own_ratios, errors = sum(shares) / len(shares) / min(shares), [], [], []
+    with checked(code, shares, weight, size, iterations, balance=balance) as (runs, work):
+        ways: dict[str, tuple[str, Path | None]] = {scheduler: (scheduler, None) for scheduler in SCHEDULERS}
+        if balance:
+            ways["own"] = ("default", work / "code" / "own.yaml")
+        for pair in range(pairs):
+            ran = {}
+            for way in sorted(ways, reverse=bool(pair % 2)):
+                # The third way has even pieces whatever it has learnt, and is not measured anew for each pair.
+                state = work / ("state-own" if way == "own" else f"state-{pair}-{way}")
+                if not state.exists():
+                    shutil.copytree(work / "state", state)
+                ran[way] = runs.run(state, ways[way][0], file=ways[way][1])
+            planned, even = (ran[way] for way in SCHEDULERS)
+            gains.append(even.observed_s / planned.observed_s)
+            errors += [planned.error, even.error]
+            say(f"{pair:3} planned {planned}  even {even}  ratio {gains[-1]:.3f}")
+            if balance:
+                own_ratios.append(ran["own"].loop_s / planned.loop_s)
+                say(
+                    f"    second loop: planned {planned.loop_s:.2f} s, own balance {ran['own'].loop_s:.2f} s, even "
+                    f"{even.loop_s:.2f} s  ratio {own_ratios[-1]:.3f}"
+                )
+    say(
+        f"{code}: even / planned {spread(gains)}, ideal {ideal:.3f}, {len(gains)} pairs; {median(gains) / ideal:.1%} "
+        f"of the ideal ratio, {(median(gains) - 1) / (ideal - 1):.1%} of the ideal gain; mean error of {len(errors)} "
+        f"predictions {statistics.mean(errors):.1%}"
+    )
+    if own_ratios:
+        say(f"{code}: second loop, own balance / planned {spread(own_ratios)}")
+
+
+def accuracy(
+    *,
+    code: Literal["wave-c", "lammps", "meep", "petsc"] = "wave-c",
+    shares: tuple[float, ...] = (0.9, 0.45),
+    count: int = 20,
+    training_runs: int = 0,
+    in_turn: bool = False,
+    repeats: bool = False,
+    size: int = 0,
+    iterations: int = 0,
+    weight: int = 1024,
+) -> None:
+    """Make planned runs of mixed sizes and iteration counts; print the errors of their predictions."""
+    low, high = MIXED
+    steps, draw = [low + (high - low) * (n + 0.5) / count for n in range(count)], random.Random(20)
+    scales = list(zip(draw.sample(steps, count), draw.sample(steps, count), strict=True))
+    errors, equal = [], []
+    with checked(code, shares, weight, size, iterations) as (runs, work):
+        # No run has the size of the check.
+        scales = [(high if round(runs.size * by) == runs.size else by, length) for by, length in scales]
+        trained = Path(shutil.copytree(work / "state", work / "trained"))
+        for _ in range(training_runs):
+            say(f"training run {runs.run(trained, 'apples')}")
+        for number, scale in enumerate(scales):
+            state = trained if in_turn else Path(shutil.copytree(trained, work / f"accuracy-{number}"))
+            ran = runs.run(state, "apples", scale=scale)
+            errors.append(ran.error)
+            rows, length = round(runs.size * scale[0]), round(runs.iterations * scale[1])
+            say(f"accuracy {number:3} size {rows:5} iterations {length:6} {ran}  error {ran.error:.1%}")
+            if repeats:
+                equal.append(runs.run(Path(shutil.copytree(trained, work / f"repeat-{number}")), "apples"))
+                say(f"repeat   {number:3} {equal[-1]}  error {equal[-1].error:.1%}")
+    say(
+        f"{code}: mean error of {count} predictions {statistics.mean(errors):.1%}, median {spread(errors, '.1%')}"
+    )
+    if equal:
+        usual_s = median(ran.observed_s for ran in equal)
+        off = [abs(usual_s - ran.observed_s) / ran.observed_s for ran in equal]
+        say(
+            f"{code}: {len(equal)} equal runs, median {usual_s:.2f} s, differ from it by {statistics.mean(off):.1%} in "
+            f"the mean, at most {max(off):.1%}; mean error of their predictions "
+            f"{statistics.mean(ran.error for ran in equal):.1%}"
+        )
+
+
+def two_axes(*, case: Literal["square", "long"] = "square", repeat: int = 5, weight: int = 1024) -> None:
+    """Compare cuts of PETSc."""
+    one = CASES[case]
+    hosts = [
+        {"name": f"h{n}", "cpu": cpu, "cpuset": n % 2, "rate": one.rate}
+        for n, cpu in enumerate(one.shares, 1)
+    ]
+    with (
+        tempfile.TemporaryDirectory(prefix="two-axes-") as directory,
+        make_testbed("twoaxes", hosts) as bed,
+    ):
+        work, code = Path(directory), Path(directory, "code")
+        shutil.copytree(ROOT / "examples" / "petsc", code)
+        subprocess.run(["make", "plate"], cwd=code, check=True, stdout=subprocess.DEVNULL)
+        text = RANGES.sub("]", (code / "plate.yaml").read_text())
+        text = text.replace('axes: {cut: rectilinear, width: "{{ width }}"}', "pieces: even")
+        (code / "even.yaml").write_text(text.replace("name: plate", "name: evenplate"))
+        grid = "\n".join(
+            ["name: two axes", "hosts:", *(f"  - {{name: {host['name']}}}" for host in hosts), "links:"]
+        )
+        (work / "grid.yaml").write_text(
+            f"{grid}\n  default: {{latency: 200us, bandwidth: {one.bandwidth}}}\n"
+        )
+        weigh(bed, weight)
+        runs = Runs(bed, code / "even.yaml", one.size, one.iterations, ("-g", str(work / "grid.yaml")))
+        runs.values = ["fields=8", *one.settings]
+        runs.check(work / "state")
+        runs.file = code / "plate.yaml"
+        runs.check(work / "state")
+        ran = compare_cuts(runs, work, repeat)
+    results = {result for of in ran.values() for _, result in of}
+    say(f"results: {', '.join(sorted(results))}")
+    base = [loop_s for loop_s, _ in ran["planner"]]
+    for variant, of in ran.items():
+        loops = [loop_s for loop_s, _ in of]
+        say(
+            f"{variant:22} in MPI {spread(loops, '.2f')} s, ratio to the planner's {median(ratios(loops, base)):.2f}"
+        )
+    if len(results) != 1 or "" in results:
+        sys.exit("the results differ")
+
+
+def compare_cuts(runs: Runs, work: Path, repeat: int) -> dict[str, list[tuple[float, str]]]:
+    """Return (seconds between MPI_Init and MPI_Finalize, the program's line) of the runs of all variants."""
+    plan = ("apples-run", str(runs.size), "--app", str(runs.file), "--json", "--dry-run")
+    chosen = json.loads(runs.call(work / "state", *plan).stdout)["cut"]["kind"]
+    say(f"the planner chooses {chosen}")
+    ran: dict[str, list[tuple[float, str]]] = {name: [] for name in VARIANTS if name != chosen}
+    for number in range(repeat):
+        names = list(ran)
+        for variant in names[number % len(names) :] + names[: number % len(names)]:
+            state = Path(shutil.copytree(work / "state", work / f"state-{number}-{variant}"))
+            file, options = VARIANTS[variant]
+            words = (str(runs.size), "--app", str(runs.file.with_name(file)), "--json", *options)
+            ended = runs.call(state, "apples-run", *words)
+            document, line = json.loads(ended.stdout), re.search(r"plate: .*", ended.stderr)
+            loop_s = max(h["observed"]["total_s"] for h in document["hosts"] if h["observed"])
+            ran[variant].append((loop_s, line[0] if line else ""))
+            say(
+                f"{number} {variant:22} {document['observed_s']:6.2f} s, in MPI {loop_s:6.2f} s, predicted "
+                f"{document['predicted_s']:6.2f} s  {shape(document)}"
+            )
+    return ran
+
+
+PARTS = (pairs, accuracy, two_axes)

@@ -1,46 +1,39 @@
-"""The planner against an independent brute force (`brute_force`) on random grids of five kinds.
+"""The planner against an independent brute force on random grids of five kinds, and borders of its cuts.
 
-    python benchmarks/plan_quality.py [--kind full|sparse|lossy|medium|plain] [--grids 300] [--seed 2026] [--json]
+    python -m benchmarks plan_quality compare_plans [--kind full] [--grids 300] [--seed 2026] [--json]
+    python -m benchmarks plan_quality halo_cuts [--pools 200] [--seed 1]
 
 *full*: up to 8 processors with slots, several sites, memory and array limits, row minima, message costs, links that
 are slower one way. *sparse*: the same with most links closed, as between firewalled hosts. *lossy*: *full*, and links
-lose packets, each direction on its own. *medium*: 9 to 12
-processors. *plain*: up to 8 hosts of one slot in sites. Prints the distribution of planner / optimum, and how many
-feasible grids the planner refused.
+lose packets, each direction on its own. *medium*: 9 to 12 processors. *plain*: up to 8 hosts of one slot in sites.
+Prints the distribution of planner / optimum, and how many feasible grids the planner refused.
+
+halo_cuts: length of all borders between ranks, slabs against columns of boxes, for random speeds. Every rank of a pool
+gets an area in proportion to its speed, which is uniform between 0.05 and 1. Prints the median, the 10th and the 90th
+percentile of the ratio of the borders of slabs to those of columns in a square of 4096 × 4096 whole cells. The boxes
+are those of the planner. The ratio for areas in real numbers is that of Beaumont, Boudet, Rastello and Robert (2002).
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
-import json
-import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
+from typing import Literal
 
 import numpy as np
 
 from apples.errors import NoFeasiblePlan
+from apples.model.cut import Axes
 from apples.model.grid import Conditions, Estimate, Host, Snapshot
 from apples.model.template import Costs, Overhead, Workload
+from apples.planning.boxcosts import in_columns
+from apples.planning.cuts import column_groups
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import search
 from apples.planning.problem import Problem, build
+from benchmarks.common.brute_force import reference
+from benchmarks.common.report import print_document, table
 
-
-def _sibling(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-reference = _sibling("brute_force").reference
 Case = tuple[Snapshot, Workload, Costs]
 
 
@@ -178,48 +171,88 @@ def compare(case: Case, options: PlanningOptions) -> tuple[float, float, float]:
     return optimum, planned, spent
 
 
+SIDE = 4096
+
+
+HOST_COUNTS = (4, 8, 16, 34, 100)
+
+
+def problem_of(speeds: np.ndarray) -> Problem:
+    """Return a run on hosts of these CPU shares that costs nothing but computation."""
+    n = len(speeds)
+    snapshot = Snapshot(
+        hosts=tuple(Host(name=f"h{i}") for i in range(n)),
+        conditions=tuple(
+            Conditions(availability=Estimate(value=float(s)), memory_bytes=Estimate(value=float("inf")))
+            for s in speeds
+        ),
+        latency_s=np.zeros((n, n)),
+        bandwidth_Bps=np.full((n, n), 1e9),
+        latency_error_s=np.zeros((n, n)),
+        bandwidth_error_Bps=np.zeros((n, n)),
+    )
+    work = Workload(application="none", size=SIDE, axes=Axes(cut="columns", width=SIDE))
+    costs = Costs(seconds_per_row={host.cpu_type: {1: 1.0} for host in snapshot.hosts})
+    return build(snapshot, work, costs, PlanningOptions())
+
+
+def border_ratios(speeds: np.ndarray) -> tuple[float, float]:
+    """Return slabs' borders divided by those of columns: in real numbers, and of the planner's whole cells."""
+    n, shares = len(speeds), speeds / speeds.sum()
+    length, counts = min(column_groups(shares, SIDE, SIDE))
+    boxes = in_columns(problem_of(speeds), np.arange(n), counts, PlanningOptions())
+    assert boxes is not None
+    assert boxes.layout.cells.sum() == SIDE * SIDE
+    return (n - 1) * SIDE / length, (n - 1) * SIDE / boxes.layout.border()
+
+
 def summary(results: list[tuple[float, float, float]]) -> dict[str, object]:
     """Return the distribution of planned / optimum over the grids that have a plan."""
-    feasible = [(o, p, s) for o, p, s in results if o < float("inf")]
+    feasible = [one for one in results if one[0] < float("inf")]
     ratios = np.array([p / o for o, p, _ in feasible if p < float("inf")])
-    refused = len(feasible) - len(ratios)
     spent = np.array([s for _, _, s in feasible]) * 1e3
-
-    def within(limit: float) -> float:
-        return float((ratios <= limit).sum() / max(len(feasible), 1))
-
+    limits = {
+        "optimal": 1 + 1e-9,
+        "within_1_percent": 1.01,
+        "within_3_percent": 1.03,
+        "within_5_percent": 1.05,
+    }
     return {
         "grids": len(feasible),
         "infeasible_grids": len(results) - len(feasible),
-        "feasible_refused": refused,
-        "optimal": within(1 + 1e-9),
-        "within_1_percent": within(1.01),
-        "within_3_percent": within(1.03),
-        "within_5_percent": within(1.05),
+        "feasible_refused": len(feasible) - len(ratios),
+        **{name: float((ratios <= limit).sum() / max(len(feasible), 1)) for name, limit in limits.items()},
         "worst": float(ratios.max()),
         "planning_cpu_ms": {f"p{q}": float(np.percentile(spent, q)) for q in (50, 90, 99, 100)},
     }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kind", choices=KINDS, default="full")
-    parser.add_argument("--grids", type=int, default=300, help="feasible grids to compare")
-    parser.add_argument("--seed", type=int, default=2026)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    rng, options = np.random.default_rng(arguments.seed), PlanningOptions()
+def compare_plans(
+    *,
+    kind: Literal["plain", "full", "sparse", "medium", "lossy"] = "full",
+    grids: int = 300,
+    seed: int = 2026,
+    json: bool = False,
+) -> None:
+    """Compare plans with the optimum.
+
+    grids: feasible grids to compare
+    """
+    rng, options = np.random.default_rng(seed), PlanningOptions()
     results: list[tuple[float, float, float]] = []
-    while sum(o < float("inf") for o, _, _ in results) < arguments.grids:
-        results.append(compare(random_case(rng, KINDS[arguments.kind]), options))
-    result = summary(results)
-    if arguments.json:
-        print(json.dumps(result))
-    else:
-        for name, value in result.items():
-            print(f"{name:20} {value}")
-    return 0
+    while sum(o < float("inf") for o, _, _ in results) < grids:
+        results.append(compare(random_case(rng, KINDS[kind]), options))
+    print_document(summary(results), as_json=json)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def halo_cuts(*, pools: int = 200, seed: int = 1) -> None:
+    """Compare borders of slabs and of columns."""
+    rng, rows = np.random.default_rng(seed), []
+    for hosts in HOST_COUNTS:
+        drawn = [np.sort(rng.uniform(0.05, 1, hosts))[::-1] for _ in range(pools)]
+        real, whole = np.array([border_ratios(speeds) for speeds in drawn]).T
+        rows.append((hosts, float(np.median(real)), *map(float, np.quantile(whole, (0.5, 0.1, 0.9)))))
+    table(("hosts", "real numbers", "whole cells", "10 %", "90 %"), rows)
+
+
+PARTS = (compare_plans, halo_cuts)

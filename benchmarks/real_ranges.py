@@ -1,8 +1,8 @@
 """Real runs under changing load: how often the predicted ranges hold, against another planner in turns.
 
-    sudo python benchmarks/real_ranges.py local|ssh|slurm [--code wave2d] [--turns 60] [--other BIN] [--out FILE]
+    sudo python -m benchmarks real_ranges local|ssh|slurm [--code wave2d] [--turns 60] [--other BIN] [--out FILE]
         [--states DIR]
-    python benchmarks/real_ranges.py report FILE...
+    python -m benchmarks real_ranges report FILE...
 
 Load generators start and stop on every host, each by a clock of its own with periods of 15 to 60 s. In each turn both
 planners run the same size, one after the other in random order, each with a state of its own, so that it learns from
@@ -22,13 +22,11 @@ ratio of run times.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import math
 import os
 import random
-import signal
 import statistics
 import subprocess
 import sys
@@ -37,23 +35,28 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from benchmarks.adaptation import compiled
-from benchmarks.burners import burner, switching
-from tests.testbed.description import load, parse
+from benchmarks.common.hosts import (
+    DESK,
+    burner,
+    compiled,
+    make_testbed,
+    names_of,
+    pool_of,
+    switching,
+)
+from benchmarks.common.report import (
+    BIN,
+    ROOT,
+    append_line,
+    read_lines,
+    say,
+    spread,
+)
+from tests.testbed.description import load
 from tests.testbed.grid import Testbed
 from tests.testbed.slurm import Node, Partition, Slurm
-
-ROOT = Path(__file__).parents[1]
-BIN = Path(sys.executable).parent
-GRID = ROOT / "tests/testbed/wan4.yaml"
-NODES = ("n1", "n2", "n3", "n4")
-#: CPU share of each node of the cluster, and the CPU it is pinned to.
-CLUSTER = tuple(zip(NODES, (0.5, 0.32, 0.5, 0.32), (0, 1, 1, 0), strict=True))
-LAUNCHERS = ("local", "ssh", "slurm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +87,24 @@ CODES = {
         settings={"local": ("iterations=250",), "ssh": ("iterations=200",), "slurm": ("iterations=200",)},
     ),
 }
+
+
 #: The network module of MPICH in all runs: releases of this package choose different ones over hosts.
 NETWORK = {"MPIR_CVAR_CH4_NETMOD": "ucx"}
+
+
 #: Seconds between a start and a stop of a load generator.
 PERIODS_S = (15.0, 60.0)
+
+
 #: Runs that are reported apart: before them, ranges are not calibrated by earlier runs.
 FIRST = 10
+
+
 #: Runs at the end that are reported as the latest.
 LATEST = 30
+
+
 _RESAMPLES = 2000
 
 
@@ -108,43 +121,6 @@ class Place:
     command: Callable[[Sequence[str]], list[str]]
     start: Callable[[int], subprocess.Popen[bytes]]
     loads: int
-
-
-@contextlib.contextmanager
-def local() -> Iterator[Place]:
-    """Give this machine, with one load generator for each CPU."""
-    yield Place(
-        launcher="local",
-        hosts=(),
-        command=list,
-        start=lambda number: burner([]),
-        loads=len(os.sched_getaffinity(0)),
-    )
-
-
-@contextlib.contextmanager
-def testbed(launcher: str) -> Iterator[Place]:
-    """Give a testbed that is up; with a cluster on it for `slurm`."""
-    if launcher == "ssh":
-        spec, desk = load(GRID), "desk"
-    else:
-        hosts = [{"name": name, "cpu": cpu, "cpuset": at} for name, cpu, at in CLUSTER]
-        document = {"name": f"ranges-{os.getpid()}", "defaults": {"memory": "1G"}}
-        spec, desk = parse({**document, "hosts": [{"name": "head"}, *hosts]}), "head"
-    with Testbed(spec) as bed:
-        names = tuple(host.name for host in spec.hosts if host.name != desk)
-        if launcher == "slurm":
-            # a run gets one CPU of a node; the benchmark of releases before this one needs two
-            nodes = [Node(name=name, cpus=2, memory_mb=900) for name in names]
-            partition = Partition(name="all", nodes=names, settings="Default=YES")
-            Slurm(bed, desk, nodes, [partition]).up()
-        yield Place(
-            launcher=launcher,
-            hosts=names,
-            command=lambda words: bed.command(desk, words),
-            start=lambda number: burner(bed.command(names[number], [])),
-            loads=len(names),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +140,7 @@ def one_run(place: Place, planner: Planner, code: Code, size: int) -> dict[str, 
     words += ["--time-limit", "10m"]
     words += [word for setting in code.settings[place.launcher] for word in ("-s", setting)]
     if place.hosts:
-        words += ["--launcher", place.launcher, "-H", ",".join(f"{host}:1" for host in place.hosts)]
+        words += ["--launcher", place.launcher, "-H", pool_of(place.hosts)]
     variables = [
         f"{name}={value}" for name, value in (NETWORK | {"APPLES_STATE": str(planner.state)}).items()
     ]
@@ -178,35 +154,12 @@ def one_run(place: Place, planner: Planner, code: Code, size: int) -> dict[str, 
     return document
 
 
-def make_turns(
-    place: Place, planners: Sequence[Planner], code: Code, options: argparse.Namespace, out: Path
-) -> None:
-    """Run both planners in turns under changing load; append one line of JSON for each run to `out`."""
-    rng = random.Random(options.seed)
-    clock = random.Random(options.seed + 1)
-    with switching(place.start, place.loads, PERIODS_S, clock):
-        for turn in range(options.turns):
-            size = rng.choice(code.sizes)
-            for planner in rng.sample(list(planners), len(planners)):
-                began = time.time()
-                run = one_run(place, planner, code, size)
-                line = {"launcher": place.launcher, "code": options.code, "planner": planner.name}
-                line |= {"seed": options.seed, "turn": turn, "size": size, "began": began, "run": run}
-                with out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
-                print(
-                    f"{turn:3} {planner.name:6} {size:4} {run['low_s']:6.2f} … {run['high_s']:6.2f}, "
-                    f"{run['predicted_s']:6.2f}: {run['observed_s']:6.2f} s {'' if _held(run) else 'outside'}",
-                    flush=True,
-                )
-
-
 def report(lines: list[dict[str, Any]]) -> None:
     """Print the figures of each launcher and code found in the lines."""
     kinds = [(line["launcher"], line.get("code", "mhd3d")) for line in lines]
     for kind in dict.fromkeys(kinds):
         own = [line for line, its in zip(lines, kinds, strict=True) if its == kind]
-        print(f"\n{', '.join(kind)}, observed {_quartiles([line['run']['observed_s'] for line in own])} s")
+        print(f"\n{', '.join(kind)}, observed {spread([line['run']['observed_s'] for line in own], '.1f')} s")
         for planner in ("this", "other"):
             runs = [line["run"] for line in own if line["planner"] == planner]
             if runs:
@@ -254,11 +207,6 @@ def _error(run: dict[str, Any]) -> float:
     return float(run["predicted_s"] / run["observed_s"] - 1)
 
 
-def _quartiles(values: list[float]) -> str:
-    ordered = sorted(values)
-    return " … ".join(f"{ordered[round(q * (len(ordered) - 1))]:.1f}" for q in (0.0, 0.25, 0.5, 0.75, 1.0))
-
-
 def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
     this, other = ([pair[k] for pair in pairs] for k in range(2))
     return statistics.median(this) / statistics.median(other)
@@ -271,42 +219,94 @@ def _bootstrap(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return found[_RESAMPLES // 10], found[-_RESAMPLES // 10]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Ranges of real runs under changing load.")
-    parser.add_argument("part", choices=[*LAUNCHERS, "report"])
-    parser.add_argument("files", nargs="*", type=Path, help="with report: lines of earlier series")
-    parser.add_argument("--code", choices=CODES, default="mhd3d")
-    parser.add_argument("--turns", type=int, default=60)
-    parser.add_argument("--other", type=Path, help="directory with the commands of another installation")
-    parser.add_argument("--out", type=Path, help="lines of JSON, one a run; appended")
-    parser.add_argument("--states", type=Path, help="directory of the planners' states, kept")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    if options.part == "report":
-        report([json.loads(line) for file in options.files for line in file.read_text().splitlines()])
+@contextlib.contextmanager
+def local() -> Iterator[Place]:
+    """Give this machine, with one load generator for each CPU."""
+    yield Place(
+        launcher="local", hosts=(), command=list, start=lambda _: burner([]), loads=os.cpu_count() or 1
+    )
+
+
+@contextlib.contextmanager
+def on_testbed(launcher: str) -> Iterator[Place]:
+    """Give a testbed that is up; with a cluster on it for `slurm`."""
+    if launcher == "ssh":
+        desk, up = DESK, Testbed(load(ROOT / "tests/testbed/wan4.yaml"))
+    else:
+        # CPU share of each node of the cluster, and the CPU it is pinned to.
+        nodes = (("n1", 0.5, 0), ("n2", 0.32, 1), ("n3", 0.5, 1), ("n4", 0.32, 0))
+        hosts = [{"name": name, "cpu": cpu, "cpuset": at} for name, cpu, at in nodes]
+        desk, up = "head", make_testbed("ranges", hosts, desk="head")
+    with up as bed:
+        names = tuple(names_of(bed, desk))
+        if launcher == "slurm":
+            # A run gets one CPU of a node; the benchmark of releases before this one needs two.
+            cluster = [Node(name=name, cpus=2, memory_mb=900) for name in names]
+            Slurm(bed, desk, cluster, [Partition(name="all", nodes=names, settings="Default=YES")]).up()
+        yield Place(
+            launcher=launcher,
+            hosts=names,
+            command=lambda words: bed.command(desk, words),
+            start=lambda number: burner(bed.command(names[number], [])),
+            loads=len(names),
+        )
+
+
+def main(
+    part: Literal["local", "ssh", "slurm", "report"],
+    *files: Path,
+    code: Literal["mhd3d", "wave2d"] = "mhd3d",
+    turns: int = 60,
+    other: Path | None = None,
+    out: Path | None = None,
+    states: Path | None = None,
+    seed: int = 1,
+) -> None:
+    """Run both planners in turns under changing load, and report.
+
+    files: with report, lines of earlier series
+    other: directory with the commands of another installation
+    out: lines of JSON, one a run; appended
+    states: directory of the planners' states, kept
+    """
+    if part == "report":
+        report(read_lines(files))
         return
-    # SIGTERM must unwind, so that hosts and load generators end, too.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     work = Path(tempfile.mkdtemp(prefix="real-ranges-"))
-    out, states = (options.out or work / "runs.jsonl").absolute(), (options.states or work).absolute()
-    code = CODES[options.code]
-    if code.app is None:
-        code = replace(code, app=str(compiled(work)))
-    other = (BIN, ("--horizon", "next")) if options.other is None else (options.other.absolute(), ())
-    choices = {"this": (BIN, ()), "other": other}
+    out, states = (out or work / "runs.jsonl").absolute(), (states or work).absolute()
+    chosen = CODES[code]
+    if chosen.app is None:
+        chosen = replace(chosen, app=str(compiled(work)))
+    choices = {"this": (BIN, ()), "other": (other.absolute(), ()) if other else (BIN, ("--horizon", "next"))}
     planners = [
-        Planner(name=name, bin=bin, options=words, state=states / options.part / options.code / name)
+        Planner(name=name, bin=bin, options=words, state=states / part / code / name)
         for name, (bin, words) in choices.items()
     ]
     os.chdir(ROOT)
-    print(f"lines in {out}")
+    say(f"lines in {out}")
+    rng, clock = random.Random(seed), random.Random(seed + 1)
     try:
-        with local() if options.part == "local" else testbed(options.part) as place:
-            make_turns(place, planners, code, options, out)
+        with (
+            local() if part == "local" else on_testbed(part) as place,
+            switching(place.start, place.loads, PERIODS_S, clock),
+        ):
+            for turn in range(turns):
+                size = rng.choice(chosen.sizes)
+                for planner in rng.sample(planners, len(planners)):
+                    line = {
+                        "launcher": part,
+                        "code": code,
+                        "planner": planner.name,
+                        "seed": seed,
+                        "turn": turn,
+                    }
+                    line |= {"size": size, "began": time.time()}
+                    run = one_run(place, planner, chosen, size)
+                    append_line(out, {**line, "run": run})
+                    say(
+                        f"{turn:3} {planner.name:6} {size:4} {run['low_s']:6.2f} … {run['high_s']:6.2f}, "
+                        f"{run['predicted_s']:6.2f}: {run['observed_s']:6.2f} s {'' if _held(run) else 'outside'}"
+                    )
     finally:
         if out.exists():
-            report([json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()])
-
-
-if __name__ == "__main__":
-    main()
+            report(read_lines([out]))

@@ -1,44 +1,55 @@
-"""Jobs that share two one-core nodes of this machine, real ranks under every policy; medians of some repetitions.
+"""Jobs that share hosts under every policy: two one-core nodes of this machine, or two people's runs on a testbed.
 
-    python benchmarks/shared_jobs.py [--part scenarios|gmet|slice] [--scenario 3.1|3.2] [--mpi "MPICH 4"]
-                                     [--seconds 30] [--slice 100ms] [--granularity 1ms] [--repetitions 5]
+    python -m benchmarks shared_jobs scenarios [--scenario 3.1|3.2] [--seconds 30] [--slice 100ms] [--repetitions 5]
+    python -m benchmarks shared_jobs sweep gmet|slice [--seconds 30] [--repetitions 5]
+    sudo python -m benchmarks shared_jobs hosts [--launcher ssh|slurm] [--policy none auto fcs] [--pairs 10]
 
-scenarios: two jobs, balanced (FCS paper, 3.1) and imbalanced (3.2: 1 and 2.1 times, and the other
-    way round), one after the other (FCFS: policy batch), uncoordinated, gang scheduled, spin-block, FCS
-gmet, slice: message-driven (Yoo and Jette, Figures 5 and 6), three jobs, mean response with the guaranteed time or the
-    slice swept, for a workload that communicates and one that does not; both node managers are started at once
+scenarios: two jobs, balanced (FCS paper, 3.1) and imbalanced (3.2: 1 and 2.1 times, and the other way round), one after
+    the other (FCFS: policy batch), uncoordinated, gang scheduled, spin-block, FCS. Prints turnaround and mean response
+    in seconds, medians of the repetitions, and the classes that FCS assigned
+sweep: message-driven (Yoo and Jette, Figures 5 and 6), three jobs, mean response with the guaranteed time or the slice
+    swept, for a workload that communicates and one that does not; both node managers are started at once
 
-Each rank does a fixed amount of work at a rate that is measured once. Every run has its own daemons. Prints turnaround
-and mean response in seconds, and the classes that FCS assigned.
+Each rank does a fixed amount of work at a rate that is measured once. Every run has its own daemons.
+
+hosts: each host of a testbed has one CPU, which two ranks share while both people run. Over ssh each starts at a host
+    of the run; with Slurm both start at a login node, in a partition that gives each CPU to two jobs. With
+    `--daemons` a machine manager and node managers of that policy run on the hosts from the beginning, as an
+    administrator installs them. Policies alternate. Prints for each policy medians and the largest of two ratios: a
+    run's time beside the other to its time alone, and the time until both have ended to that of one after the other.
+    Times are those of the ranks, without the plan. Needs root, iproute2 and openssh-server, and for Slurm its daemons
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import shutil
-import signal
-import statistics
 import subprocess
-import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
 
-from monitor_mpis import Mpi, found, run
-
-from apples.coscheduling.policies import POLICIES
 from apples.daemons.settings import parse_time
 from apples.monitoring.environment import monitor_environment
-from apples.testing.localcluster import LocalCluster
+from benchmarks.common.hosts import make_testbed, pool_of, settings
+from benchmarks.common.mpis import Mpi, mpi_named
+from benchmarks.common.report import BIN, in_turns, machine, median, say, spread, table
+from benchmarks.common.sharing import STENCIL, daemons_of, measured_rate, seconds_of_all
+from tests.testbed.grid import Testbed
+from tests.testbed.slurm import Node, Partition, Slurm
 
 NODES = {"a": "0", "b": "1"}
+
+
 #: Imbalances of rank 0 and of rank 1 in each job.
 SCENARIOS = {"3.1 balanced": ("1", "1"), "3.2 imbalanced": ("1,2.1", "2.1,1")}
+
+
 NAMES = {
     "batch": "FCFS",
     "uncoordinated": "uncoordinated",
@@ -46,12 +57,21 @@ NAMES = {
     "spin-block": "SB",
     "fcs": "FCS",
 }
+
+
 #: Shares of the length of one job, so that sweeps of short jobs have the shape of long ones. Slices are well below one:
 #: a rank that is done polls for the others until its slice ends, so jobs of one slice measure whether they just fit in.
 GMETS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07)
+
+
 SLICES = (0.1, 0.15, 0.2, 0.3, 0.4)
+
+
 SWEPT_AT_SLICE, SWEPT_AT_GMET = 0.1, 0.05
+
+
 PATTERNS = ("ring", "none")
+
 
 #: Sends each rank to the node manager of its node.
 WRAPPER = """#!/bin/sh
@@ -61,220 +81,196 @@ exec "$@"
 """
 
 
+LOGIN = "login"
+
+
+def spans(
+    bed: Testbed, people: dict[str, str], words: list[str], policy: str, states: str
+) -> list[tuple[float, float]]:
+    """Start a run of each person at once; return for each when its ranks started and ended.
+
+    people : the host at which each person starts, by name
+    """
+    command = [str(BIN / "apples-run"), *words, "--policy", policy, "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    runs = []
+    for person, host in people.items():
+        environment = {**os.environ, "APPLES_STATE": f"{states}/{person}"}
+        runs.append(subprocess.Popen(bed.command(host, command), env=environment, **pipes))
+    found = []
+    for run in runs:
+        out, err = run.communicate(timeout=600)
+        if run.returncode:
+            raise SystemExit(f"{' '.join(command)}: {err}")
+        (attempt,) = json.loads(out)["attempts"]
+        found.append((attempt["started_at"], attempt["started_at"] + attempt["observed_s"]))
+    return found
+
+
+def serve(bed: Testbed, names: list[str], policy: str, time_slice: str, states: str) -> None:
+    """Start a machine manager on the first host and node managers on all, with one key; wait for them."""
+    apples, address = str(BIN / "apples"), f"{bed.host(names[0]).address}:7171"
+    key = Path(states) / "sharing.key"
+    subprocess.run([apples, "manager", "--new-key", str(key)], check=True, capture_output=True)
+    common = ["--key", str(key), "--policy", policy]
+    daemons = [(names[0], ["manager", "--listen", address, "--slice", time_slice, *common])]
+    daemons += [(name, ["node", "--name", name, "--manager", address, *common]) for name in names]
+    for name, words in daemons:
+        subprocess.Popen(bed.command(name, [apples, *words]), stderr=subprocess.DEVNULL)
+    time.sleep(5.0)
+    found = json.loads(bed.run(names[0], apples, "jobs", "--json").stdout)
+    if found["nodes"].keys() != set(names):
+        raise SystemExit(f"node managers: {sorted(found['nodes'])}, expected {names}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Jobs that start together.
-
-    imbalances: of each job
-    iterations: of each job
-    granularity: computation between two messages, as on the command line
-    """
+    """Jobs that start together. imbalances: of each job.  words: of each rank's program beside them"""
 
     mpi: Mpi
     imbalances: tuple[str, ...]
-    iterations: int
-    rate: float
-    pattern: str
-    granularity: str
+    words: tuple[str, ...]
 
 
-def workload_of(
-    mpi: Mpi, rate: float, options: argparse.Namespace, imbalances: tuple[str, ...], pattern: str = "ring"
+def workload(
+    mpi: Mpi, imbalances: tuple[str, ...], seconds: float, granularity: str, pattern: str = "ring"
 ) -> Workload:
-    """Return the jobs that the options define."""
-    return Workload(
-        mpi=mpi,
-        imbalances=imbalances,
-        iterations=round(options.seconds / parse_time(options.granularity, what="--granularity")),
-        rate=rate,
-        pattern=pattern,
-        granularity=options.granularity,
-    )
-
-
-def bsp(workload: Workload, imbalance: str, iterations: int) -> list[str]:
-    """Return the command of one rank."""
-    program = str(Path(sys.executable).parent / "stencil-app")
-    arguments = [
-        "--granularity",
-        workload.granularity,
-        "--imbalance",
-        imbalance,
-        "--iterations",
-        str(iterations),
-    ]
-    return [
-        program,
-        "bsp",
-        *arguments,
-        "--pattern",
-        workload.pattern,
-        "--rate",
-        f"{workload.rate:.6g}",
-        "--json",
-    ]
-
-
-def measured_rate(mpi: Mpi) -> float:
-    """Return loops of arithmetic a second of one core, the best of a few."""
-    command = [str(Path(sys.executable).parent / "stencil-app"), "bsp", "--iterations", "10", "--json"]
-    runs = [run(mpi.ranks(1, command), {**os.environ, **mpi.environment}) for _ in range(3)]
-    return max(json.loads(text)["rate"] for text in runs)
-
-
-def responses(
-    workload: Workload, policy: str, slice_s: float, node_options: tuple[str, ...] = ()
-) -> tuple[list[float], list[dict]]:
-    """Return the response time of each job, seconds, and the node managers' reports of its ranks."""
-    directory = Path(tempfile.mkdtemp(prefix="shared-"))
-    try:
-        with LocalCluster(
-            directory, NODES, policy=policy, slice_s=slice_s, node_options=node_options
-        ) as cluster:
-            if POLICIES[policy].coordinated:
-                cluster.start()
-                cluster.wait(lambda: cluster.view().get("settled"))
-            else:
-                cluster.start_nodes(managed=False)
-            wrapper = directory / "rank"
-            wrapper.write_text(WRAPPER, encoding="ascii")
-            wrapper.chmod(0o755)
-            commands = {}
-            for number, imbalance in enumerate(workload.imbalances):
-                job = f"job{number}"
-                environment = {**os.environ, **workload.mpi.environment}
-                environment |= monitor_environment(directory, job, base=environment)
-                environment["APPLES_LAB"] = str(directory)
-                command = [str(wrapper), *bsp(workload, imbalance, workload.iterations)]
-                commands[job] = workload.mpi.ranks(len(NODES), command), environment
-            ended = seconds_of_all(commands)
-            seen = [entry for job in commands for node in NODES for entry in cluster.ask(node, "job", job)]
-            return [ended[job] for job in commands], seen
-    finally:
-        shutil.rmtree(directory)
-
-
-#: Name of a job → its command and environment.
-Commands = Mapping[str, tuple[list[str], Mapping[str, str]]]
-
-
-def seconds_of_all(commands: Commands, *, serial: bool = False) -> dict[str, float]:
-    """Return the seconds until the end of each command, all in sessions of their own; an interrupt leaves none.
-
-    serial : each begins when the one before has ended; then all have the seconds of the last
-    """
-    jobs: dict[str, subprocess.Popen] = {}
-    started = time.monotonic()
-    try:
-        for job, (words, environment) in commands.items():
-            jobs[job] = subprocess.Popen(
-                words,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            if serial:
-                wait_for(jobs, started)
-        return wait_for(jobs, started)
-    finally:
-        for process in jobs.values():
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-def wait_for(jobs: dict[str, subprocess.Popen], started: float) -> dict[str, float]:
-    """Return seconds until the end of each job; ends the benchmark if one fails."""
-    ended: dict[str, float] = {}
-    while len(ended) < len(jobs):
-        for job, process in jobs.items():
-            if job not in ended and process.poll() is not None:
-                ended[job] = time.monotonic() - started
-                if process.returncode:
-                    sys.exit(f"{job} ended with {process.returncode}")
-        time.sleep(0.01)
-    return ended
-
-
-def scenarios(mpi: Mpi, rate: float, options: argparse.Namespace, slice_s: float) -> None:
-    """Print turnaround and mean response by policy."""
-    for scenario, imbalances in SCENARIOS.items():
-        if not scenario.startswith(options.scenario):
-            continue
-        workload = workload_of(mpi, rate, options, imbalances)
-        turnarounds: dict[str, list[float]] = {}
-        means: dict[str, list[float]] = {}
-        classes: Counter[str] = Counter()
-        for _ in range(options.repetitions):
-            # Policies alternate, so that other load on the machine affects all of them.
-            for policy in NAMES:
-                times, seen = responses(workload, policy, slice_s)
-                turnarounds.setdefault(policy, []).append(max(times))
-                means.setdefault(policy, []).append(statistics.mean(times))
-                if policy == "fcs":
-                    classes.update(f"{p['job']}.{p['rank']} {p['class']}" for p in seen)
-        fcfs = statistics.median(turnarounds["batch"])
-        print(f"{scenario}, jobs of {options.seconds:g} s:")
-        for policy, name in NAMES.items():
-            turnaround = statistics.median(turnarounds[policy])
-            print(
-                f"  {name:14} turnaround {turnaround:7.2f} s ({turnaround / fcfs:.3f} of FCFS), mean response "
-                f"{statistics.median(means[policy]):7.2f} s",
-                flush=True,
-            )
-        print("  classes at the end: " + ", ".join(f"{what} × {n}" for what, n in sorted(classes.items())))
-
-
-def sweep(mpi: Mpi, rate: float, options: argparse.Namespace) -> None:
-    """Print the mean response of message-driven with the guaranteed time or the slice swept."""
-    gmet = options.part == "gmet"
-    for pattern in PATTERNS:
-        workload = workload_of(mpi, rate, options, ("1", "1", "1"), pattern)
-        print(f"{'communicates' if pattern == 'ring' else 'does not communicate'}:")
-        for part in GMETS if gmet else SLICES:
-            slices, gmets = (SWEPT_AT_SLICE, part) if gmet else (part, SWEPT_AT_GMET)
-            slice_s, gmet_s = slices * options.seconds, gmets * options.seconds
-            said = ("--slice", f"{slice_s:g}s", "--gmet", f"{gmet_s:g}s")
-            means = [
-                statistics.mean(responses(workload, "message-driven", 0.1, said)[0])
-                for _ in range(options.repetitions)
-            ]
-            print(
-                f"  slice {slice_s:6.2f} s, GMET {gmet_s:6.2f} s: mean response {statistics.median(means):7.2f} s "
-                f"({min(means):.2f} to {max(means):.2f})",
-                flush=True,
-            )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=["scenarios", "gmet", "slice"], default="scenarios")
-    parser.add_argument("--scenario", default="", help="how its name begins; both without it")
-    parser.add_argument("--mpi", default="MPICH 4", help="how its name begins")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of one job, alone")
-    parser.add_argument("--slice", default="100ms")
-    parser.add_argument("--granularity", default="1ms", help="computation between two messages")
-    parser.add_argument("--repetitions", type=int, default=5)
-    options = parser.parse_args()
-    # SIGTERM must unwind, so that the daemons end, too.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    mpis = found()
-    mpi = next((one for one in mpis if one.name.startswith(options.mpi)), None)
-    if mpi is None:
-        sys.exit(f"no MPI is called {options.mpi!r}; there are: {', '.join(one.name for one in mpis)}")
-    slice_s = parse_time(options.slice, what="--slice")
+    """Return jobs that compute for so many seconds, each alone."""
+    iterations = round(seconds / parse_time(granularity, what="--granularity"))
+    words = f"--granularity {granularity} --iterations {iterations} --pattern {pattern} --json"
     rate = measured_rate(mpi)
-    slices = f"slices of {options.slice}, " if options.part == "scenarios" else ""
-    print(
-        f"{mpi.name}, {options.repetitions} repetitions, medians, {slices}a message every {options.granularity}, "
-        f"rate {rate:.4g}/s, load average {os.getloadavg()[0]:.1f}"
-    )
-    if options.part == "scenarios":
-        scenarios(mpi, rate, options, slice_s)
-    else:
-        sweep(mpi, rate, options)
+    say(f"{mpi.name}, a message every {granularity}, rate {rate:.4g}/s, {machine()}")
+    return Workload(mpi=mpi, imbalances=imbalances, words=(*words.split(), "--rate", f"{rate:.6g}"))
 
 
-if __name__ == "__main__":
-    main()
+def responses(jobs: Workload, policy: str, **options: Any) -> tuple[list[float], list[dict[str, Any]]]:
+    """Return the response time of each job, seconds, and the node managers' reports of its ranks."""
+    with (
+        tempfile.TemporaryDirectory(prefix="shared-") as name,
+        daemons_of(policy, Path(name), NODES, **options) as cluster,
+    ):
+        wrapper = Path(name) / "rank"
+        wrapper.write_text(WRAPPER, encoding="ascii")
+        wrapper.chmod(0o755)
+        commands = {}
+        for number, imbalance in enumerate(jobs.imbalances):
+            environment = {**os.environ, **jobs.mpi.environment, "APPLES_LAB": name}
+            environment |= monitor_environment(Path(name), f"job{number}", base=environment)
+            command = [str(wrapper), STENCIL, "bsp", "--imbalance", imbalance, *jobs.words]
+            commands[f"job{number}"] = jobs.mpi.ranks(len(NODES), command), environment
+        ended = seconds_of_all(commands)
+        seen = [entry for job in commands for node in NODES for entry in cluster.ask(node, "job", job)]
+        return [ended[job] for job in commands], seen
+
+
+def scenarios(
+    *,
+    scenario: str = "",
+    mpi: str = "MPICH 4",
+    seconds: float = 30.0,
+    slice: str = "100ms",
+    granularity: str = "1ms",
+    repetitions: int = 5,
+) -> None:
+    """Print turnaround and mean response by policy.
+
+    scenario: how its name begins; both without it
+    seconds: of one job, alone
+    granularity: computation between two messages
+    """
+    slice_s = parse_time(slice, what="--slice")
+    for title, imbalances in SCENARIOS.items():
+        if not title.startswith(scenario):
+            continue
+        jobs = workload(mpi_named(mpi), imbalances, seconds, granularity)
+        variants = {policy: partial(responses, jobs, policy, slice_s=slice_s) for policy in NAMES}
+        results = in_turns(variants, repetitions)
+        fcfs_s = median(max(times) for times, _ in results["batch"])
+        print(f"{title}, jobs of {seconds:g} s, slices of {slice}:")
+        for policy, ran in results.items():
+            turnaround_s = median(max(times) for times, _ in ran)
+            say(
+                f"  {NAMES[policy]:14} turnaround {turnaround_s:7.2f} s ({turnaround_s / fcfs_s:.3f} of FCFS), "
+                f"mean response {median(fmean(times) for times, _ in ran):7.2f} s"
+            )
+        classes = Counter(f"{p['job']}.{p['rank']} {p['class']}" for _, seen in results["fcs"] for p in seen)
+        print("  classes at the end: " + ", ".join(f"{rank} × {n}" for rank, n in sorted(classes.items())))
+
+
+def sweep(
+    part: Literal["gmet", "slice"],
+    *,
+    mpi: str = "MPICH 4",
+    seconds: float = 30.0,
+    granularity: str = "1ms",
+    repetitions: int = 5,
+) -> None:
+    """Print the mean response of message-driven with the guaranteed time or the slice swept."""
+    for pattern in PATTERNS:
+        print(f"{'communicates' if pattern == 'ring' else 'does not communicate'}:")
+        jobs = workload(mpi_named(mpi), ("1", "1", "1"), seconds, granularity, pattern)
+        for share in GMETS if part == "gmet" else SLICES:
+            slices, gmets = (SWEPT_AT_SLICE, share) if part == "gmet" else (share, SWEPT_AT_GMET)
+            slice_s, gmet_s = slices * seconds, gmets * seconds
+            options = ("--slice", f"{slice_s:g}s", "--gmet", f"{gmet_s:g}s")
+            ran = [
+                responses(jobs, "message-driven", slice_s=0.1, node_options=options)
+                for _ in range(repetitions)
+            ]
+            means = spread([fmean(times) for times, _ in ran], ".2f")
+            say(f"  slice {slice_s:6.2f} s, GMET {gmet_s:6.2f} s: mean response {means} s")
+
+
+def hosts(
+    *,
+    launcher: Literal["ssh", "slurm"] = "ssh",
+    count: int = 2,
+    policy: tuple[str, ...] = ("none", "auto", "fcs"),
+    pairs: int = 10,
+    rows: int = 64,
+    n: int = 256,
+    iterations: int = 1200,
+    daemons: str | None = None,
+    slice: str = "100ms",
+) -> None:
+    """Compare two people's runs over the same hosts.
+
+    count: hosts
+    n: cells of a row along x and y
+    daemons: policy of node managers that an administrator has started
+    """
+    names = [f"h{number}" for number in range(1, count + 1)]
+    where = ["-H", pool_of(names)] if launcher == "ssh" else ["--partition", "shared", "-H", ",".join(names)]
+    starts = names[:2] if launcher == "ssh" else [LOGIN] * 2
+    people = {f"person{number}": host for number, host in enumerate(starts)}
+    words = [str(rows), "--app", "heat", *settings(f"nx={n}", f"ny={n}", f"iterations={iterations}")]
+    words += ["--launcher", launcher, *where, "-n", str(count)]
+    each, both = defaultdict(list), defaultdict(list)
+    with (
+        make_testbed("shared", [{"name": name} for name in names], memory="2G", desk=LOGIN) as bed,
+        tempfile.TemporaryDirectory(prefix="shared-hosts-") as states,
+    ):
+        if launcher == "slurm":
+            shared = Partition(
+                name="shared", nodes=tuple(names), settings="Default=YES OverSubscribe=FORCE:2"
+            )
+            Slurm(bed, LOGIN, [Node(name=name, cpus=1) for name in names], [shared]).up()
+        if daemons is not None:
+            serve(bed, names, daemons, slice, states)
+        for person, host in people.items():
+            spans(bed, {person: host}, words, "none", states)
+        for pair in range(pairs):
+            alone = [spans(bed, {person: host}, words, "none", states)[0] for person, host in people.items()]
+            alone_s = [end - start for start, end in alone]
+            for name in policy:
+                runs = spans(bed, people, words, name, states)
+                each[name] += [(b - a) / s for (a, b), s in zip(runs, alone_s, strict=True)]
+                span = max(b for _, b in runs) - min(a for a, _ in runs)
+                both[name].append(span / sum(alone_s))
+                say(f"pair {pair + 1}, {name}: alone {alone_s}, both {span:.1f} s")
+                time.sleep(1.0)
+    columns = ("policy", "a run, × its time alone", "both, × one after the other")
+    table(columns, [(name, spread(each[name], ".2f"), spread(both[name], ".2f")) for name in each])
+
+
+PARTS = (scenarios, sweep, hosts)

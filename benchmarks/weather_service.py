@@ -1,84 +1,77 @@
-"""Performance of the weather service over HTTP: a real server process on loopback, with requests as clients send them.
+"""Performance of the weather service: over HTTP, its core alone, sensors on their hosts, probes, and deployment.
 
-    python benchmarks/weather_service.py [--hours 24] [--rounds 100]
+    python -m benchmarks weather_service http [--hours 24] [--rounds 100]
+    python -m benchmarks weather_service core [--hosts 34 1000] [--samples 200000]
+    python -m benchmarks weather_service sensors [--seconds 300] [--hosts 4] [--server URL]
+    python -m benchmarks weather_service cliques [--hosts 10 34 100 300 1000] [--most 16] [--frame 4]
+    sudo python -m benchmarks weather_service deploy [--hosts 30] [--prefix shared|own] [--installed] [--uv DIR]
 
-34 hosts, every ordered pair with latency and bandwidth and three series of each host (2,346 series). It puts a day of
-measurements with past times (CPU and memory every 10 s, pairs every 60 s) and measures the server's memory after it.
-Then it measures the snapshot of all of it through `nws.client.remote.ServiceClient`, and ingest in batches with the
-forecasts kept current. Then 1,000 hosts in cliques of 16: registration, and their snapshot. Medians and percentiles;
-nothing is asserted.
+http: a real server process on loopback, with requests as clients send them. 34 hosts, every ordered pair with latency
+    and bandwidth and three series of each host (2,346 series). It puts a day of measurements with past times (CPU and
+    memory every 10 s, pairs every 60 s) and measures the server's memory after it. Then it measures the snapshot of all
+    of it through `nws.client.remote.ServiceClient`, and ingest in batches with the forecasts kept current. Then 1,000
+    hosts in cliques of 16: registration, and their snapshot. Medians and percentiles
+core: without HTTP. For each number of hosts: a full mesh up to 64 hosts, cliques of 16 beyond; three series a host and
+    two a measured pair. Batches of 50, 200 and 2,000 samples are put with forecasts kept current, singly and ten to a
+    transaction. Prints samples a second by wall time and by CPU time (other programs on the machine affect the first
+    and hardly the second), percentiles of a snapshot and of encoding it, the time to start again from a saved state
+    and from none, and peak RSS
+sensors: CPU seconds of each daemon and its children, and resident memory, in steady state. Starts a weather service (or
+    uses the given one) and one sensor for each host, on addresses of the loopback interface, all in one clique. After a
+    warm-up of --settle seconds it reads the CPU time and the memory of each sensor from /proc, once a second. The
+    loopback is the most expensive network for a probe: all of it is CPU
+cliques: probes, connections and bytes an hour in cliques, and in a full mesh. Counts the turns of one hour from the
+    schedule itself: each turn probes each of its peers once, one connection each. A probe's bytes are those of
+    `nws.sensors.network` on a link of --bandwidth and --latency. They are counted by driving the probe over a simulated
+    link. The full mesh probes every ordered pair of all hosts, as often as the cliques probe theirs. The last columns
+    are per host: if they stay the same, traffic is linear in hosts
+deploy: how long one command takes to put a weather service on hosts: package, tokens, TLS, server and sensors. The
+    hosts are those of `tests/testbed`, reached over ssh and without a network beyond it, so that dependencies come from
+    a directory that is filled first and isn't timed. With `--prefix shared` the hosts have one directory, as on a
+    shared file system, and one of them installs; with `own` each installs into its own. Afterwards the command runs
+    again, and must change nothing, with `--check` and without; then one file is changed, and the check must say so
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal
 
 import numpy as np
 import orjson
 import requests
 
+from benchmarks.common.hosts import (
+    make_testbed,
+)
+from benchmarks.common.report import BIN, ROOT, median, output, seconds_of, table
 from nws.client.remote import ServiceClient
-from nws.links.cliques import automatic, pairs
+from nws.deploy.wheel import this_package
+from nws.links.cliques import Schedule, automatic, pairs, schedule
+from nws.sensors.network import ProbePlan, bandwidth_Bps, round_trip_s
+from nws.service.config import Limits, ServiceConfig
+from nws.service.core import WeatherService
+from nws.service.records import Batch
+from tests.testbed.grid import Testbed
 
 HOST_KINDS = ("cpu.new", "cpu.running", "memory.free")
+
+
 PAIR_KINDS = ("network.latency", "network.bandwidth")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--hours", type=float, default=24.0, help="history put before asking")
-    parser.add_argument("--rounds", type=int, default=100, help="snapshots timed")
-    parser.add_argument("--only", choices=("34", "1000"), help="one of the two parts")
-    options = parser.parse_args()
-    if options.only != "1000":
-        with server() as (url, _):
-            _mesh(url, options.hours, options.rounds)
-    if options.only != "34":
-        with server() as (url, process):
-            _cliques(url, options.rounds)
-            peak = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
-            assert peak is not None
-            print(f"server's memory at most: {int(peak[1]) / 1e3:.0f} MB")
-
-
-@contextlib.contextmanager
-def server() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Run a server process with an empty store; yields its address and the process."""
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Path(folder) / "weather.yaml"
-        settings.write_text(
-            "listen: 127.0.0.1:0\nstore: weather.db\nlimits: {requests_per_minute: 100000000}\n"
-        )
-        command = [sys.executable, "-m", "nws.cli", "server", "--config", str(settings)]
-        log = Path(folder) / "log"
-        with log.open("w") as stderr, subprocess.Popen(command, stderr=stderr) as process:
-            try:
-                yield _address(process, log), process
-            finally:
-                process.terminate()
-                start = time.perf_counter()
-                process.wait()
-                print(
-                    f"ended with exit code {process.returncode} after {time.perf_counter() - start:.1f} s\n"
-                )
-
-
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    while process.poll() is None:
-        found = re.search(r" at (http://\S+), store", log.read_text())
-        if found is not None:
-            return found[1]
-        time.sleep(0.05)
-    raise SystemExit(f"the server did not start: {log.read_text()}")
 
 
 def _mesh(url: str, hours: float, rounds: int) -> None:
@@ -128,7 +121,7 @@ def _ingest(url: str, names: Sequence[str], after: float) -> None:
             sessions = [requests.Session() for _ in range(senders)]
 
             def deliver(mine: Sequence[bytes], session: requests.Session) -> list[float]:
-                return [_timed(lambda body=body: _post(session, url, body)) for body in mine]
+                return [seconds_of(lambda body=body: _post(session, url, body)) for body in mine]
 
             start = time.perf_counter()
             times = list(pool.map(deliver, [bodies[i::senders] for i in range(senders)], sessions))
@@ -155,7 +148,7 @@ def _cliques(url: str, rounds: int) -> None:
     now = time.time()
     with ServiceClient(url, timeout_s=60) as client, requests.Session() as session:
         told = {"address": "127.0.0.1", "port": 1, "cpus": 2}
-        _print("registration", [_timed(lambda h=h: client.register(h, told)) for h in hosts])
+        _print("registration", [seconds_of(lambda h=h: client.register(h, told)) for h in hosts])
         for age in (30.0, 20.0, 10.0):
             for at in range(0, len(names), 5000):
                 part = names[at : at + 5000]
@@ -205,16 +198,10 @@ def _metric(session: requests.Session, url: str, name: str) -> float:
     return float(found[1])
 
 
-def _timed(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
 def _report(what: str, call: Callable[[], object], rounds: int) -> None:
     for _ in range(3):
         call()
-    _print(what, [_timed(call) for _ in range(rounds)])
+    _print(what, [seconds_of(call) for _ in range(rounds)])
 
 
 def _print(what: str, seconds: Sequence[float]) -> None:
@@ -224,5 +211,383 @@ def _print(what: str, seconds: Sequence[float]) -> None:
     )
 
 
-if __name__ == "__main__":
-    main()
+START = 1_800_000_000.0
+
+
+CORE = ServiceConfig(limits=Limits(series_per_host=10**6))
+
+
+BATCHES = (50, 200, 2000)
+
+
+def series_of(hosts: int) -> list[str]:
+    names = [f"h{i:04d}" for i in range(hosts)]
+    measured = list(permutations(names, 2)) if hosts <= 64 else pairs(automatic(names, {}))
+    single = [f"{r}@{n}" for r in ("cpu.new", "cpu.running", "memory.free") for n in names]
+    return single + [f"network.{r}@{a}>{b}" for r in ("latency", "bandwidth") for a, b in measured]
+
+
+class Feed:
+    """Batches over all series in turn, a tick of ten seconds a round."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names, self._at = names, 0
+        self._rng = np.random.default_rng(1)
+
+    @property
+    def now(self) -> float:
+        """Return seconds since the epoch."""
+        return START + 10.0 * (self._at // len(self._names))
+
+    def batch(self, size: int) -> Batch:
+        """Return the next `size` samples."""
+        places = (self._at + np.arange(size)) % len(self._names)
+        first = self._at
+        self._at += size
+        chosen, index = np.unique(places, return_inverse=True)
+        return Batch(
+            series=tuple(self._names[i] for i in chosen),
+            index=index.astype(np.int64),
+            t=START + 10.0 * ((first + np.arange(size)) // len(self._names)),
+            value=self._rng.random(size),
+            source="feed/1",
+            first=first,
+        )
+
+
+def ingest(service: WeatherService, feed: Feed, size: int, together: int, samples: int) -> None:
+    groups = [[(feed.batch(size), None) for _ in range(together)] for _ in range(samples // size // together)]
+    wall, cpu = time.perf_counter(), time.thread_time()
+    for group in groups:
+        service.put_many(group)
+    wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+    put = len(groups) * together * size
+    label = f"batches of {size}, {together} a transaction"
+    print(f"  {label:34} {put / wall:10,.0f} samples/s   {put / cpu:10,.0f} a CPU second")
+
+
+def snapshots(service: WeatherService, feed: Feed, rounds: int) -> None:
+    made, encoded = [], []
+    for _ in range(rounds):
+        service.put(feed.batch(50), as_host=None)
+        start = time.perf_counter()
+        document = service.snapshot()
+        between = time.perf_counter()
+        content = document.encode()
+        made.append(between - start)
+        encoded.append(time.perf_counter() - between)
+    for label, times in (("snapshot", made), ("encoded", encoded)):
+        p50, p90, top = 1e3 * np.percentile(times, [50, 90, 100])
+        print(f"  {label:34} p50 {p50:8.2f} ms   p90 {p90:8.2f} ms   max {top:8.2f} ms")
+    print(f"  {'':34} {len(document.series.names):,} series, {len(content):,} bytes")
+
+
+def timed(label: str, action: object) -> object:
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = action()  # type: ignore[operator]
+    print(f"  {label:34} {time.perf_counter() - wall:8.2f} s   {time.process_time() - cpu:8.2f} s of CPU")
+    return result
+
+
+def run_core(hosts: int, samples: int, folder: Path) -> None:
+    names, path = series_of(hosts), folder / f"{hosts}.db"
+    feed = Feed(names)
+    print(f"{hosts} hosts, {len(names):,} series")
+
+    def start() -> WeatherService:
+        return WeatherService(CORE, store=path, clock=lambda: feed.now)
+
+    service = start()
+    timed("every series for the first time", lambda: service.put(feed.batch(len(names)), as_host=None))
+    for size in BATCHES:
+        for together in (1, 10):
+            ingest(service, feed, size, together, samples)
+    snapshots(service, feed, 50)
+    timed("a tick", service.tick)
+    timed("saving at the end", service.close)
+    # its memory must not count in the peak of the next one
+    del service
+    service = timed("starting from the saved state", start)
+    service.close()
+    del service
+    path.with_name(path.name + ".battery").unlink()
+    service = timed("starting from the log", start)
+    service.close()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"  {'peak RSS so far':34} {peak:8.0f} MB")
+
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(slots=True, kw_only=True)
+class Watched:
+    """One sensor. `resident`: MB, once a second."""
+
+    host: str
+    process: subprocess.Popen[bytes]
+    before_s: float = 0.0
+    resident: list[float] = field(default_factory=list)
+
+    def cpu_s(self) -> float:
+        """Return user and system time of the process and of its children that have ended."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(int(x) for x in fields[11:15]) * _TICK_S
+
+    def look(self) -> None:
+        """Record its resident memory."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        self.resident.append(pages * _PAGE / 1e6)
+
+
+_HOUR_S = 3600.0
+
+
+#: Acknowledgements and headers of one message, and of opening and closing a connection, with TCP and IP.
+_MESSAGE_BYTES, _CONNECTION_BYTES = 120, 500
+
+
+class ComputedLink:
+    """A simulated link of known latency (s, one way) and bandwidth (B/s) that counts its bytes."""
+
+    left_s = float("inf")
+
+    def __init__(self, latency_s: float, bandwidth_Bps: float) -> None:
+        self.latency_s, self.bandwidth_Bps = latency_s, bandwidth_Bps
+        self.sent_bytes = _CONNECTION_BYTES
+
+    def exchange_s(self, length: int) -> float:
+        """Return seconds for a message of `length` bytes and its acknowledgement."""
+        self.sent_bytes += length + _MESSAGE_BYTES + 40 * (length // 1460)
+        return 2 * self.latency_s + length / self.bandwidth_Bps
+
+
+def probe_bytes(latency_s: float, bandwidth: float) -> int:
+    link = ComputedLink(latency_s, bandwidth)
+    plan = ProbePlan(most_bytes=4 << 20)
+    bandwidth_Bps(link, round_trip_s(link, plan.round_trips), plan)  # type: ignore[arg-type]
+    return link.sent_bytes
+
+
+def probes_per_hour(made: Schedule) -> float:
+    """Return the probes of all turns in an hour: those of one round of each clique, over the duration of the round."""
+    total = 0.0
+    for clique in made.cliques:
+        one_round = sum(len(made.peers(host, clique.name)) for host in clique.members)
+        total += one_round * _HOUR_S / made.round_s(clique.name)
+    return total
+
+
+def steps(testbed: Testbed, directory: Path, wheels: Path, given: SimpleNamespace, hosts: str) -> None:
+    """Deploy, repeat, check, and remove."""
+    prefix = directory / ("{host}" if given.prefix == "own" else "shared")
+    command = ["nws", "deploy", "--server", "head", hosts, "--prefix", str(prefix), "--wait", "10m"]
+    python = os.path.realpath(sys.executable)
+    if given.uv is not None:
+        wrapper = directory / "python"
+        wrapper.write_text(f'#!/bin/sh\nPATH={given.uv}:$PATH exec {python} "$@"\n', encoding="utf-8")
+        wrapper.chmod(0o755)
+        python = str(wrapper)
+    command += ["--python", python]
+    if given.installed:
+        command += ["--installed", str(BIN.parent)]
+    else:
+        # once, as the checkout may change meanwhile
+        name, content = this_package()
+        (directory / name).write_bytes(content)
+        command += ["--wheelhouse", str(wheels), "--wheel", str(directory / name)]
+
+    def timed(title: str, code: int, *more: str, lines: int = 1) -> str:
+        began = time.monotonic()
+        done = subprocess.run(
+            testbed.command(
+                "head", ["env", f"APPLES_STATE={directory}/desk", str(BIN / command[0]), *command[1:], *more]
+            ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        last = done.stderr.strip().splitlines()[-lines:]
+        print(
+            f"{title}: {time.monotonic() - began:.1f} s, exit code {done.returncode}: {' | '.join(last)}",
+            flush=True,
+        )
+        if done.returncode != code:
+            sys.exit(done.stderr)
+        return done.stderr
+
+    said = timed("deployed and measuring", 0)
+    installed = re.findall(r"^· (\S+): package", said, re.MULTILINE)
+    print(f"  on {len(installed)} hosts the package was installed or made current", flush=True)
+    timed("again", 0)
+    timed("check", 0, "--check")
+    (settings,) = directory.glob("*/hosts/node01/settings/nws-sensor")
+    (settings / "ca.pem").write_text("changed\n", encoding="utf-8")
+    timed("check after a change", 1, "--check")
+    timed("mended", 0)
+    timed("removed", 0, "--remove")
+
+
+@contextlib.contextmanager
+def server(settings: str = "") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Run a server process with an empty store; yields its address and the process."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, log = Path(folder) / "weather.yaml", Path(folder) / "log"
+        file.write_text(
+            f"listen: 127.0.0.1:0\nstore: weather.db\nlimits: {{requests_per_minute: 100000000}}\n{settings}"
+        )
+        command = [sys.executable, "-m", "nws.cli", "server", "--config", str(file)]
+        with log.open("w") as stderr, subprocess.Popen(command, stderr=stderr) as process:
+            try:
+                while (address := re.search(r" at (http://[^\s,]+)", log.read_text())) is None:
+                    if process.poll() is not None:
+                        raise SystemExit(f"the server did not start: {log.read_text()}")
+                    time.sleep(0.05)
+                yield address[1], process
+            finally:
+                process.terminate()
+                took_s = seconds_of(process.wait)
+                print(f"ended with exit code {process.returncode} after {took_s:.1f} s\n")
+
+
+def http(*, hours: float = 24.0, rounds: int = 100, only: Literal["", "34", "1000"] = "") -> None:
+    """Measure requests to a server.
+
+    hours: history put before asking
+    rounds: snapshots timed
+    only: one of the two parts
+    """
+    if only != "1000":
+        with server() as (url, _):
+            _mesh(url, hours, rounds)
+    if only != "34":
+        with server() as (url, process):
+            _cliques(url, rounds)
+            peak = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
+            assert peak is not None
+            print(f"server's memory at most: {int(peak[1]) / 1e3:.0f} MB")
+
+
+def core(*, hosts: tuple[int, ...] = (34, 1000), samples: int = 200_000) -> None:
+    """Measure the core without HTTP."""
+    for count in hosts:
+        with tempfile.TemporaryDirectory() as folder:
+            run_core(count, samples, Path(folder))
+
+
+def sensors(
+    *,
+    seconds: float = 300.0,
+    settle: float = 30.0,
+    hosts: int = 4,
+    period: float = 10.0,
+    server_url: str = "",
+) -> None:
+    """Measure sensors on their hosts.
+
+    settle: warm-up before it
+    hosts: sensors, all in one clique
+    period: of CPU, memory and delivery, s
+    server_url: service to use instead of one of our own
+    """
+    every = f"grid: overhead\nevery: {{cpu: {period}s, memory: {period}s, deliver: {period}s}}\n"
+    with ExitStack() as stack:
+        state = stack.enter_context(tempfile.TemporaryDirectory())
+        url = server_url or stack.enter_context(server(every))[0]
+        watched = []
+        for number in range(hosts):
+            host, address = f"overhead{number}", f"127.0.1.{number + 1}"
+            command = [sys.executable, "-m", "nws.cli", "sensor", "--server", url, "--host", host]
+            process = subprocess.Popen(
+                [*command, "--address", address],
+                env=os.environ | {"APPLES_STATE": state},
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(process.wait, 60)
+            stack.callback(process.terminate)
+            watched.append(Watched(host=host, process=process))
+        time.sleep(settle)
+        begun = time.monotonic()
+        for one in watched:
+            one.before_s = one.cpu_s()
+        while time.monotonic() - begun < seconds:
+            time.sleep(1.0)
+            for one in watched:
+                one.look()
+        took_s = time.monotonic() - begun
+        spent = [one.cpu_s() - one.before_s for one in watched]
+        print(
+            f"{hosts} sensors for {took_s:.0f} s; {len(list(Path('/proc').glob('[0-9]*/task/*')))} threads here"
+        )
+        rows = [
+            (one.host, cpu_s, 100 * cpu_s / took_s, median(one.resident), max(one.resident))
+            for one, cpu_s in zip(watched, spent, strict=True)
+        ]
+        table(("host", "CPU s", "% of a core", "RSS MB median", "highest"), rows)
+        print(f"median: {100 * median(spent) / took_s:.2f} % of a core")
+
+
+def cliques(
+    *,
+    hosts: tuple[int, ...] = (10, 34, 100, 300, 1000),
+    most: int = 16,
+    frame: float = 4.0,
+    latency: float = 50e-6,
+    bandwidth: float = 125e6,
+) -> None:
+    """Count the traffic of probes.
+
+    most: members of a clique at most
+    frame: length of a frame, s
+    latency: s, one way
+    bandwidth: B/s
+    """
+    each = probe_bytes(latency, bandwidth)
+    print(f"one probe at {bandwidth / 1e6:g} MB/s, {latency * 1e6:g} µs: {each / 1e6:.2f} MB\n")
+    rows = []
+    for count in hosts:
+        names = [f"n{number:04d}" for number in range(count)]
+        made = schedule(automatic(names, {}, most), version=1, effective_from=0.0, frame_s=frame)
+        longest_s, all_pairs = max(made.round_s(c.name) for c in made.cliques), count * (count - 1)
+        for how, number, measured, probes in (
+            ("cliques", len(made.cliques), len(pairs(made.cliques)), probes_per_hour(made)),
+            ("full mesh", 1, all_pairs, all_pairs * _HOUR_S / longest_s),
+        ):
+            rate = probes * each / count / _HOUR_S
+            row = (count, how, number, measured, longest_s, f"{probes:.0f}", f"{probes * each / 1e9:.1f}")
+            rows.append(
+                (*row, measured / count, f"{probes / count:.0f}", rate / 1e3, f"{rate / bandwidth:.1%}")
+            )
+    per_host = ("pairs/host", "probes/h/host", "kB/s/host", "share of link")
+    table(("hosts", "how", "cliques", "pairs", "every s", "probes/h", "GB/h", *per_host), rows)
+
+
+def deploy(
+    *,
+    hosts: int = 30,
+    prefix: Literal["shared", "own"] = "shared",
+    installed: bool = False,
+    wheelhouse: Path | None = None,
+    uv: Path | None = None,
+) -> None:
+    """Print the seconds of each step of a deployment.
+
+    installed: use this environment instead of installing
+    wheelhouse: directory with the dependencies; downloaded by default
+    uv: directory with uv, for the PATH of the hosts; without it they use pip
+    """
+    names = [f"node{number:02}" for number in range(1, hosts + 1)]
+    with tempfile.TemporaryDirectory(prefix="deploy-hosts-", dir="/var/tmp") as directory:
+        wheels = wheelhouse or Path(directory) / "wheels"
+        if not installed and wheelhouse is None:
+            output([sys.executable, "-m", "pip", "download", "-q", "-d", str(wheels), str(ROOT)])
+        given = SimpleNamespace(prefix=prefix, installed=installed, uv=uv)
+        with make_testbed("deploy", [{"name": name} for name in names], memory="2G", desk="head") as testbed:
+            steps(testbed, Path(directory), wheels, given, f"node[01-{hosts:02}]")
+
+
+PARTS = (http, core, sensors, cliques, deploy)

@@ -105,3 +105,15 @@ def append_line(file: Path, document: Mapping[str, Any]) -> None:
     """Append a JSON document as one line."""
     with file.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(document) + "\n")
+
+
+def print_document(document: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the figures of a report, one a line, or as a JSON document."""
+    if as_json:
+        print(json.dumps(document, indent=1))
+        return
+    for name, value in document.items():
+        parts = (
+            "  ".join(f"{key} {one:.4g}" for key, one in value.items()) if isinstance(value, dict) else value
+        )
+        print(f"{name:22} {parts:.6g}" if isinstance(parts, float) else f"{name:22} {parts}")

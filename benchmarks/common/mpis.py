@@ -1,7 +1,5 @@
 """The MPI libraries of this machine, for the other benchmarks: launcher, compilers, and mpi4py's settings for each.
 
-    python benchmarks/monitor_mpis.py          prints the libraries found
-
 mpi4py of this environment works with all of them, as it has modules for both ABIs. Debian's MPICH has its library under
 another name; a directory with a link to it solves this.
 """
@@ -10,11 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from benchmarks.common.report import output
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -39,7 +38,7 @@ class Mpi:
         return [*self.launcher, "-n", str(count), *command]
 
 
-def found() -> list[Mpi]:
+def installed_mpis() -> list[Mpi]:
     """Return every usable MPI of this machine; the first is the project's own."""
     beside = Path(sys.executable).parent
     own = beside / "mpicc"
@@ -78,16 +77,15 @@ def found() -> list[Mpi]:
     return mpis
 
 
-def run(command: list[str], environment: dict[str, str], seconds: float = 300.0) -> str:
+def mpi_named(start: str) -> Mpi:
+    """Return the MPI whose name begins so; end the benchmark if there is none."""
+    mpis = installed_mpis()
+    chosen = next((one for one in mpis if one.name.startswith(start)), None)
+    if chosen is None:
+        sys.exit(f"no MPI is called {start!r}; there are: {', '.join(one.name for one in mpis)}")
+    return chosen
+
+
+def run(command: list[str], environment: dict[str, str]) -> str:
     """Return the output of a command; if it fails, ends the benchmark with that output."""
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=seconds
-    )
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout)[-800:]}")
-    return done.stdout
-
-
-if __name__ == "__main__":
-    for mpi in found():
-        print(f"{mpi.name}: {' '.join(mpi.launcher)}; C {mpi.cc or '-'}; Fortran {mpi.fortran or '-'}")
+    return output(command, seconds=300.0, **environment)

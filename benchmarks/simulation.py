@@ -1,22 +1,20 @@
-"""Speed and memory of the queue's replay, and two jobs on one processor in the live queue.
+"""Speed of simulators: the queue's replay of job logs, and the simulated cluster.
 
-python -m benchmarks queueing speed [LOG ...] [--repeats 5]
-python -m benchmarks queueing shared [--duty 0.4] [--seconds 10] [--repetitions 3]
+    python -m benchmarks simulation queue [LOG ...] [--repeats 5]
+    python -m benchmarks simulation cluster
+
+cluster: Tables 3 to 6 of the FCS paper (F4 to F7) with all seeds, seconds by the clock and of all processors.
 """
 
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
+import resource
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from apples.livequeue.client import survey
-from apples.livequeue.jobs import submit
 from apples.queueing.estimates import Scheme, SimilarJobs
 from apples.queueing.jobs import OFF, SELECTIVE
 from apples.queueing.settings import QueueSettings
@@ -25,23 +23,18 @@ from apples.simulation.batch.machine import Replay, simulate
 from apples.simulation.batch.reading import read_trace
 from apples.simulation.batch.replay import make_world
 from apples.simulation.batch.trace import Trace
+from apples_experiments.coscheduled import SCENARIOS, run_scenario
+from apples_experiments.coscheduled_runs import compile_once
+from apples_experiments.coscheduled_settings import load_settings
 from benchmarks.common.report import ROOT, median, say, seconds_of
-from benchmarks.live_queue import Manager
 
 _PROCESSORS = {"CEA-Curie": 80_640, "RICC": 8_192}
+
+
 _EXPRESSION = "(wait / estimate)**3 * procs"
-_WORK = """
-import sys, time
-duty, seconds = map(float, sys.argv[1:])
-for _ in range(round(seconds / 0.02)):
-    until = time.process_time() + 0.02 * duty
-    while time.process_time() < until:
-        pass
-    time.sleep(0.02 * (1 - duty))
-"""
 
 
-def speed(*logs: str, repeats: int = 5) -> None:
+def queue(*logs: str, repeats: int = 5) -> None:
     """Print jobs per second of EASY by priority on logs, and bytes per job.
 
     Times are of the replay alone, with the machine code compiled before; CPU seconds, so that a busy machine counts
@@ -99,52 +92,20 @@ def report(trace: Trace, repeats: int) -> None:
         )
 
 
-def shared(*, duty: float = 0.4, seconds: float = 10.0, repetitions: int = 3) -> int:
-    """Time two jobs with a duty cycle on one processor, together and one after the other, alternating.
-
-    A job computes for a part of every 20 ms, by its own CPU clock, and sleeps for the rest, so it does the same work
-    beside another job. Prints the time from the first start to the last end by the queue's instants. Exit code 1 if
-    the jobs that share did not run at once, or the others did.
-
-    seconds: of one job alone
-    """
-    values, as_requested = [], True
-    with tempfile.TemporaryDirectory(prefix="shared-queue-") as name:
-        os.environ["APPLES_STATE"] = str(Path(name) / "state")
-        manager = Manager(Path(name), ["--procs", "1"])
-        try:
-            manager.wait_until_ready()
-            for _ in range(repetitions):
-                together, apart = pair(duty, seconds, (duty,)), pair(duty, seconds, ())
-                as_requested &= together[1]["beside"] == together[0]["id"] and apart[1]["beside"] is None
-                values.append(span_s(together) / span_s(apart))
-                say(
-                    f"together {span_s(together):.2f} s (jobs {held(together)}), one after the other "
-                    f"{span_s(apart):.2f} s (jobs {held(apart)}), ratio {values[-1]:.2f}"
-                )
-        finally:
-            manager.end()
-    say(f"2 jobs with duty cycle {duty:g} on 1 processor: {median(values):.2f} of the time (median)")
-    return 0 if as_requested else 1
+def cluster() -> None:
+    """Time every table with all seeds, on all processors of this machine."""
+    settings = load_settings().flexible
+    compile_once()
+    first, load = time.perf_counter(), os.getloadavg()[0]
+    for name, make in SCENARIOS.items():
+        before = time.perf_counter()
+        run_scenario(settings, make(settings), lambda done: None)
+        print(f"{name}  {time.perf_counter() - before:6.1f} s", flush=True)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(
+        f"all {time.perf_counter() - first:6.1f} s by the clock, {children.ru_utime + children.ru_stime:.0f} s of "
+        f"{len(os.sched_getaffinity(0))} processors; load before: {load:.1f}"
+    )
 
 
-def pair(duty: float, seconds: float, duties: tuple[float, ...]) -> list[dict[str, Any]]:
-    """Run two jobs to their end, and return their rows."""
-    command = [sys.executable, "-c", _WORK, str(duty), str(seconds)]
-    for job in [submit(command, duties=duties, output="/dev/null") for _ in range(2)]:
-        job.wait()
-    return list(survey(everything=True)["jobs"][-2:])
-
-
-def held(jobs: list[dict[str, Any]]) -> str:
-    """Return the seconds that jobs held their processor."""
-    return " and ".join(f"{job['held_s']:.2f}" for job in jobs) + " s"
-
-
-def span_s(jobs: list[dict[str, Any]]) -> float:
-    """Return the time from the first start to the last end, s."""
-    instants = [job["instants"] for job in jobs]
-    return float(max(i["freed_s"] for i in instants) - min(i["start_s"] for i in instants))
-
-
-PARTS = (speed, shared)
+PARTS = (queue, cluster)
