@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -34,7 +33,7 @@ from apples.launching.mpirun import HostAccess
 from apples.launching.preflight import find_mpiexec
 from apples.model.grid import Host
 from apples.model.launchrequest import LaunchRequest
-from apples.model.plan import Assignment, Plan, unplanned
+from apples.model.plan import unplanned
 from apples.model.template import Workload
 from apples.platforms.platform import address_of
 from apples.platforms.requirements import needs_of_ranks
@@ -73,9 +72,9 @@ def check_s(hosts: list[str]) -> float:
     return took
 
 
-def launch_s(hosts: list[str]) -> float:
-    """Return seconds from launch to end of `true` with a rank on every host."""
-    access = HostAccess(addresses={h: HostAddress(host=h, address=address_of(Host(name=h))) for h in hosts})
+def launch_s(hosts: list[str], access: HostAccess | None = None) -> float:
+    """Return seconds from launch to end of `true` with a rank on every host. access : over ssh without it"""
+    addresses = {h: HostAddress(host=h, address=address_of(Host(name=h))) for h in hosts}
     with tempfile.TemporaryDirectory() as directory:
         request = LaunchRequest(
             plan=unplanned(hosts, scheduler="benchmark", application="true"),
@@ -83,39 +82,24 @@ def launch_s(hosts: list[str]) -> float:
             command=("true",),
             run_dir=Path(directory),
         )
-        outcome = mpirun.run(request, access, lambda line: None)
+        begun = time.perf_counter()
+        outcome = mpirun.run(request, access or HostAccess(addresses=addresses), lambda line: None)
     if not outcome.finished:
         sys.exit(outcome.message)
-    return outcome.observed_s
-
-
-def whole_run(directory: Path, ranks: int) -> Callable[[], object]:
-    chain = tuple(
-        Assignment(rank=r, host="localhost", slot=r, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0)
-        for r in range(ranks)
-    )
-    times = {"predicted_s": 0.0, "low_s": 0.0, "high_s": 0.0}
-    plan = Plan(scheduler="none", application="none", size=ranks, model="none", assignments=chain, **times)
-    request = LaunchRequest(
-        plan=plan,
-        workload=Workload(application="none", size=ranks),
-        command=("true",),
-        run_dir=directory,
-    )
-    return lambda: mpirun.run(request, HostAccess(here=True), print)
+    return time.perf_counter() - begun if access else outcome.observed_s
 
 
 def here(*, repeats: int = 20, ranks: tuple[int, ...] = (1, 2, 4)) -> None:
     """Compare launches on this machine with a bare mpiexec."""
-    mpiexec, rows = find_mpiexec(), []
-    with tempfile.TemporaryDirectory() as directory:
-        for count in ranks:
-            plain = [mpiexec, "-n", str(count), "true"]
-            bare, whole = partial(subprocess.run, plain, check=True), whole_run(Path(directory), count)
-            variants = {"plain": partial(seconds_of, bare), "ours": partial(seconds_of, whole)}
-            took = {way: [1e3 * s for s in all_s] for way, all_s in in_turns(variants, repeats).items()}
-            extra = (median(took["ours"]) - median(took["plain"])) / count
-            rows.append((count, spread(took["plain"], ".1f"), spread(took["ours"], ".1f"), extra))
+    rows = []
+    for count in ranks:
+        bare = partial(subprocess.run, [find_mpiexec(), "-n", str(count), "true"], check=True)
+        whole = partial(launch_s, ["localhost"] * count, HostAccess(here=True))
+        took = in_turns({"plain": partial(seconds_of, bare), "ours": whole}, repeats)
+        plain, ours = ([1e3 * s for s in took[way]] for way in ("plain", "ours"))
+        rows.append(
+            (count, spread(plain, ".1f"), spread(ours, ".1f"), (median(ours) - median(plain)) / count)
+        )
     table(("ranks", "mpiexec, ms", "launcher, ms", "extra, ms a rank"), rows, widths=(5, 24, 24))
 
 
