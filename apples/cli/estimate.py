@@ -21,6 +21,7 @@ import click
 
 from apples.cli.optiongroups import option, record_of, with_options
 from apples.errors import ConfigError, NotExecutable, ProgramNotFound
+from nws.base.paths import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +126,6 @@ def estimate(command: tuple[str, ...], options: EstimateOptions) -> None:
 
     With a submit command behind `--`, run it with --time and --time-min filled in.
     """
-    import getpass
 
     from apples.cli.estimate_history import read_history
     from apples.queueing.estimates import ModelFirst, SimilarJobs
@@ -143,7 +143,7 @@ def estimate(command: tuple[str, ...], options: EstimateOptions) -> None:
     scheme = _scheme(options)
     ends = read_history(options.trace, options.queue, scheme)
     book = SimilarJobs(scheme)
-    user, project = ends.words(options.user or getpass.getuser(), options.project or "")
+    user, project = ends.words(options.user or user_name(), options.project or "")
     model_s = _believed(options)
     job = QueueJob(
         id=0, procs=1, request_s=request, submit_s=0.0, user=user, project=project, model_s=model_s

@@ -1,8 +1,8 @@
 """Durations in the notations of users. Seconds inside, always.
 
-Legal on input: `90` and `90s` (seconds), `15m`, `2h`, `1d`, sums such as `1h30m`, and clocks `M:SS` and
-`H:MM:SS`; a unit or a clock's last field may have decimals. `Duration_s` and `Period_s` are pydantic annotations, so
-that a bad duration is reported by `nws.base.reader` with file and line.
+Legal on input: `90` and `90s` (seconds), `15m`, `2h`, `1d`, sums such as `1h30m`, clocks `M:SS` and `H:MM:SS`, and
+Slurm's days `D-HH`, `D-HH:MM` and `D-HH:MM:SS`. A unit or a clock's last field may have decimals. `Duration_s` and
+`Period_s` are pydantic annotations, so that `nws.base.reader` reports a bad duration with file and line.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from nws.base.errors import ConfigError
 if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema
 
-LEGAL = "90, 90s, 15m, 2h, 1d, 1h30m, 5:00 (minutes:seconds) or 1:30:00 (hours:minutes:seconds)"
+LEGAL = (
+    "90, 90s, 15m, 2h, 1d, 1h30m, 5:00 (minutes:seconds), 1:30:00 (hours:minutes:seconds) "
+    "or 1-12:00 (days-hours:minutes)"
+)
 
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _UNITS = re.compile("".join(rf"(?:({_NUMBER})\s*{unit}\s*)?" for unit in _SECONDS), re.ASCII | re.IGNORECASE)
+_DAYS = re.compile(rf"([0-9]+)-([0-9]+)(?::([0-9]+)(?::({_NUMBER}))?)?", re.ASCII)
 _CLOCK = re.compile(rf"(?:([0-9]+):)?([0-9]+):({_NUMBER})", re.ASCII)
 
 
@@ -34,6 +38,13 @@ def parse_duration(text: str, *, what: str = "duration") -> float:
     word = text.strip()
     if re.fullmatch(_NUMBER, word, re.ASCII):
         return float(word)
+    if days := _DAYS.fullmatch(word):
+        day, hours, minutes, seconds = (float(part or 0) for part in days.groups())
+        if hours >= 24 or minutes >= 60 or seconds >= 60:
+            raise ConfigError(
+                f"{what} {text!r}: hours after days stay below 24, minutes and seconds below 60; legal are {LEGAL}"
+            )
+        return 86400.0 * day + 3600.0 * hours + 60.0 * minutes + seconds
     if clock := _CLOCK.fullmatch(word):
         hours, minutes, seconds = (float(part or 0) for part in clock.groups())
         if seconds >= 60 or (clock[1] is not None and minutes >= 60):

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Self
 
+from nws.base.paths import user_name
+
 
 class LockHeld(Exception):
     """Another process holds the lock. `holder`: a description of it, such as "process 7 of eve on vm, since ..."."""
@@ -134,11 +136,5 @@ def open_private(path: str | os.PathLike[str], flags: int) -> int:
 
 
 def _description() -> str:
-    import getpass
-
     since = time.strftime("%Y-%m-%d %H:%M:%S")
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
-    return f"process {os.getpid()} of {user} on {os.uname().nodename}, since {since}"
+    return f"process {os.getpid()} of {user_name()} on {os.uname().nodename}, since {since}"

@@ -1,32 +1,68 @@
-"""Traces from files, plain or gzipped. The first line decides between Standard Workload Format and sacct's output."""
+"""Traces from files, plain or compressed, known by their content: Standard Workload Format or sacct's output."""
 
+import bz2
 import gzip
+import io
+import lzma
 import zlib
-from itertools import chain
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from apples.errors import ConfigError
-from apples.simulation.batch.sacct import is_sacct, parse_sacct
+from apples.simulation.batch.sacct import is_header, parse_sacct
 from apples.simulation.batch.swf import parse_swf
 from apples.simulation.batch.trace import Trace
+
+#: First bytes of a file → what opens it.
+_COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\0": lzma.open, b"BZh": bz2.open}
+#: First bytes of formats that the standard library of Python 3.11 cannot read → program that can.
+_FOREIGN = {b"\x28\xb5\x2f\xfd": "unzstd", b"PK\x03\x04": "unzip", b"\x1f\x9d": "uncompress"}
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+#: Lines in which the header of sacct is looked for; modules and profiles print before it.
+_PREAMBLE = 200
+#: Characters of the longest line; a longer one is read in parts, none of which is a job.
+_LONGEST_LINE = 1 << 16
 
 
 def read_trace(path: Path) -> Trace:
     """Return the jobs of a file; raise `ConfigError` if it cannot be read or has no job that ran."""
     try:
-        with _opened(path) as lines:
-            first = lines.readline()
-            parse = parse_sacct if is_sacct(first) else parse_swf
-            return parse(chain([first], lines), path.name)
-    except (OSError, EOFError, zlib.error) as error:
+        with _opened(path) as file:
+            lines = iter(lambda: file.readline(_LONGEST_LINE), "")
+            return _parsed(lines, path.name)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
-            f"{path}: cannot be read ({reason}); give a log in Standard Workload Format or of sacct, plain or .gz"
+            f"{path}: cannot be read ({reason}); give a log in Standard Workload Format or of sacct, plain or "
+            "compressed by gzip, xz or bzip2"
         ) from error
 
 
+def _parsed(lines: Iterator[str], name: str) -> Trace:
+    first = list(islice(lines, _PREAMBLE))
+    header = next((number for number, line in enumerate(first) if is_header(line)), None)
+    if header is not None:
+        return parse_sacct(
+            chain(first[header:], lines), name, before=sum(map(bool, map(str.strip, first[:header])))
+        )
+    if any(line.startswith("JobID") and "|" not in line for line in first):
+        raise ConfigError(f"{name}: sacct's output in columns of blanks; make it with sacct --parsable2")
+    return parse_swf(chain(first, lines), name)
+
+
 def _opened(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
-    return path.open(encoding="utf-8", errors="replace")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        # Opening a named pipe without a writer would wait for ever.
+        raise OSError("it is no regular file")
+    with path.open("rb") as file:
+        start = file.read(8)
+    for magic, program in _FOREIGN.items():
+        if start.startswith(magic):
+            raise OSError(f"it is compressed; expand it with {program} first")
+    binary = next((opener for magic, opener in _COMPRESSED.items() if start.startswith(magic)), io.open)(
+        path, "rb"
+    )
+    encoding = "utf-16" if start.startswith(_UTF_16) else "utf-8-sig"
+    return io.TextIOWrapper(binary, encoding=encoding, errors="replace")

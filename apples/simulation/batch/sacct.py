@@ -1,14 +1,17 @@
 """A site's job history, printed by Slurm: `sacct --allusers --parsable2 --format=…` with its header line.
 
-The header names the columns; `COLUMNS` are required. Steps and jobs that never ran are counted and left out. Elements
-of an array are jobs. Components of a heterogeneous job are jobs too, although they started together. Times are local
+The header names the columns, in any order; `COLUMNS` are required. Steps and jobs that never ran are counted and left
+out. Elements of an array are jobs. A resized job has a line for each size, RESIZING before the last; it becomes one
+job of its largest size. Components of a heterogeneous job are jobs too, although they started together. Times are local
 times of the site, used without correction: the hour after a change to winter time occurs twice.
 """
+
+from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -22,9 +25,28 @@ COLUMNS = ("JobIDRaw", "User", "Account", "Submit", "Start", "End", "Timelimit",
 _LIMIT = re.compile(r"(?:(?P<days>\d+)-)?(?:(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d+)")
 
 
-def is_sacct(first_line: str) -> bool:
-    """Return whether a file with this first line is output of sacct."""
-    return first_line.split("|", 1)[0].strip() in ("JobIDRaw", "JobID") and "|" in first_line
+#: Other names of required columns.
+_ALIASES = {"JobID": "JobIDRaw", "TimelimitRaw": "Timelimit", "NCPUS": "AllocCPUS"}
+#: Columns with texts of users, which may contain the separator.
+_FREE_TEXT = {
+    "JobName",
+    "Comment",
+    "AdminComment",
+    "SystemComment",
+    "WorkDir",
+    "SubmitLine",
+    "WCKey",
+    "Extra",
+    "Reason",
+}
+#: Seconds since the epoch, as sacct prints them with SLURM_TIME_FORMAT=%s.
+_EPOCH = re.compile(r"\d{9,10}")
+
+
+def is_header(line: str) -> bool:
+    """Return whether a line is a header of sacct's: it names a job's number and two more required columns."""
+    titles = {_ALIASES.get(title, title) for title in map(str.strip, line.split("|"))}
+    return "JobIDRaw" in titles and len(titles & set(COLUMNS)) >= 3
 
 
 def limit_s(text: str) -> float | None:
@@ -52,40 +74,58 @@ class _Numbers:
         return self.known.setdefault(name, len(self.known))
 
 
-def parse_sacct(lines: Iterable[str], name: str) -> Trace:
-    """Return the jobs of a history; raise `ConfigError` if columns are missing or no job ran."""
+def parse_sacct(lines: Iterable[str], name: str, *, before: int = 0) -> Trace:
+    """Return the jobs of a history; raise `ConfigError` if columns are missing or no job ran.
+
+    Args:
+        lines: from the header on
+        name: of the file, for messages
+        before: number of lines before the header, for the report
+    """
     rows = iter(lines)
-    header = next(rows, "").strip().split("|")
-    places = _places(header, name)
+    header = next(rows, "")
+    table = _Table(header, name)
     users, projects = _Numbers(), _Numbers()
-    dropped: Counter[str] = Counter()
+    dropped: Counter[str] = Counter({"before the header": before} if before else {})
     mended: Counter[str] = Counter()
-    found: list[tuple[float, ...]] = []
+    jobs: list[tuple[float, ...]] = []
+    resized: dict[str, list[_Job]] = {}
     read = 0
     for line in rows:
-        if not line.strip():
+        dropped["the header again"] += line == header
+        if not line.strip() or line == header:
             continue
         read += 1
-        words = line.rstrip("\r\n").split("|")
-        if len(words) < len(header):
-            dropped["fewer columns than the header"] += 1
+        words = table.words(line, mended)
+        if isinstance(words, str):
+            dropped[words] += 1
             continue
-        job = _job([words[place].strip() for place in places])
+        job = _job(words)
         if isinstance(job, str):
             dropped[job] += 1
             continue
-        if job[-1] is None:
+        number, user, project, submitted, *_, state = words
+        if state.startswith("RESIZING"):
+            mended["a part of a resized job, joined with its last part"] += 1
+            resized.setdefault(number, []).append(job)
+            continue
+        job = job.joined(resized.pop(number, ()))
+        if job.limit_s is None:
             mended["no time limit, taken as the run time"] += 1
-        if "+" in words[places[0]]:
+        if "+" in number:
             mended["a component of a heterogeneous job, taken as a job of its own"] += 1
-        number, submit, wait, run, procs, limit = job
-        request = max(run if limit is None else limit, 1.0)
-        user, project = users.of(words[places[1]].strip()), projects.of(words[places[2]].strip())
-        found.append((number, submit, wait, run, procs, request, user, project))
-    if not found:
+        if _EPOCH.fullmatch(submitted):
+            mended["times in seconds since the epoch (SLURM_TIME_FORMAT=%s)"] += 1
+        run_s = job.end - job.start
+        request = max(run_s if job.limit_s is None else job.limit_s, 1.0)
+        ids = (users.of(user), projects.of(project))
+        jobs.append((job.number, job.submit, job.start - job.submit, run_s, job.procs, request, *ids))
+    if resized:
+        dropped["a part of a resized job without its last part"] = sum(map(len, resized.values()))
+    if not jobs:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in dropped.items())
         raise ConfigError(f"{name}: no job that ran among {read} lines{f' ({reasons})' if reasons else ''}")
-    ids, submits, waits, runs, procs_, requests, user_, project_ = np.array(found).T
+    ids, submits, waits, runs, procs_, requests, user_, project_ = np.array(jobs).T
     return in_order(
         Trace(
             name=name,
@@ -97,33 +137,71 @@ def parse_sacct(lines: Iterable[str], name: str) -> Trace:
             user=user_.astype(np.int64),
             project=project_.astype(np.int64),
             wait=waits.copy(),
-            intake=ParseReport(lines=read, dropped=dict(dropped), mended=dict(mended)),
+            intake=ParseReport(lines=read, dropped=dict(+dropped), mended=dict(mended)),
             names=TraceNames(users=users.known, projects=projects.known),
         )
     )
 
 
-def _places(header: Sequence[str], name: str) -> list[int]:
-    """Return the index of each column of `COLUMNS`."""
-    known = {title.strip(): place for place, title in enumerate(header)}
-    known.setdefault("JobIDRaw", known.get("JobID", -1))
-    known.setdefault("Timelimit", known.get("TimelimitRaw", -1))
-    missing = [title for title in COLUMNS if known.get(title, -1) < 0]
-    if missing:
-        raise ConfigError(
-            f"{name}: no column {', '.join(missing)}; "
-            f"make it with sacct --allusers --parsable2 --format={','.join(COLUMNS)}"
-        )
-    return [known[title] for title in COLUMNS]
+class _Table:
+    """The columns of a file: where the required ones are, and where texts of users may contain the separator."""
+
+    def __init__(self, header: str, name: str) -> None:
+        titles = [title.strip() for title in header.strip().split("|")]
+        self._width = len(titles)
+        index = {_ALIASES.get(title, title): column for column, title in enumerate(titles)}
+        index |= {title: column for column, title in enumerate(titles)}
+        missing = [title for title in COLUMNS if title not in index]
+        if missing:
+            raise ConfigError(
+                f"{name}: no column {', '.join(missing)}; "
+                f"make it with sacct --allusers --parsable2 --format={','.join(COLUMNS)}"
+            )
+        self._columns = [index[title] for title in COLUMNS]
+        texts = [column for column, title in enumerate(titles) if title in _FREE_TEXT]
+        self._texts = (texts[0], texts[-1]) if texts else None
+
+    def words(self, line: str, mended: Counter[str]) -> list[str] | str:
+        """Return the values of `COLUMNS`, or the reason why they are uncertain; count what was mended."""
+        words = [word.strip() for word in line.rstrip("\r\n").split("|")]
+        more = len(words) - self._width
+        if more < 0:
+            return "fewer columns than the header"
+        if more == 0:
+            return [words[column] for column in self._columns]
+        # --parsable ends a line with a separator, and perhaps not the header.
+        if more == 1 and not words[-1] and self._texts is None:
+            return [words[column] for column in self._columns]
+        if self._texts is None or any(self._texts[0] <= column <= self._texts[1] for column in self._columns):
+            return "more columns than the header, a text has a |"
+        mended["a | in a text, its columns counted from both ends"] += 1
+        return [words[column if column < self._texts[0] else column + more] for column in self._columns]
 
 
-def _job(words: Sequence[str]) -> str | tuple[int, float, float, float, int, float | None]:
-    """Return (id, submit, wait, run, processors, limit), or the reason why the line is no job."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """A job that ran; times in s since the epoch. limit_s : None without a limit"""
+
+    number: int
+    submit: float
+    start: float
+    end: float
+    procs: int
+    limit_s: float | None
+
+    def joined(self, parts: Sequence[_Job]) -> _Job:
+        """Return the job from the start of its first part on, with the processors of its largest."""
+        everything = (*parts, self)
+        return replace(self, start=min(p.start for p in everything), procs=max(p.procs for p in everything))
+
+
+def _job(words: Sequence[str]) -> str | _Job:
+    """Return the job of a line, or the reason why the line is none."""
     number, _, _, submitted, started, ended, limit, cpus, _ = words
     if "." in number:
         return "a step of a job"
     digits = re.split("[_+]", number)[0]
-    if not digits.isdecimal():
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 16):
         return "no number of a job"
     submit, start, end = (_time(text) for text in (submitted, started, ended))
     if submit is None:
@@ -132,12 +210,16 @@ def _job(words: Sequence[str]) -> str | tuple[int, float, float, float, int, flo
         return "did not run to an end"
     if start < submit:
         return "started before it was submitted"
-    if not cpus.isdecimal() or int(cpus) < 1:
+    if not (cpus.isascii() and cpus.isdecimal() and len(cpus) < 10 and int(cpus) >= 1):
         return "no number of processors"
-    return int(digits), submit, start - submit, end - start, int(cpus), limit_s(limit)
+    return _Job(
+        number=int(digits), submit=submit, start=start, end=end, procs=int(cpus), limit_s=limit_s(limit)
+    )
 
 
 def _time(text: str) -> float | None:
+    if _EPOCH.fullmatch(text):
+        return float(text)
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError:

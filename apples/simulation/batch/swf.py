@@ -1,7 +1,8 @@
-"""Job logs in Standard Workload Format (Feitelson, Parallel Workloads Archive), plain or gzipped.
+"""Job logs in Standard Workload Format (Feitelson, Parallel Workloads Archive), plain or compressed.
 
 A line has 18 numbers, -1 for unknown; `;` starts a comment. Omitted lines are counted by reason: wrong number of
-values, jobs that never ran, jobs without processors or submission time.
+values, jobs that never ran, jobs without processors or submission time. Columns that converters append are not read.
+Lines of status 2 to 4 are parts of a job that was stopped and continued; its summary is a line of status 0 or 1.
 """
 
 from array import array
@@ -20,22 +21,25 @@ _FIELDS = 18
 _KEPT = (0, 1, 2, 3, 4, 7, 8, 10, 11, 12)
 _LARGEST = 2.0**53
 _CANCELLED = 5
+#: Status of a part of a job: to be continued, the last one completed, the last one failed.
+_PARTS = (2, 4)
 
 
 def parse_swf(lines: Iterable[str], name: str) -> Trace:
     """Return the jobs of a log; raise `ConfigError` if it has no job that ran. `name`: used in messages."""
     numbers = array("d")
     wanted = itemgetter(*_KEPT)
-    processors = read = malformed = 0
+    processors = read = malformed = wide = tables = 0
     for line in lines:
         words = line.split()
         if not words:
             continue
-        if words[0].startswith(";"):
+        if words[0].startswith((";", "#")):
             processors = _processors(line) or processors
             continue
         read += 1
-        if len(words) != _FIELDS:
+        tables += "|" in line
+        if len(words) < _FIELDS:
             malformed += 1
             continue
         try:
@@ -43,17 +47,22 @@ def parse_swf(lines: Iterable[str], name: str) -> Trace:
         except ValueError:
             malformed += 1
             continue
+        wide += len(words) > _FIELDS
         numbers.extend(values)
     table = np.frombuffer(numbers, np.float64).reshape(-1, len(_KEPT))
     finite = np.isfinite(table).all(axis=1)
     malformed += int(np.count_nonzero(~finite))
     dropped = {"not 18 numbers": malformed} if malformed else {}
+    mended = {f"more than {_FIELDS} columns, the first {_FIELDS} taken": wide} if wide else {}
     if not finite.any():
-        what = "no job lines" if not read else f"{read} lines, none of them of {_FIELDS} numbers"
+        lines = f"{read} line{'s' * (read != 1)}"
+        what = "no job lines" if not read else f"{lines}, none of them of {_FIELDS} numbers"
+        if tables:
+            what = f"{lines} with columns between |, but no header of sacct (JobIDRaw, Submit, …) before them"
         raise ConfigError(
             f"{name}: {what}; legal are logs in Standard Workload Format and the output of sacct --parsable2"
         )
-    return _judged(table[finite], name, processors, ParseReport(lines=read, dropped=dropped))
+    return _judged(table[finite], name, processors, ParseReport(lines=read, dropped=dropped, mended=mended))
 
 
 def _processors(comment: str) -> int:
@@ -70,7 +79,10 @@ def _judged(table: Floats, name: str, processors: int, read: ParseReport) -> Tra
     procs = np.maximum(allocated, asked)
     dropped, mended = Counter(read.dropped), Counter(read.mended)
     keep = np.ones(len(table), bool)
+    of_parts = (status >= _PARTS[0]) & (status <= _PARTS[1])
+    summarised = np.isin(ids, ids[~of_parts])
     for reason, odd in (
+        ("a part of a job that has a line of its own (status 2 to 4)", of_parts & summarised),
         ("no time of submission", (submit < 0) | (submit > _LARGEST)),
         ("cancelled before they ran", (status == _CANCELLED) & (run <= 0)),
         ("no run time", (run < 0) | (run > _LARGEST)),

@@ -26,6 +26,10 @@ from nws.base.durations import Duration, format_seconds, parse_duration
         ("90:00", 5400),
         ("1:30:00", 5400),
         (" 00:00:01.5 ", 1.5),
+        ("1-00:00:00", 86400),
+        ("2-12", 216000),
+        ("0-01:30", 5400),
+        ("1-00:00:00.5", 86400.5),
     ],
 )
 def test_legal_forms(text: str, seconds: float) -> None:
@@ -33,7 +37,24 @@ def test_legal_forms(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "soon", "-5", "1h2d", "1:2:3:4", "1:60:00", "5:60", "nan", "inf", "٣", "2 x"]
+    "text",
+    [
+        "",
+        " ",
+        "soon",
+        "-5",
+        "1h2d",
+        "1:2:3:4",
+        "1:60:00",
+        "5:60",
+        "1-24",
+        "1-",
+        "1-2:60",
+        "nan",
+        "inf",
+        "٣",
+        "2 x",
+    ],
 )
 def test_everything_else_is_answered_with_the_legal_forms(text: str) -> None:
     with pytest.raises(ConfigError, match=r"time limit '.*1:30:00") as caught:
