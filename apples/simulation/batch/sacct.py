@@ -92,7 +92,8 @@ def parse_sacct(lines: Iterable[str], name: str, *, before: int = 0) -> Trace:
     resized: dict[str, list[_Job]] = {}
     read = 0
     for line in rows:
-        dropped["the header again"] += line == header
+        if line == header:
+            dropped["the header again"] += 1
         if not line.strip() or line == header:
             continue
         read += 1
@@ -137,7 +138,7 @@ def parse_sacct(lines: Iterable[str], name: str, *, before: int = 0) -> Trace:
             user=user_.astype(np.int64),
             project=project_.astype(np.int64),
             wait=waits.copy(),
-            intake=ParseReport(lines=read, dropped=dict(+dropped), mended=dict(mended)),
+            intake=ParseReport(lines=read, dropped=dict(dropped), mended=dict(mended)),
             names=TraceNames(users=users.known, projects=projects.known),
         )
     )
