@@ -68,7 +68,7 @@ def test_readme_has_the_two_commands_each_one_line():
         assert line.startswith("python3 -m venv .venv && .venv/bin/pip install ")
     assert run.endswith(".venv/bin/apples-run 64")
     assert " -r requirements/ci.txt && " in test
-    assert " --no-deps --no-build-isolation -e . -e ./experiments && " in test
+    assert " --no-deps --no-build-isolation -e . -e ./experiments -e ./deploy && " in test
     assert test.endswith(".venv/bin/pytest -n 2 --dist worksteal --all")
 
 

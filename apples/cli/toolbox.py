@@ -1,6 +1,6 @@
 """`apples`: the toolbox around `apples-run`. Each command is imported when it is called."""
 
-from nws.base.command import LazyGroup, run_program
+from nws.base.command import Extension, LazyGroup, run_program
 
 toolbox = LazyGroup(
     name="apples",
@@ -19,7 +19,10 @@ toolbox = LazyGroup(
             "apples.cli.calibrate:calibrate",
         ),
         "history": ("Predicted against observed, run by run.", "apples.cli.history:history"),
-        "experiment": ("Reproduce a row of the papers' claims.", "apples.cli.experiment:experiment"),
+        "experiment": (
+            "Reproduce a row of the papers' claims.",
+            Extension("apples.experiments", "command", "./experiments"),
+        ),
         "manager": (
             "Coordinate the node managers of a machine; keep a queue of jobs.",
             "apples.cli.manager:manager",
@@ -27,8 +30,14 @@ toolbox = LazyGroup(
         "jobs": ("Show the jobs that share the hosts: slots, classes, nodes.", "apples.cli.jobs:jobs"),
         "share": ("Coschedule any MPI program with other jobs.", "apples.cli.share:share"),
         "node": ("Coschedule the MPI jobs that share this host.", "apples.cli.node:node"),
-        "deploy": ("Put node managers, a manager and a queue on hosts.", "apples.cli.deploy:deploy"),
-        "units": ("Print systemd's unit files of the daemons.", "apples.cli.units:units"),
+        "deploy": (
+            "Put node managers, a manager and a queue on hosts.",
+            Extension("apples.commands", "deploy", "./deploy"),
+        ),
+        "units": (
+            "Print systemd's unit files of the daemons.",
+            Extension("apples.commands", "units", "./deploy"),
+        ),
         "submit": ("Put a command into the queue.", "apples.cli.submit:submit"),
         "queue": ("Show the queue, and when each job should start.", "apples.cli.queue:queue"),
         "why": ("Explain in one sentence why a job waits.", "apples.cli.queue:why"),

@@ -7,6 +7,7 @@
     wheel       the package as one file, made from this installation
     authority   tokens and certificates, kept where the command runs
     weather     the server and the sensors of a weather service
+    sharing     machine manager, node managers and queue
 
 A host's state is computed here, without I/O; the agent on the host decides nothing.
 """

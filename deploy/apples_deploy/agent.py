@@ -1,7 +1,7 @@
 """The program that is sent to a host: reports it, compares it with a plan, and applies the plan.
 
 One line of JSON with a request is read, one with the report is written; orders and answers follow, one a line. It needs
-the standard library and the modules of `nws.base` that are sent along. A plan is a `nws.deploy.records.HostPlan`.
+the standard library and the modules of `nws.base` that are sent along. A plan is a `apples_deploy.records.HostPlan`.
 Everything is written beside its place and renamed, so that a host never has half a file or half an installation.
 """
 

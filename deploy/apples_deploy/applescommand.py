@@ -1,4 +1,4 @@
-"""`apples deploy`: put node managers, a machine manager and a queue on hosts over ssh. Nothing is decided here."""
+"""`apples deploy` puts node managers, a machine manager and a queue on hosts; `apples units` prints unit files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apples.errors import ConfigError
+from apples_deploy.options import DeployRequest, deploy_options, further_settings, units_command
+from apples_deploy.sharing import DAEMONS, manager_role, node_role, queue_role
 from nws.base.paths import state_dir
-from nws.deploy.options import DeployRequest, deploy_options, further_settings
 
 if TYPE_CHECKING:
-    from nws.deploy.records import DaemonRole
+    from apples_deploy.records import DaemonRole
+
+units = units_command(DAEMONS, "/etc/apples")
 
 
 @click.command()
@@ -70,8 +73,7 @@ def _roles(
     everybody: bool,
 ) -> dict[str, tuple[DaemonRole, ...]]:
     from apples.daemons.paths import enrolled
-    from apples.daemons.units import manager_role, node_role, queue_role
-    from nws.deploy.authority import Authority
+    from apples_deploy.authority import Authority
 
     authority = Authority(state_dir() / "deploy" / (manager or "nodes"))
     key = authority.secret("sharing.key")

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apples_deploy.records import DaemonRole, HostLayout, HostPlan, HostReport, Package, host_plan
 from nws.base.errors import DeploymentFailed
 from nws.base.hostconnection import HostCheckError, HostConnection, together
 from nws.base.paths import local_host
 from nws.base.sentprogram import sent_program
 from nws.base.terminal import visible
-from nws.deploy.records import DaemonRole, HostLayout, HostPlan, HostReport, Package, host_plan
 
 #: Modules that are sent to hosts, the program first. Hosts may have another release of this package or none.
-_SENT = ("nws.deploy.agent", "nws.base.files", "nws.base.lock", "nws.base.program")
+_SENT = ("apples_deploy.agent", "nws.base.files", "nws.base.lock", "nws.base.program")
 #: Oldest Python that the package runs on.
 OLDEST_PYTHON = (3, 11)
 #: Seconds for a host's report, for a comparison, and for a host's changes.

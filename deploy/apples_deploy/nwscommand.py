@@ -1,4 +1,4 @@
-"""`nws deploy`: put sensors, and a server, on hosts over ssh. Nothing is decided here."""
+"""`nws deploy` puts sensors, and a server, on hosts over ssh; `nws units` prints their unit files."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apples_deploy.options import DeployRequest, deploy_options, further_settings, units_command
+from apples_deploy.weather import SENSOR, SENSOR_TOKEN, SERVER, not_measuring, sensor_role, server_role
 from nws.base.errors import DeploymentFailed, UsageError
 from nws.base.hostconnection import HostCheckError
 from nws.base.paths import state_dir
-from nws.deploy.options import DeployRequest, deploy_options, further_settings
 
 if TYPE_CHECKING:
-    from nws.deploy.deployment import HostDeployment, HostResult
-    from nws.deploy.records import DaemonRole
+    from apples_deploy.deployment import HostDeployment, HostResult
+    from apples_deploy.records import DaemonRole
 
 #: Seconds between two looks at the service while sensors start, and for one look.
 _LOOK_S, _ASK_S = 2.0, 60.0
+
+units = units_command((SERVER, SENSOR), "/etc/nws")
 
 
 @click.command()
@@ -86,8 +89,7 @@ def _with_server(
     hosts: list[str], server: str, port: int, settings: dict[str, Any], site: str | None, *, forget: bool
 ) -> list[dict[str, tuple[DaemonRole, ...]]]:
     """Return the daemons of each host: first the server's, then the others."""
-    from nws.deploy.authority import Authority
-    from nws.deploy.weather import SENSOR_TOKEN, sensor_role, server_role
+    from apples_deploy.authority import Authority
 
     authority = Authority(state_dir() / "deploy" / server)
     certificate = authority.certificate(list(dict.fromkeys([server, "localhost"])))
@@ -118,7 +120,6 @@ def _with_service(
     hosts: list[str], url: str, token_file: Path | None, ca: Path | None, site: str | None
 ) -> dict[str, tuple[DaemonRole, ...]]:
     from nws.client.endpoint import Endpoint
-    from nws.deploy.weather import sensor_role
 
     at = Endpoint.of(url, token_file=token_file, ca=ca)
     token = None if at.token is None else f"{at.token}\n"
@@ -137,7 +138,6 @@ def _await_measurements(
     wait_s: float,
 ) -> None:
     """Ask the server until it has measurements of all hosts; raises `DeploymentFailed` with those that are missing."""
-    from nws.deploy.weather import SERVER, not_measuring
 
     plan = next(result.plan for result in results if result.host == server)
     assert plan is not None

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
+from apples_deploy.deployment import HostDeployment, HostResult, Means, raise_errors
+from apples_deploy.records import DaemonRole
+from apples_deploy.units import SCOPES, Daemon, UnitPlace, unit, write_units
+from apples_deploy.wheel import package
 from nws.base.errors import ConfigError, UsageError
 from nws.base.hostlist import expand, parse_hosts, read_hostfile
 from nws.base.reader import read_yaml
-from nws.deploy.deployment import HostDeployment, HostResult, Means, raise_errors
-from nws.deploy.records import DaemonRole
-from nws.deploy.units import SCOPES, Daemon, UnitPlace, unit, write_units
-from nws.deploy.wheel import package
 
 #: Exit code of --check if a host differs.
 DIFFERS = 1

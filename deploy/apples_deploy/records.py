@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from nws.deploy.units import Daemon, UnitPlace, filled, unit
+from apples_deploy.units import Daemon, UnitPlace, filled, unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from nws.deploy.records import DaemonRole
-from nws.deploy.units import Daemon
+from apples_deploy.records import DaemonRole
+from apples_deploy.units import Daemon
 
 _FILES = ("sharing.yaml", "sharing.key")
 #: What a node manager that serves all users needs of root: signals to their processes, their niceness and scheduling,

@@ -5,9 +5,9 @@ from typing import Any
 
 import yaml
 
-from nws.deploy.authority import Certificate
-from nws.deploy.records import DaemonRole
-from nws.deploy.units import Daemon
+from apples_deploy.authority import Certificate
+from apples_deploy.records import DaemonRole
+from apples_deploy.units import Daemon
 
 SERVER = Daemon(
     name="nws-server",

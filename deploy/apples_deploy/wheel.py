@@ -11,10 +11,10 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from apples_deploy.records import Package
 from nws.base.command import DISTRIBUTION
 from nws.base.errors import UsageError
 from nws.base.program import ProgramFailed, output_of
-from nws.deploy.records import Package
 
 _BUILD_S = 300.0
 #: Files that belong to an installation and not to the package.

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from importlib.metadata import entry_points
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import click
 
@@ -218,13 +219,41 @@ class CommandGroup(click.Group):
         raise click.UsageError(f"No such command {name!r}. {hint}", ctx)
 
 
+class Extension(NamedTuple):
+    """A command of another distribution. group, name : its entry point.  directory : its place in a checkout"""
+
+    group: str
+    name: str
+    directory: str
+
+    def command(self) -> click.Command:
+        """Return the installed command, or one that explains how to install it."""
+        for point in entry_points(group=self.group, name=self.name):
+            command = point.load()
+            assert isinstance(command, click.Command)
+            return command
+
+        @click.command(context_settings={"ignore_unknown_options": True})
+        @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+        def not_installed(arguments: tuple[str, ...]) -> None:
+            raise ReportedError(
+                "this command is in a distribution of its own, which is not installed; "
+                f"run `pip install {self.directory}` in a checkout of the project"
+            )
+
+        not_installed.help = (
+            f"Not installed: run `pip install {self.directory}` in a checkout of the project."
+        )
+        return not_installed
+
+
 class LazyGroup(CommandGroup):
     """A group whose commands are imported when they are called, so that `--help` is fast.
 
-    lazy : by name, the one-line help and the place of the command as "package.module:attribute"
+    lazy : by name, the one-line help and the command as "package.module:attribute" or in another distribution
     """
 
-    def __init__(self, *, lazy: Mapping[str, tuple[str, str]], **settings: Any) -> None:
+    def __init__(self, *, lazy: Mapping[str, tuple[str, str | Extension]], **settings: Any) -> None:
         super().__init__(**settings)
         self._lazy = dict(lazy)
 
@@ -236,7 +265,10 @@ class LazyGroup(CommandGroup):
         """Import and return one command, None for an unknown name."""
         if cmd_name not in self._lazy:
             return None
-        module, _, attribute = self._lazy[cmd_name][1].partition(":")
+        place = self._lazy[cmd_name][1]
+        if isinstance(place, Extension):
+            return place.command()
+        module, _, attribute = place.partition(":")
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command

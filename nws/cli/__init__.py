@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from nws.base.command import LazyGroup, run_program
+from nws.base.command import Extension, LazyGroup, run_program
 
 #: One-line help by command; the command is in the module of its name.
 _COMMANDS = {
@@ -25,15 +25,19 @@ _COMMANDS = {
     "server": "Serve the weather of many hosts: name server, memory and forecaster.",
     "sensor": "Measure this host for a service until stopped.",
     "token": "Make a token for a service.",
+    "forget": "Make a service forget a host.",
+}
+#: Commands of the distribution `apples-deploy`.
+_DEPLOYING = {
     "deploy": "Put sensors, and a server, on hosts over ssh.",
     "units": "Print systemd's unit files of server and sensor.",
-    "forget": "Make a service forget a host.",
 }
 
 
 @click.group(
     cls=LazyGroup,
-    lazy={name: (text, f"nws.cli.{name}:{name}") for name, text in _COMMANDS.items()},
+    lazy={name: (text, f"nws.cli.{name}:{name}") for name, text in _COMMANDS.items()}
+    | {name: (text, Extension("nws.commands", name, "./deploy")) for name, text in _DEPLOYING.items()},
 )
 def cli() -> None:
     """Network Weather Service: measure, store and forecast the performance of hosts."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-FAKE = Path(__file__).resolve().parents[2] / "apples" / "hosts" / "fake_ssh.sh"
+FAKE = Path(__file__).resolve().parents[1] / "apples" / "hosts" / "fake_ssh.sh"
 
 
 @pytest.fixture

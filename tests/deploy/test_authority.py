@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
+from apples_deploy import authority
+from apples_deploy.authority import Authority
 from nws.base.errors import StoreError
 from nws.base.lock import FileLock
-from nws.deploy import authority
-from nws.deploy.authority import Authority
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from apples.cli.toolbox import main as apples_main
-from apples.daemons.units import manager_role, node_role
+from apples_deploy import agent, deployment
+from apples_deploy.authority import Certificate
+from apples_deploy.records import HostLayout, HostReport, Package, host_plan
+from apples_deploy.sharing import manager_role, node_role
+from apples_deploy.weather import not_measuring, sensor_role, server_role
+from apples_deploy.wheel import package, packed, this_package
 from nws.cli import main
-from nws.deploy import agent, deployment
-from nws.deploy.authority import Certificate
-from nws.deploy.records import HostLayout, HostReport, Package, host_plan
-from nws.deploy.weather import not_measuring, sensor_role, server_role
-from nws.deploy.wheel import package, packed, this_package
 
 REPORT = HostReport(root=False, home="/home/u", python=(3, 11), systemd=None)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from apples.daemons.units import DAEMONS, NODE, QUEUE
+from apples_deploy.sharing import DAEMONS, NODE, QUEUE
+from apples_deploy.units import UnitPlace, unit, write_units
+from apples_deploy.weather import SENSOR, SERVER
 from nws.cli import main
-from nws.deploy.units import UnitPlace, unit, write_units
-from nws.deploy.weather import SENSOR, SERVER
 
 ALL = (SERVER, SENSOR, *DAEMONS)
 #: Most exposed that each unit may be, of 10; a queue's jobs inherit what confines it.

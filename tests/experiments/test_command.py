@@ -6,13 +6,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from apples.cli.experiment import find_command
 from apples.cli.toolbox import toolbox
-from apples.errors import ApplesError, ConfigError
+from apples.errors import ConfigError
 from apples_experiments import catalogue, plots
 from apples_experiments.catalogue import experiments, run
 from apples_experiments.command import experiment
 from apples_experiments.result import Curve, Figure, Row
+from nws.base.errors import ReportedError
 
 
 def call(*arguments):
@@ -46,9 +46,9 @@ def test_toolbox_finds_the_command_by_entry_point():
 
 
 def test_toolbox_without_the_distribution_tells_how_to_install(monkeypatch):
-    monkeypatch.setattr("apples.cli.experiment.entry_points", lambda **selection: ())
-    with pytest.raises(ApplesError, match=r"run `pip install \./experiments`") as caught:
-        CliRunner().invoke(find_command(), ["A3", "--json"], catch_exceptions=False)
+    monkeypatch.setattr("nws.base.command.entry_points", lambda **selection: ())
+    with pytest.raises(ReportedError, match=r"run `pip install \./experiments`") as caught:
+        CliRunner().invoke(toolbox, ["experiment", "A3", "--json"], catch_exceptions=False)
     assert caught.value.exit_code == 1
 
 
@@ -102,7 +102,7 @@ def test_without_matplotlib_the_message_says_what_to_install(tmp_path, monkeypat
         return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ApplesError, match=r"pip install 'apples-grid\[plot\]'"):
+    with pytest.raises(ReportedError, match=r"pip install 'apples-grid\[plot\]'"):
         plots.check(tmp_path / "a.png")
 
 
