@@ -55,12 +55,12 @@ import numpy as np
 import orjson
 import requests
 
+from apples_deploy.wheel import this_package
 from benchmarks.common.hosts import (
     make_testbed,
 )
 from benchmarks.common.report import BIN, ROOT, median, output, seconds_of, table
 from nws.client.remote import ServiceClient
-from nws.deploy.wheel import this_package
 from nws.links.cliques import Schedule, automatic, pairs, schedule
 from nws.sensors.network import ProbePlan, bandwidth_Bps, round_trip_s
 from nws.service.config import Limits, ServiceConfig

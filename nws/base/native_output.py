@@ -1,4 +1,4 @@
-"""Keeps standard output free of what native libraries print.
+"""Keeps the output of native libraries out of standard output.
 
 A native library writes to file descriptor 1 past `sys.stdout`. HiGHS 1.16, for example, prints a banner when its first
 solver object is made, before any option can switch that off. A command with one JSON document as standard output, or

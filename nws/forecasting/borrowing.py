@@ -48,7 +48,7 @@ def first_scale(state: Any) -> Any:
 
 @compiled
 def borrow_errors(state: Any, rung: int, scale: Any, histogram: Any) -> None:
-    """Turn what is known of the shorter rung's errors into this rung's.
+    """Turn the known errors of the shorter rung into errors of this rung.
 
     scale : float64[2], scale of the errors and its ratio to that of the rung before;  histogram : float64[BINS], sum 1
     """

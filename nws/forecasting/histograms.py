@@ -97,7 +97,7 @@ def pack(values: Any, packed: Any) -> None:
 
 @compiled
 def unpack(packed: Any, values: Any) -> None:
-    """Return what `pack` kept: uint16[n] → float32[n]."""
+    """Return the counts that `pack` rounded: uint16[n] → float32[n]."""
     bits = values.view(np.uint32)
     for i in range(len(bits)):
         bits[i] = np.uint32(packed[i]) << np.uint32(16)

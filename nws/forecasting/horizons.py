@@ -348,7 +348,7 @@ def _drift(state: Any, k: float) -> float:
 
 @compiled
 def read_outlooks(states: Any, at: Any, over_s: Any, now: float, shares: Any, found: Any) -> None:
-    """Fill in what the means of the series `at` over the next `over_s` seconds are likely to be.
+    """Fill in the expected means of the series `at` over the next `over_s` seconds.
 
     at : int64[m];  over_s : float64[h];  now : seconds since the epoch
     found : float64[m, h, KNOWN + shares], see `read_outlook`; left as it is for series without a value

@@ -90,7 +90,7 @@ def repair(path: Path) -> RepairReport:
 
 
 def _refuse_in_use(path: Path) -> None:
-    """Raise `StoreError` if another process has the store open: what it writes would be lost."""
+    """Raise `StoreError` if another process has the store open: its writes would be lost."""
     shared = path.with_name(f"{path.name}-shm")
     if not shared.exists():
         return

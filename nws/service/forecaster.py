@@ -273,7 +273,7 @@ class Forecaster:
 
 
 def _moved_aside(file: Path) -> str:
-    """Rename a file that is not used; return what became of it."""
+    """Rename a file that is not used; return the outcome as text."""
     try:
         return f"kept as {set_aside(file)}"
     except OSError as error:
