@@ -63,16 +63,10 @@ from tests.testbed.grid import Testbed
 
 #: By number of hosts: the CPU of each host, and the default of its share.
 HOSTS = {2: ({"e1": 0, "w1": 1}, 0.8), 4: ({"e1": 0, "e2": 1, "w1": 1, "w2": 0}, 0.4)}
-
-
 #: Rows of a run, by application: an iteration of each takes about as long as a time slice or longer.
 SIZES = {"mhd3d": 128, "wave2d": 4000}
-
-
 #: Settings that look at the pool more often than the defaults.
 LOOKS = "hosts: {look_every_s: 3, wait_s: 5, looks: 2}\n"
-
-
 #: A program whose ranks add up the time inside the client's calls.
 CALLS = r"""
 #include <apples.h>

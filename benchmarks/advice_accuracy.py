@@ -41,13 +41,12 @@ from benchmarks.common.hosts import (
 from benchmarks.common.report import (
     ROOT,
     median,
+    say,
 )
 from tests.testbed.grid import Testbed
 
 #: Hosts of the runs of all sizes, and the place of the size that runs on all numbers of hosts.
 HOSTS, MIDDLE = 4, 3
-
-
 AXES = ("size", "hosts")
 
 
@@ -65,8 +64,6 @@ class Code:
 
 
 SIZES = (80, 112, 144, 176, 208, 256)
-
-
 CODES = {
     "mhd": Code(("-a", "mhd3d", *settings("nx=32", "ny=32", "iterations=300")), SIZES),
     "heat": Code(("-a", "heat", *settings("nx=384", "ny=384", "iterations=800")), SIZES),
@@ -124,7 +121,7 @@ def measured(pool: Pool, name: str, options: SimpleNamespace) -> list[dict[str, 
         seconds = document["observed_s"]
         runs.append({"size": size, "hosts": hosts, "again": again, "seconds": seconds, "record": kept})
         file.write_text(json.dumps(runs), encoding="utf-8")
-        print(f"{name:7} {size:4} on {hosts}: {seconds:6.2f} s", flush=True)
+        say(f"{name:7} {size:4} on {hosts}: {seconds:6.2f} s")
     return runs
 
 
@@ -208,11 +205,10 @@ def predicted(pool: Pool, name: str, runs: list[dict[str, Any]], launches: int) 
             "inside": offer["low_s"] <= seconds <= offer["high_s"],
         }
         lines.append(line)
-        print(
+        say(
             f"{name:7} left out {axis:5} {target['size']:4} on {target['hosts']}: {seconds:6.2f} s, advise "
             f"{offer['predicted_s']:6.2f} s ({offer['low_s']:.2f} … {offer['high_s']:.2f}) {line['error']:+6.1%}, "
-            f"Extra-P {other:6.2f} s {line['extrap_error']:+6.1%}",
-            flush=True,
+            f"Extra-P {other:6.2f} s {line['extrap_error']:+6.1%}"
         )
     return lines
 

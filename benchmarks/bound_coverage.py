@@ -41,6 +41,7 @@ from apples.simulation.mock_launcher import run_on_grid
 from apples.simulation.scenario import LoadTruth, RegimeTruth, Scenario, load_scenario
 from apples_experiments.mock_runs import PLANNERS, Session, calibrated
 from apples_experiments.settings import WolskiSettings, load_settings
+from benchmarks.common.report import say
 
 POOL = 26
 #: Seeds of worlds; no experiment uses them.
@@ -83,7 +84,7 @@ def calibrated_range(record: Record, before: list[Record]) -> Plan:
 def report(name: str, records: list[Record]) -> None:
     """Print one line: shares inside and beyond the bounds, mean error of the prediction, and median width."""
     runs = [Futures.of(r.plan, [r.outcome.observed_s]) for r in records if r.outcome is not None]
-    print(f"{name:<10} runs {len(runs):4}  {judged(runs)}", flush=True)
+    say(f"{name:<10} runs {len(runs):4}  {judged(runs)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -239,9 +240,9 @@ def report_row(row: Row, worlds: int, count: int) -> None:
     ours = list(futures(row, worlds, count))
     others = futures(row, worlds, count, horizon="next")
     gain = sum(other.observed_s.sum() for other in others) / sum(our.observed_s.sum() for our in ours) - 1
-    print(f"{row}  first   {judged(ours)}  oracle {oracle_width(ours):.2f}  gain {gain:+6.1%}", flush=True)
+    say(f"{row}  first   {judged(ours)}  oracle {oracle_width(ours):.2f}  gain {gain:+6.1%}")
     late = list(futures(row, LEARNT + worlds * count, FEW, learns=True))[LEARNT:]
-    print(f"{row}  learnt  {judged(late)}", flush=True)
+    say(f"{row}  learnt  {judged(late)}")
 
 
 def _silent(line: str) -> None:

@@ -66,8 +66,6 @@ while True:
             pass
         time.sleep(period / 2)
 """
-
-
 _NEWCOMER = """
 import sys, time
 start, cpu = time.perf_counter(), time.process_time()
@@ -75,12 +73,8 @@ while (wall := time.perf_counter() - start) < float(sys.argv[1]):
     pass
 print((time.process_time() - cpu) / wall)
 """
-
-
 #: Numbers of the cgroups that are made.
 _NUMBERS = itertools.count()
-
-
 _SENSOR = """
 import sys, time
 from nws.sensors.cpu import CpuSensor
@@ -290,8 +284,6 @@ def play(
 
 
 _SECONDS = "2"
-
-
 #: Nice values of the spinners of each scene.
 SPINNERS: dict[str, tuple[int, ...]] = {
     "nothing": (),

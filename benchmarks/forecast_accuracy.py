@@ -50,21 +50,11 @@ from nws.series import Resource, Series
 from nws.testing import InMemoryWeather
 
 Values = NDArray[np.float64]
-
-
 #: Makes the forecast of every value from those before it; the first 20 forecasts do not count.
 Method = Callable[[Values], Values]
-
-
 _HOLT_GAINS = (0.1, 0.3, 0.6)
-
-
 _HOLT_TRENDS = (None, 0.1, 0.3)
-
-
 _MANUAL = "HoltWinters (manual's)"
-
-
 #: Growth of the past between two fits of AutoETS, once fits are not made at each point.
 _GROWTH = 1.05
 
@@ -248,8 +238,6 @@ def _change(error: float, base: float) -> str:
 
 
 ALLOWED_US = 60.0
-
-
 FIRST_FORECAST = """
 import time
 began = time.perf_counter()

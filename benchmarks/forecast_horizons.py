@@ -40,24 +40,12 @@ from nws.forecasting.score import NOT_SCORED
 from nws.series import SHARES
 
 Values = NDArray[np.float64]
-
-
 _DAY = 8640
-
-
 _PIECE = 150
-
-
 _SEEDS = 3
-
-
 #: Numbers of outcomes of a new series, and the least series of a set to lend to it.
 _FIRST_OUTCOMES, _LEAST_SET = (5, 20, 60), 4
-
-
 _DRAWS = 100
-
-
 _LOW, _HIGH = KNOWN + SHARES.index(0.1), KNOWN + SHARES.index(0.9)
 
 

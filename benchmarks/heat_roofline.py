@@ -67,11 +67,7 @@ def launch(ranks: int, cells: int, rows: int, cycles: int, rounds: int) -> subpr
 
 
 TRIAD_BYTES, SWEEP_BYTES = 32, 24
-
-
 SWEEPS = 4
-
-
 ITERATIONS = 50  # with one residual, as the application does by itself
 
 
@@ -142,8 +138,6 @@ def heat_rows(ranks: int, table: np.ndarray[Any, np.dtype[np.float64]], cells: i
 
 
 TRIAD_ELEMENTS = 2**23
-
-
 #: Target of zone-cycles a second, for each GB/s of the triad.
 AIM_PER_GBPS = 2.4e6 / 40.0
 

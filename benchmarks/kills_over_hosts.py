@@ -40,23 +40,18 @@ from benchmarks.common.hosts import (
 )
 from benchmarks.common.report import (
     BIN,
+    say,
 )
 from tests.testbed.grid import Testbed
 
 KINDS = ("manager", "node", "pair", "agent", "launcher", "cut")
-
-
 RUN = (
     "{bin}/apples-run 64 --app heat -s nx=64 -s ny=64 -s iterations=100000000 --launcher ssh -H {hosts} -n {ranks} "
     "--policy {policy} --attempts 1"
 )
-
-
 #: Seconds: states are read after a failure, a cut lasts, runs must share again, all must have ended, and the first run
 #: computes, which compiles its kernel for each host.
 LOOK_S, CUT_S, AGAIN_S, END_S, FIRST_S = 2.0, 1.5, 90.0, 30.0, 300.0
-
-
 #: Command lines of the daemons of a policy on a host.
 DAEMONS = {
     "node manager": "main() node ",
@@ -239,11 +234,10 @@ def kills(site: Site, kinds: list[str], times: int) -> bool:
         figures = [one_time(site, kind, dice) for _ in range(times)]
         stopped, again, contended = (sorted(column) for column in zip(*figures, strict=True))
         good &= stopped[-1] <= 0.5
-        print(
+        say(
             f"{kind:8} {times} times: stopped for {stopped[times // 2]:.2f} s (median), {stopped[-1]:.2f} s (longest; "
             f"wanted <= 0.5); shared again after {again[times // 2]:.1f} s (median), {again[-1]:.1f} s (longest), "
-            f"contended {sum(contended)} times",
-            flush=True,
+            f"contended {sum(contended)} times"
         )
     return good
 
@@ -271,7 +265,7 @@ def daemon_cost(site: Site, seconds: float) -> bool:
         total = sum(shares.values())
         good &= total <= 0.003
         parts = ", ".join(f"{name} {share:.2%}" for name, share in shares.items())
-        print(f"{host}: {total:.2%} of a core (wanted <= 0.30 %): {parts}", flush=True)
+        say(f"{host}: {total:.2%} of a core (wanted <= 0.30 %): {parts}")
     return good
 
 

@@ -78,8 +78,6 @@ def spinning(count: int, nice: int) -> Iterator[None]:
 
 
 MPICH, OPEN_MPI = "MPICH 4", "Open MPI"
-
-
 MELT = """
 units lj
 atom_style atomic
@@ -98,8 +96,6 @@ neigh_modify every 20 delay 0 check no
 fix 1 all nve
 run {steps}
 """
-
-
 HPCC = """HPLinpack benchmark input file
 mixes
 HPL.out
@@ -138,8 +134,6 @@ HPL.out
 {n}
 0
 """
-
-
 #: Code → how its MPI's name begins, the program that must be installed, and steps of the run that is measured.
 CODES = {
     "bsp": (MPICH, STENCIL, 200),
@@ -150,8 +144,6 @@ CODES = {
     "meep": (OPEN_MPI, "/usr/lib/python3/dist-packages/meep/__init__.py", 60),
     "hpcc": (OPEN_MPI, "hpcc", 400),
 }
-
-
 MIXES = {
     **SYNTHETIC,
     "heat-mhd": (Job("heat"), Job("mhd")),
@@ -164,14 +156,8 @@ MIXES = {
     "five-uneven": tuple(Job(imbalance=text, part=0.4) for text in ("1,2", "2,1", "1,3", "3,1", "1,2")),
     "five-lammps-uneven": tuple(Job("lammps-uneven", part=0.4) for _ in range(5)),
 }
-
-
 IMBALANCED = ("imbalanced", "lammps-uneven", "five-uneven", "five-lammps-uneven")
-
-
 POLICY_NAMES = ("plain", "serial", "block", "auto", "gang", "fcs", "spin-block", "share-by-need")
-
-
 CO_LOCATED = ("plain", "serial", "block", "gang", "fcs", "share-by-need")
 
 

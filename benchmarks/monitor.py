@@ -36,8 +36,6 @@ from benchmarks.common.report import (
 )
 
 PROGRAMS = ROOT / "tests" / "apples" / "monitoring" / "programs"
-
-
 LANGUAGES = {"C": "known.c", "Fortran": "known.f90", "Fortran 2008": "known_f08.f90", "mpi4py": "known.py"}
 
 

@@ -91,23 +91,15 @@ CODES = {
     "meep": Code(file="dipole.yaml", size=120, iterations=600),
     "petsc": Code(file="diffusion.yaml", size=600, iterations=4000, build=("make", "diffusion")),
 }
-
-
 SCHEDULERS = ("apples", "default")
-
-
 #: The last line of LAMMPS's input, and both halves that replace it; `own` lets LAMMPS balance itself.
 LAST_RUN = "run ${steps}\n"
-
-
 HALVES = """variable own index 0
 variable half equal floor(${steps}/2)
 if "${own} > 0" then "fix own all balance 20 1.05 shift z 10 1.02 weight time 1.0"
 run ${half}
 run ${half}
 """
-
-
 LOOP = re.compile(r"^Loop time of ([\d.]+) on ", re.MULTILINE)
 
 
@@ -168,8 +160,6 @@ CASES = {
     ),
     "long": Case((0.5, 0.4, 0.3, 0.3, 0.2, 0.1), "100mbit", "100Mbit/s", ("width=300",), 100, 4800),
 }
-
-
 #: Variant → application file, and options of the run. The planner's own choice is not run twice.
 VARIANTS = {
     "planner": ("plate.yaml", ()),
@@ -178,8 +168,6 @@ VARIANTS = {
     "even slabs": ("plate.yaml", ("--scheduler", "default")),
     "PETSc's own even grid": ("even.yaml", ("--scheduler", "default")),
 }
-
-
 #: PETSc divides both axes evenly without ranges.
 RANGES = re.compile(r""", -lx, "[^"]*", -ly, "[^"]*"\]""")
 

@@ -172,8 +172,6 @@ def compare(case: Case, options: PlanningOptions) -> tuple[float, float, float]:
 
 
 SIDE = 4096
-
-
 HOST_COUNTS = (4, 8, 16, 34, 100)
 
 

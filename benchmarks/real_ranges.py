@@ -87,24 +87,14 @@ CODES = {
         settings={"local": ("iterations=250",), "ssh": ("iterations=200",), "slurm": ("iterations=200",)},
     ),
 }
-
-
 #: The network module of MPICH in all runs: releases of this package choose different ones over hosts.
 NETWORK = {"MPIR_CVAR_CH4_NETMOD": "ucx"}
-
-
 #: Seconds between a start and a stop of a load generator.
 PERIODS_S = (15.0, 60.0)
-
-
 #: Runs that are reported apart: before them, ranges are not calibrated by earlier runs.
 FIRST = 10
-
-
 #: Runs at the end that are reported as the latest.
 LATEST = 30
-
-
 _RESAMPLES = 2000
 
 

@@ -44,12 +44,8 @@ from tests.testbed.grid import Testbed
 from tests.testbed.slurm import Node, Partition, Slurm
 
 NODES = {"a": "0", "b": "1"}
-
-
 #: Imbalances of rank 0 and of rank 1 in each job.
 SCENARIOS = {"3.1 balanced": ("1", "1"), "3.2 imbalanced": ("1,2.1", "2.1,1")}
-
-
 NAMES = {
     "batch": "FCFS",
     "uncoordinated": "uncoordinated",
@@ -57,30 +53,18 @@ NAMES = {
     "spin-block": "SB",
     "fcs": "FCS",
 }
-
-
 #: Shares of the length of one job, so that sweeps of short jobs have the shape of long ones. Slices are well below one:
 #: a rank that is done polls for the others until its slice ends, so jobs of one slice measure whether they just fit in.
 GMETS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07)
-
-
 SLICES = (0.1, 0.15, 0.2, 0.3, 0.4)
-
-
 SWEPT_AT_SLICE, SWEPT_AT_GMET = 0.1, 0.05
-
-
 PATTERNS = ("ring", "none")
-
-
 #: Sends each rank to the node manager of its node.
 WRAPPER = """#!/bin/sh
 case ${PMI_RANK:-$OMPI_COMM_WORLD_RANK} in 0) node=a ;; *) node=b ;; esac
 export APPLES_NODE_SOCKET="$APPLES_LAB/$node.sock"
 exec "$@"
 """
-
-
 LOGIN = "login"
 
 

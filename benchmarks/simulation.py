@@ -29,8 +29,6 @@ from apples_experiments.coscheduled_settings import load_settings
 from benchmarks.common.report import ROOT, median, say, seconds_of
 
 _PROCESSORS = {"CEA-Curie": 80_640, "RICC": 8_192}
-
-
 _EXPRESSION = "(wait / estimate)**3 * procs"
 
 
@@ -100,7 +98,7 @@ def cluster() -> None:
     for name, make in SCENARIOS.items():
         before = time.perf_counter()
         run_scenario(settings, make(settings), lambda done: None)
-        print(f"{name}  {time.perf_counter() - before:6.1f} s", flush=True)
+        say(f"{name}  {time.perf_counter() - before:6.1f} s")
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(
         f"all {time.perf_counter() - first:6.1f} s by the clock, {children.ru_utime + children.ru_stime:.0f} s of "

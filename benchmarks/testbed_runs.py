@@ -65,21 +65,11 @@ from tests.testbed.grid import Testbed
 
 #: The paper's own application, with planes small enough for the link between the sites.
 MESH = ("nx=32", "ny=32")
-
-
 GRID = ROOT / "tests/testbed/wan4.yaml"
-
-
 SIZES = (128, 160, 192, 224, 256)
-
-
 #: Sizes under load, where runs take long.
 LOADED_SIZES = SIZES[:-1]
-
-
 SCHEDULERS = ("apples", "default", "smart-user")
-
-
 #: Numbers of load generators on a host, and their probabilities.
 LOADS, LIKELY = (0, 1, 2), (0.5, 0.3, 0.2)
 
@@ -164,11 +154,7 @@ def _bounds(line: dict[str, Any]) -> bool:
 
 #: A year without events.
 NEVER_S = 3e7
-
-
 TEMPLATE = applications.get("mhd3d")
-
-
 #: Share of `mhd`'s iteration that overlaps the exchange: the predictor of the inner planes and their rate, as timed
 #: in one rank of 40 to 100 rows of this mesh (0.42 to 0.45).
 AHEAD = 0.44
@@ -229,72 +215,57 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
         _start_s(run) * min(shares[rank["host"]] for rank in run["hosts"]) for run in idle
     )
     message_cpu_s = statistics.median(_message_cpu_s(run, shares) for run in idle if len(run["hosts"]) > 1)
-    silence = TrafficTruth(mean_stay_s=NEVER_S, busy_share=0.0, busy_most=0.0, quiet_most=0.0)
+    silence = TrafficTruth(mean_stay_s=NEVER_S, **zeros("busy_share", "busy_most", "quiet_most"))
     workload = workload_of(idle[0])
+    types = {
+        host.name: CpuTruth(
+            cpus=1,
+            seconds_per_row=row_s[host.name],
+            memory_bytes=float(host.memory_bytes),
+            system_bytes=0.0,
+            start_cpu_s=start_cpu_s / host.cpu,
+            message_cpu_s=message_cpu_s / host.cpu,
+        )
+        for host in spec.hosts
+        if host.name != DESK
+    }
+    spreads = zeros("speed_spread", "run_spread", "bus_slowdown")
+    hosts = HostTruth(cpu_types=types, hardware_seed=1, sweep_spread=0.01, paging_slowdown=100.0, **spreads)
+    application = ApplicationTruth(
+        name=workload.application,
+        iterations=workload.iterations,
+        messages=1.0,
+        bytes_exchanged=workload.bytes_exchanged / workload.iterations,
+        bytes_per_row=workload.bytes_per_row,
+        bytes_fixed=workload.bytes_fixed,
+        min_rows=workload.min_rows,
+        ahead=AHEAD,
+    )
+    network = NetworkTruth(
+        efficiency=1.0,
+        uplink_Bps=min(site.rate_bps or 10**10 for site in spec.sites) / 8,
+        host_traffic=silence,
+        uplink_traffic=silence,
+        **zeros("link_spread", "message_s", "transfer_spread", "stall_probability", "stall_s"),
+    )
+    waits = zeros("start_wait_s", "start_spread", "lookup_s", "finish_s")
+    errors = zeros("cpu_error", "memory_error", "latency_error", "bandwidth_error")
+    periods = {"host_period_s": 10.0, "network_period_s": 60.0, "cpu_window_s": 10.0, "history_s": 60.0}
     return Scenario(
         name=spec.name,
         grid="",
-        hosts=HostTruth(
-            cpu_types={
-                host.name: CpuTruth(
-                    cpus=1,
-                    seconds_per_row=row_s[host.name],
-                    memory_bytes=float(host.memory_bytes),
-                    system_bytes=0.0,
-                    start_cpu_s=start_cpu_s / host.cpu,
-                    message_cpu_s=message_cpu_s / host.cpu,
-                )
-                for host in spec.hosts
-                if host.name != DESK
-            },
-            hardware_seed=1,
-            speed_spread=0.0,
-            run_spread=0.0,
-            sweep_spread=0.01,
-            bus_slowdown=0.0,
-            paging_slowdown=100.0,
-        ),
-        application=ApplicationTruth(
-            name=workload.application,
-            iterations=workload.iterations,
-            messages=1.0,
-            bytes_exchanged=workload.bytes_exchanged / workload.iterations,
-            bytes_per_row=workload.bytes_per_row,
-            bytes_fixed=workload.bytes_fixed,
-            min_rows=workload.min_rows,
-            ahead=AHEAD,
-        ),
-        network=NetworkTruth(
-            efficiency=1.0,
-            link_spread=0.0,
-            uplink_Bps=min(site.rate_bps or 10**10 for site in spec.sites) / 8,
-            message_s=0.0,
-            transfer_spread=0.0,
-            stall_probability=0.0,
-            stall_s=0.0,
-            host_traffic=silence,
-            uplink_traffic=silence,
-        ),
-        startup=StartupTruth(
-            start_wait_s=0.0,
-            start_cpu_s=start_cpu_s,
-            start_spread=0.0,
-            lookup_s=0.0,
-            lookup_spread=1.0,
-            finish_s=0.0,
-        ),
+        hosts=hosts,
+        application=application,
+        network=network,
+        startup=StartupTruth(start_cpu_s=start_cpu_s, lookup_spread=1.0, **waits),
         loads={"none": NO_LOAD},
-        sensors=SensorTruth(
-            host_period_s=10.0,
-            network_period_s=60.0,
-            cpu_window_s=10.0,
-            cpu_error=0.0,
-            memory_error=0.0,
-            latency_error=0.0,
-            bandwidth_error=0.0,
-            history_s=60.0,
-        ),
+        sensors=SensorTruth(**periods, **errors),
     )
+
+
+def zeros(*names: str) -> dict[str, float]:
+    """Return zero for each name."""
+    return dict.fromkeys(names, 0.0)
 
 
 def _row_seconds(spec: Spec, costs: dict[str, Any]) -> dict[str, float]:

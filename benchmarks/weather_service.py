@@ -46,6 +46,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,7 +60,7 @@ from apples_deploy.wheel import this_package
 from benchmarks.common.hosts import (
     make_testbed,
 )
-from benchmarks.common.report import BIN, ROOT, median, output, seconds_of, table
+from benchmarks.common.report import BIN, ROOT, median, output, say, seconds_of, table
 from nws.client.remote import ServiceClient
 from nws.links.cliques import Schedule, automatic, pairs, schedule
 from nws.sensors.network import ProbePlan, bandwidth_Bps, round_trip_s
@@ -68,70 +69,53 @@ from nws.service.core import WeatherService
 from nws.service.records import Batch
 from tests.testbed.grid import Testbed
 
-HOST_KINDS = ("cpu.new", "cpu.running", "memory.free")
-
-
-PAIR_KINDS = ("network.latency", "network.bandwidth")
-
 
 def _mesh(url: str, hours: float, rounds: int) -> None:
     """Measure 34 hosts in a full mesh."""
-    hosts = [f"h{i:02d}" for i in range(34)]
-    own = [f"{kind}@{host}" for host in hosts for kind in HOST_KINDS]
-    links = [f"{kind}@{a}>{b}" for a in hosts for b in hosts if a != b for kind in PAIR_KINDS]
-    print(f"34 hosts, {len(own) + len(links)} series")
+    names = series_of(34)
+    own, links = names[: 3 * 34], names[3 * 34 :]
+    print(f"34 hosts, {len(names)} series")
+    few = max(rounds // 5, 5)
     with ServiceClient(url) as client, requests.Session() as session:
-        for host in hosts:
-            client.register(host, {"address": "127.0.0.1", "port": 1, "site": "lab", "cpus": 2})
-        end = time.time() - 60
-        begin = end - hours * 3600
-        start = time.perf_counter()
-        count = 0
-        # a minute of everything is one batch of some thousand samples, as if many sensors delivered together
-        chance = np.random.default_rng(1)
-        for t in np.arange(begin, end, 60.0):
-            count += _put(session, url, own * 6 + links, np.concatenate([
-                np.repeat(t + 10.0 * np.arange(6), len(own)), np.full(len(links), t + 5.0)
-            ]), chance)  # fmt: skip
+        for number in range(34):
+            client.register(f"h{number:04d}", {"address": "127.0.0.1", "port": 1, "site": "lab", "cpus": 2})
+        end, chance, count, start = time.time() - 60, np.random.default_rng(1), 0, time.perf_counter()
+        # A minute of everything is one batch of some thousand samples, as if many sensors delivered together.
+        for t in np.arange(end - hours * 3600, end, 60.0):
+            times = [np.repeat(t + 10.0 * np.arange(6), len(own)), np.full(len(links), t + 5.0)]
+            count += _post(session, url, _body(own * 6 + links, np.concatenate(times), chance))
         seconds = time.perf_counter() - start
         print(f"history of {hours:g} h: {count} measurements in {seconds:.0f} s, {count / seconds:.0f}/s")
         print(f"server's memory: {_metric(session, url, 'process_resident_memory_bytes') / 1e6:.0f} MB")
         print(f"store: {_metric(session, url, 'nws_store_bytes') / 1e6:.1f} MB")
-        _report("snapshot, ServiceClient", lambda: client.snapshot(), rounds)
-        _report("snapshot, bytes only", lambda: session.get(url + "/v1/snapshot", timeout=60).content, rounds)
-        _report("snapshot, composed", lambda: client.snapshot(composed=True), max(rounds // 5, 5))
+        _report("snapshot, ServiceClient", client.snapshot, rounds)
+        _report("snapshot, bytes only", lambda: _get(session, url, "/v1/snapshot"), rounds)
+        _report("snapshot, composed", lambda: client.snapshot(composed=True), few)
         _report("forecasts of 3 series", lambda: client.forecasts(own[:3]), rounds)
         _report("plot of a day", lambda: client.plot(own[0], since=end - 86400, until=end), rounds)
-        _report("/metrics", lambda: session.get(url + "/metrics", timeout=60).content, max(rounds // 5, 5))
-        _ingest(url, own + links, end)
+        _report("/metrics", lambda: _get(session, url, "/metrics"), few)
+        _ingest(url, names, end)
 
 
-def _ingest(url: str, names: Sequence[str], after: float) -> None:
-    """Measure batches by several senders at once; counted samples are acknowledged, and forecasts include them."""
-    t = after
-    for size, senders in ((50, 4), (500, 4), (2000, 4)):
-        chance = np.random.default_rng(size)
-        batches = max(20_000 // size, 40) * 2
-        bodies = []
-        for k in range(batches):
+def _ingest(url: str, names: Sequence[str], t: float) -> None:
+    """Measure batches by four senders at once; counted samples are acknowledged, and forecasts include them."""
+    for size in (50, 500, 2000):
+        chance, bodies = np.random.default_rng(size), []
+        for k in range(max(20_000 // size, 40) * 2):
             t += 1e-3
             chosen = [names[(k * size + i) % len(names)] for i in range(size)]
             bodies.append(_body(chosen, np.full(size, t), chance))
-        with ThreadPoolExecutor(senders) as pool:
-            sessions = [requests.Session() for _ in range(senders)]
 
-            def deliver(mine: Sequence[bytes], session: requests.Session) -> list[float]:
-                return [seconds_of(lambda body=body: _post(session, url, body)) for body in mine]
+        def deliver(mine: Sequence[bytes]) -> list[float]:
+            with requests.Session() as session:
+                return [seconds_of(partial(_post, session, url, body)) for body in mine]
 
-            start = time.perf_counter()
-            times = list(pool.map(deliver, [bodies[i::senders] for i in range(senders)], sessions))
-            seconds = time.perf_counter() - start
-            for session in sessions:
-                session.close()
+        start = time.perf_counter()
+        with ThreadPoolExecutor(4) as pool:
+            times = list(pool.map(deliver, [bodies[i::4] for i in range(4)]))
+        seconds = time.perf_counter() - start
         _print(f"put of {size}", [one for part in times for one in part])
-        print(
-            f"  ingest in batches of {size}, {senders} senders: {batches * size / seconds:.0f} measurements/s"
-        )
+        print(f"  ingest in batches of {size}, 4 senders: {len(bodies) * size / seconds:.0f} measurements/s")
     with ServiceClient(url) as client:
         newest = max(f["measured_at"] for f in client.forecasts()["forecasts"])
         print(f"  forecasts are {t - newest:.3f} s behind what was acknowledged")
@@ -139,37 +123,26 @@ def _ingest(url: str, names: Sequence[str], after: float) -> None:
 
 def _cliques(url: str, rounds: int) -> None:
     """Measure 1,000 hosts in cliques of 16."""
-    hosts = [f"n{i:04d}" for i in range(1000)]
-    measured = pairs(automatic(hosts, {}, 16))
-    names = [f"{kind}@{host}" for host in hosts for kind in HOST_KINDS]
-    names += [f"{kind}@{a}>{b}" for a, b in measured for kind in PAIR_KINDS]
-    print(f"1,000 hosts, {len(measured)} pairs, {len(names)} series")
-    chance = np.random.default_rng(2)
-    now = time.time()
+    names, hosts = series_of(1000), [f"h{i:04d}" for i in range(1000)]
+    print(f"1,000 hosts, {len(names)} series")
+    chance, now, few = np.random.default_rng(2), time.time(), max(rounds // 10, 5)
     with ServiceClient(url, timeout_s=60) as client, requests.Session() as session:
-        told = {"address": "127.0.0.1", "port": 1, "cpus": 2}
-        _print("registration", [seconds_of(lambda h=h: client.register(h, told)) for h in hosts])
+        about = {"address": "127.0.0.1", "port": 1, "cpus": 2}
+        _print("registration", [seconds_of(partial(client.register, host, about)) for host in hosts])
         for age in (30.0, 20.0, 10.0):
             for at in range(0, len(names), 5000):
                 part = names[at : at + 5000]
-                _put(session, url, part, np.full(len(part), now - age), chance)
-        body = session.get(url + "/v1/snapshot", timeout=60).content
-        print(f"snapshot: {len(body) / 1e6:.1f} MB")
-        _report("snapshot, ServiceClient", lambda: client.snapshot(), max(rounds // 3, 5))
-        _report(
-            "snapshot, bytes only", lambda: session.get(url + "/v1/snapshot", timeout=60).content, rounds // 3
-        )
-        some = hosts[:64]
-        _report(
-            "snapshot of 64, composed",
-            lambda: client.snapshot(hosts=some, composed=True),
-            max(rounds // 10, 5),
-        )
-        _report("/metrics", lambda: session.get(url + "/metrics", timeout=60).content, max(rounds // 10, 5))
-        _report("schedule", lambda: client.schedule(), max(rounds // 10, 5))
+                _post(session, url, _body(part, np.full(len(part), now - age), chance))
+        print(f"snapshot: {len(_get(session, url, '/v1/snapshot')) / 1e6:.1f} MB")
+        _report("snapshot, ServiceClient", client.snapshot, max(rounds // 3, 5))
+        _report("snapshot, bytes only", lambda: _get(session, url, "/v1/snapshot"), max(rounds // 3, 5))
+        _report("snapshot of 64, composed", lambda: client.snapshot(hosts=hosts[:64], composed=True), few)
+        _report("/metrics", lambda: _get(session, url, "/metrics"), few)
+        _report("schedule", client.schedule, few)
 
 
 def _body(names: Sequence[str], t: np.ndarray, chance: np.random.Generator) -> bytes:
+    """Return measurements of these series at these times as a request's body."""
     places: dict[str, int] = {}
     index = [places.setdefault(name, len(places)) for name in names]
     value = np.round(0.5 + 0.1 * chance.standard_normal(len(names)), 4)
@@ -177,25 +150,22 @@ def _body(names: Sequence[str], t: np.ndarray, chance: np.random.Generator) -> b
     return orjson.dumps(batch, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _put(
-    session: requests.Session, url: str, names: Sequence[str], t: np.ndarray, chance: np.random.Generator
-) -> int:
-    return _post(session, url, _body(names, t, chance))
-
-
 def _post(session: requests.Session, url: str, body: bytes) -> int:
+    """Put measurements; return the number accepted."""
     headers = {"Content-Type": "application/json"}
     answer = session.post(url + "/v1/measurements", data=body, headers=headers, timeout=120)
     answer.raise_for_status()
-    accepted: int = answer.json()["accepted"]
-    return accepted
+    return int(answer.json()["accepted"])
+
+
+def _get(session: requests.Session, url: str, path: str) -> bytes:
+    return session.get(url + path, timeout=60).content
 
 
 def _metric(session: requests.Session, url: str, name: str) -> float:
-    page = session.get(url + "/metrics", timeout=60).text
-    found = re.search(rf"^{name} (\S+)$", page, re.MULTILINE)
-    assert found is not None, name
-    return float(found[1])
+    line = re.search(rf"^{name} (\S+)$", _get(session, url, "/metrics").decode(), re.MULTILINE)
+    assert line is not None, name
+    return float(line[1])
 
 
 def _report(what: str, call: Callable[[], object], rounds: int) -> None:
@@ -207,16 +177,12 @@ def _report(what: str, call: Callable[[], object], rounds: int) -> None:
 def _print(what: str, seconds: Sequence[float]) -> None:
     median, p90, p99 = 1e3 * np.percentile(seconds, (50, 90, 99))
     print(
-        f"  {what:26s} median {median:7.1f} ms   p90 {p90:7.1f} ms   p99 {p99:7.1f} ms   ({len(seconds)} times)"
+        f"  {what:26s} median {median:7.1f} ms   p90 {p90:7.1f}   p99 {p99:7.1f} ms   ({len(seconds)} times)"
     )
 
 
 START = 1_800_000_000.0
-
-
 CORE = ServiceConfig(limits=Limits(series_per_host=10**6))
-
-
 BATCHES = (50, 200, 2000)
 
 
@@ -318,8 +284,6 @@ def run_core(hosts: int, samples: int, folder: Path) -> None:
 
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-
-
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -344,8 +308,6 @@ class Watched:
 
 
 _HOUR_S = 3600.0
-
-
 #: Acknowledgements and headers of one message, and of opening and closing a connection, with TCP and IP.
 _MESSAGE_BYTES, _CONNECTION_BYTES = 120, 500
 
@@ -412,17 +374,14 @@ def steps(testbed: Testbed, directory: Path, wheels: Path, given: SimpleNamespac
             check=False,
         )
         last = done.stderr.strip().splitlines()[-lines:]
-        print(
-            f"{title}: {time.monotonic() - began:.1f} s, exit code {done.returncode}: {' | '.join(last)}",
-            flush=True,
-        )
+        say(f"{title}: {time.monotonic() - began:.1f} s, exit code {done.returncode}: {' | '.join(last)}")
         if done.returncode != code:
             sys.exit(done.stderr)
         return done.stderr
 
     said = timed("deployed and measuring", 0)
     installed = re.findall(r"^· (\S+): package", said, re.MULTILINE)
-    print(f"  on {len(installed)} hosts the package was installed or made current", flush=True)
+    say(f"  on {len(installed)} hosts the package was installed or made current")
     timed("again", 0)
     timed("check", 0, "--check")
     (settings,) = directory.glob("*/hosts/node01/settings/nws-sensor")

@@ -19,7 +19,6 @@ from benchmarks.common.mpis import Mpi, run
 from benchmarks.common.report import BIN
 
 STENCIL = str(BIN / "stencil-app")
-
 #: Name of a job → its command and environment.
 Commands = Mapping[str, tuple[list[str], Mapping[str, str]]]
 
