@@ -44,6 +44,7 @@ MARKERS_OF_FIXTURES = {
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", dest="all_tests", help="run the slow tests, too")
     parser.addoption("--costs", metavar="FILE", help="append each test's seconds to FILE")
+    parser.addoption("--update-golden", action="store_true", help="write the files of tests/golden anew")
 
 
 def pytest_configure(config):
@@ -166,6 +167,20 @@ def unchanged_process():
 # The module's comes before and ends after its shared fixtures, a test's before and after all of the test.
 process_after_module = pytest.fixture(unchanged_process, autouse=True, scope="module")
 process_after_test = pytest.fixture(unchanged_process, autouse=True)
+
+
+@pytest.fixture
+def golden(request):
+    """Compares a text with a whole file of `tests/golden`; with --update-golden, writes the file."""
+
+    def check(name, text):
+        file = Path(__file__).with_name("golden") / name
+        if request.config.option.update_golden:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert text == file.read_text(encoding="utf-8"), f"{file} differs; see --update-golden"
+
+    return check
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from apples.coscheduling.events import (
     JobLeft,
     Measured,
     MessageArrived,
-    Order,
     Process,
     ProcessLeft,
     SliceEnded,
@@ -23,6 +22,7 @@ from apples.coscheduling.needs import ShareByNeed
 from apples.coscheduling.node import Gang, SpinBlock, Uncoordinated, changes
 from apples.coscheduling.policies import POLICIES, CoschedulingConstants, policy_kind
 from apples.errors import ConfigError
+from tests.transcripts import replay, transcripts
 
 ONE, TWO, THREE = (Process(job, 0) for job in ("one", "two", "three"))
 FINE = MonitorCounts(0.1, 0.001, 100)
@@ -77,351 +77,159 @@ def classes(policy):
     return {process.job: known.process_class.value for process, known in policy.classifications.items()}
 
 
-class TestGang:
-    def test_whoever_has_the_slot_runs_alone(self):
-        policy = Gang()
-        arrived(policy, ONE, TWO)
-        beat(policy, "one")
-        assert running(policy) == {"one"}
-        beat(policy, "two")
-        assert running(policy) == {"two"}
-        assert polling(policy) == {"two"}
-
-    def test_a_beat_changes_only_what_must(self):
-        policy = Gang()
-        arrived(policy, ONE, TWO, THREE)
-        beat(policy, "one")
-        runs = {process.job: order.run for process, order in beat(policy, "two").items()}
-        assert runs == {"one": False, "two": True}
-
-    def test_before_the_first_beat_and_without_slots_everybody_runs(self):
-        policy = Gang()
-        arrived(policy, ONE, TWO)
-        assert running(policy) == {"one", "two"}
-        beat(policy, "one")
-        policy.on(Heartbeat(slot=None))
-        assert running(policy) == {"one", "two"}
-
-    def test_processors_have_slots_of_their_own(self):
-        policy = Gang()
-        arrived(policy, ONE)
-        arrived(policy, TWO, THREE, processor=1)
-        policy.on(Heartbeat(slot=0, jobs={0: "one", 1: "three"}))
-        assert running(policy) == {"one", "three"}
-
-    @pytest.mark.parametrize("end", [ProcessLeft(process=TWO), JobLeft(job="two")])
-    def test_the_first_job_has_the_rest_of_a_slot_whose_job_has_ended(self, end):
-        policy = Gang()
-        arrived(policy, ONE, TWO, THREE)
-        beat(policy, "two")
-        assert changed(policy, end) == {ONE: Order(wait=Wait.SPIN_BLOCK)}
-        beat(policy, "three")
-        assert running(policy) == polling(policy) == {"three"}
-
-    def test_contended_jobs_share_their_slots_and_block(self):
-        policy = Gang()
-        arrived(policy, ONE, TWO, THREE)
-        assert not policy.contended
-        for job in ("one", "two"):
-            contend(policy, job, 0.5)
-        assert policy.contended == {"one", "two"}
-        for job in ("one", "two"):
-            beat(policy, job)
-            assert running(policy) == {"one", "two"}
-            assert polling(policy) == set()
-        beat(policy, "three")
-        assert running(policy) == polling(policy) == {"three"}
-
-    def test_a_contended_job_has_its_slot_again_when_the_others_have_gone(self):
-        policy = Gang()
-        arrived(policy, ONE)
-        contend(policy, "one", 0.5)
-        slots = 0
-        while polling(policy) != {"one"}:
-            contend(policy, "one", 1.0)
-            slots += 1
-        assert slots == FIRST_SLOTS
-        contend(policy, "one", 1.0)
-        assert polling(policy) == {"one"}
-
-    def test_each_vain_look_for_free_processors_comes_later(self):
-        policy = Gang()
-        arrived(policy, ONE)
-        beat(policy, "one")
-        alone = []
-        for _ in range(1000):
-            contend(policy, "one", 0.6)
-            alone.append(polling(policy) == {"one"})
-        assert sum(alone[:100]) <= 4
-        assert 1 <= sum(alone[-256:]) <= 2
-
-    def test_a_small_loss_of_time_is_no_contention(self):
-        policy = Gang()
-        arrived(policy, ONE)
-        for share in (0.8, 0.95, 0.9, 1.0, 0.8):
-            contend(policy, "one", share)
-        assert polling(policy) == {"one"}
-
-    def test_an_idle_processor_goes_to_the_job_that_may_fill_it(self):
-        policy = Gang()
-        arrived(policy, ONE)
-        arrived(policy, TWO, processor=1)
-        policy.on(Heartbeat(slot=0, jobs={0: "one"}, fill={1: "two"}))
-        assert running(policy) == {"one", "two"}
+KINDS = {kind.__name__: kind for kind in (Gang, Uncoordinated, SpinBlock, Fcs, ShareByNeed, MessageDriven)}
+COUNTS = {"FINE": FINE, "WAITS": WAITS, "COARSE": COARSE}
 
 
-@pytest.mark.parametrize(("kind", "wait"), [(Uncoordinated, Wait.POLL), (SpinBlock, Wait.SPIN_BLOCK)])
-def test_without_slots_everybody_runs_always(kind, wait):
-    policy = kind()
-    arrived(policy, ONE, TWO)
-    assert changed(policy, Heartbeat(slot=0, jobs={0: "one"})) == {}
-    assert {order.wait for order in policy.wanted().values()} == {wait}
-    assert running(policy) == {"one", "two"}
+class PolicySession:
+    """Commands of transcripts: events of one policy, answered with its orders.
 
+    A process is JOB or JOB.RANK, with @N on processor N.
+    """
 
-class TestFcs:
-    @pytest.fixture
-    def policy(self):
-        policy = Fcs(FcsConstants(cslots_min=1))
-        arrived(policy, ONE, TWO, THREE)
-        return policy
+    def new(self, kind, **constants):
+        """A policy: its constants as numbers or words."""
+        constants = {name: number(text) for name, text in constants.items()}
+        made = {Fcs: FcsConstants, MessageDriven: MessageDrivenConstants}.get(KINDS[kind])
+        self.policy = KINDS[kind](*([made(**constants)] if made else []))
 
-    def classified(self, policy, **readings):
-        """Give every process a class, by one slot each."""
-        for job in readings:
-            beat(policy, job)
-            beat(policy, job, **{job: readings[job]})
+    def state(self):
+        policy = self.policy
+        for process, order in policy.wanted().items():
+            words = ["runs" if order.run else "stopped", f"waits {order.wait.value}"]
+            words += ["favoured"] * order.favoured + [f"nice {order.nice}"] * bool(order.nice)
+            words += [] if order.share is None else [f"share {order.share:.6g}"]
+            words += ["contended"] * (process.job in policy.contended)
+            known = policy.classifications.get(process)
+            words += [] if known is None else [f"class {known.process_class.value} after {known.tslots}"]
+            words += ["scheduled"] * (policy.scheduled == process.job)
+            yield f"{process.job}.{process.rank} " + ", ".join(words)
 
-    def test_an_unclassified_process_has_its_slot_and_blocks(self, policy):
-        beat(policy, "one")
-        assert running(policy) == {"one"}
-        assert polling(policy) == set()
-        beat(policy, "one", one=FINE)
-        assert running(policy) == polling(policy) == {"one"}
+    def on(self, event):
+        before = self.policy.wanted()
+        self.policy.on(event)
+        after = self.policy.wanted()
+        different = {process for process, order in after.items() if before.get(process) != order}
+        assert changes(before, after) == bool(different)
+        return self.state()
 
-    def test_a_contended_cs_process_runs_like_an_f_process(self, policy):
-        self.classified(policy, one=FINE, two=FINE, three=WAITS)
-        contend(policy, "one", 0.5)
-        assert running(policy) == {"one", "three"}
-        assert (polling(policy), favoured(policy)) == (set(), set())
-        beat(policy, "two")
-        assert running(policy) == polling(policy) == {"two"}
+    def arrive(self, *words, now="0", user="0", known=None):
+        places = {process(word): int(word.partition("@")[2] or 0) for word in words}
+        for job in dict.fromkeys(one.job for one in places):
+            here = {one: processor for one, processor in places.items() if one.job == job}
+            classes = {} if known is None else {one: ProcessClass(known) for one in here}
+            event = JobArrived(job=job, processors=here, now=float(now), user=int(user), classes=classes)
+            answer = self.on(event)
+        return answer
 
-    def test_classes_come_from_the_slot_that_ended(self, policy):
-        self.classified(policy, one=FINE, two=WAITS, three=COARSE)
-        assert classes(policy) == {"one": "CS", "two": "F", "three": "DC"}
+    def beat(self, slot, **words):
+        """A heartbeat: jobs by processor, then of processes what they counted or their share, `fillN` idle ones."""
+        jobs = {int(name[3:]): job for name, job in words.items() if name.startswith("cpu")}
+        fill = {int(name[4:]): job for name, job in words.items() if name.startswith("fill")}
+        rest = {process(name): text for name, text in words.items() if not name.startswith(("cpu", "fill"))}
+        counts = {one: COUNTS[text] for one, text in rest.items() if text in COUNTS}
+        shares = {one: float(text) for one, text in rest.items() if text not in COUNTS}
+        number = None if slot == "none" else int(slot)
+        return self.on(Heartbeat(slot=number, jobs=jobs, fill=fill, readings=counts, shares=shares))
 
-    def test_a_cs_process_has_its_slot_for_itself(self, policy):
-        self.classified(policy, one=FINE, two=WAITS, three=COARSE)
-        beat(policy, "one")
-        assert running(policy) == polling(policy) == {"one"}
+    def leave(self, job, now="0"):
+        return self.on(JobLeft(job=job, now=float(now)))
 
-    def test_an_f_process_comes_first_and_others_use_its_gaps(self, policy):
-        self.classified(policy, one=FINE, two=WAITS, three=COARSE)
-        beat(policy, "two")
-        assert running(policy) == {"two", "three"}
-        assert favoured(policy) == {"two"}
-        assert polling(policy) == set()
+    def end(self, word):
+        return self.on(ProcessLeft(process=process(word)))
 
-    def test_in_the_slot_of_a_dc_process_nobody_comes_first(self, policy):
-        self.classified(policy, one=FINE, two=WAITS, three=COARSE)
-        beat(policy, "three")
-        assert running(policy) == {"two", "three"}
-        assert favoured(policy) == set()
+    def slice(self, now, **cpu_s):
+        return self.on(SliceEnded(cpu_s={job: float(text) for job, text in cpu_s.items()}, now=float(now)))
 
-    @pytest.mark.parametrize("end", [ProcessLeft(process=TWO), JobLeft(job="two")])
-    def test_cs_processes_run_in_the_slot_of_a_job_that_has_ended(self, policy, end):
-        beat(policy, "two")
-        assert running(policy) == {"two"}
-        waiting = Order(wait=Wait.SPIN_BLOCK)
-        assert changed(policy, end) == {ONE: waiting, THREE: waiting}
+    def message(self, word, now, sender="scheduled", **cpu_s):
+        seconds = {job: float(text) for job, text in cpu_s.items()}
+        event = MessageArrived(
+            process=process(word), sender_scheduled=sender == "scheduled", now=float(now), cpu_s=seconds
+        )
+        return self.on(event)
 
-    def test_the_cs_process_that_ran_last_is_stopped_in_the_slots_of_others(self, policy):
-        self.classified(policy, one=FINE, two=WAITS)
-        beat(policy, "one")
-        runs = {process.job: order.run for process, order in beat(policy, "two").items()}
-        assert runs["one"] is False
-
-    def test_an_idle_slot_is_used_by_dc_and_f_processes(self, policy):
-        self.classified(policy, one=FINE, two=WAITS, three=COARSE)
-        policy.on(Heartbeat(slot=3, jobs={1: "elsewhere"}))
-        assert running(policy) == {"two", "three"}
-
-    def test_a_process_alone_that_changes_class_changes_how_it_waits(self):
-        policy = Fcs(FcsConstants(cslots_min=1))
-        arrived(policy, ONE)
-        beat(policy, "one")
-        beat(policy, "one", one=FINE)
-        assert polling(policy) == {"one"}
-        beat(policy, "one", one=WAITS)
-        assert polling(policy) == set()
-
-    def test_a_missing_reading_is_no_reading(self, policy):
-        beat(policy, "one")
-        beat(policy, "two")
-        assert policy.classifications[ONE].tslots == 0
-
-
-class TestShareByNeed:
-    @pytest.fixture
-    def policy(self):
-        policy = ShareByNeed()
-        arrived(policy, ONE, TWO)
-        return policy
-
-    def measured(self, policy, second, **duty):
-        """Report what processes of these duty cycles have counted by the end of this second."""
-        readings = {
-            Process(job, 0): MonitorCounts(part * second, (1 - part) * second, second)
+    def measured(self, second, **duty):
+        """Processes of these duty cycles, since they began, at the end of this second."""
+        now = int(second)
+        counts = {
+            process(job): MonitorCounts(float(part) * now, (1 - float(part)) * now, now)
             for job, part in duty.items()
         }
-        policy.on(Measured(readings=readings, now=float(second)))
-        return {process.job: order.nice for process, order in policy.wanted().items()}
-
-    def test_all_run_and_block_and_are_equal_before_the_first_reading(self, policy):
-        assert running(policy) == {"one", "two"}
-        assert {order.wait for order in policy.wanted().values()} == {Wait.SPIN_BLOCK}
-        assert {order.nice for order in policy.wanted().values()} == {0}
-
-    def test_half_the_duty_cycle_is_half_the_weight(self, policy):
-        """1.25 to the third power is 1.95."""
-        assert self.measured(policy, 1, one=1.0, two=0.5) == {"one": 0, "two": 3}
-
-    def test_a_small_change_of_the_duty_cycle_changes_nothing(self, policy):
-        for second, part in enumerate((0.5, 0.45, 0.55, 0.5), start=1):
-            assert self.measured(policy, second, one=1.0, two=part) == {"one": 0, "two": 3}
-
-    def test_a_process_that_never_computes_keeps_a_tenth(self, policy):
-        assert self.measured(policy, 1, one=1.0, two=0.0)["two"] == 10
-
-    def test_weights_follow_who_computes_most_now(self, policy):
-        self.measured(policy, 1, one=1.0, two=0.5)
-        policy.on(ProcessLeft(process=ONE))
-        arrived(policy, THREE)
-        assert self.measured(policy, 2, two=0.5, three=0.25) == {"two": 0, "three": 3}
+        return self.on(Measured(readings=counts, now=float(now)))
 
 
-class TestMessageDriven:
-    @pytest.fixture
-    def policy(self):
-        policy = MessageDriven(MessageDrivenConstants(gmet_s=5.0))
-        for job in ("one", "two", "three"):
-            policy.on(JobArrived(job=job, processors={Process(job, 0): 0}, now=0.0))
-        return policy
+def number(text):
+    return float(text) if text.replace(".", "").isdigit() else text
 
-    def message(self, policy, job, now, *, scheduled=True):
-        return changed(policy, MessageArrived(process=Process(job, 0), sender_scheduled=scheduled, now=now))
 
-    def test_the_first_job_is_scheduled_and_the_others_get_a_hundredth(self, policy):
-        shares = {process.job: order.share for process, order in policy.wanted().items()}
-        assert shares == {"one": pytest.approx(0.98), "two": 0.01, "three": 0.01}
+def process(word):
+    job, _, rank = word.partition("@")[0].partition(".")
+    return Process(job, int(rank or 0))
 
-    def test_a_message_from_a_scheduled_sender_brings_its_job_in(self, policy):
-        self.message(policy, "two", 5.0)
-        assert policy.scheduled == "two"
 
-    def test_not_before_the_scheduled_job_has_had_its_minimum(self, policy):
-        self.message(policy, "two", 4.9)
-        assert policy.scheduled == "one"
-        self.message(policy, "two", 5.0)
-        self.message(policy, "three", 9.9)
-        assert policy.scheduled == "two"
+@transcripts("coscheduling/policies")
+def test_policy_events_give_recorded_orders(transcript, golden):
+    golden(transcript, replay(transcript, PolicySession()))
 
-    def test_the_minimum_may_be_counted_in_cpu_time_of_each_process(self):
-        """Two processes of the job: 5 s are 10 CPU seconds; what came before it was scheduled does not count."""
-        policy = MessageDriven(MessageDrivenConstants(gmet_s=5.0, gmet_of="cpu"))
-        for job in ("one", "two"):
-            here = {Process(job, rank): rank for rank in (0, 1)}
-            policy.on(JobArrived(job=job, processors=here, now=0.0))
-        for two_s, scheduled in ((0.5, "two"), (10.4, "two"), (10.5, "one")):
-            job = "two" if policy.scheduled == "one" else "one"
-            policy.on(
-                MessageArrived(
-                    process=Process(job, 0),
-                    sender_scheduled=True,
-                    now=1e6,
-                    cpu_s={"one": 20.0, "two": two_s},
-                )
-            )
-            assert policy.scheduled == scheduled
 
-    def test_a_process_that_comes_later_takes_nothing_from_the_minimum_in_cpu_time(self):
-        """12 s of two processes since their job was scheduled, of which 10 s of one had been before."""
-        policy = MessageDriven(MessageDrivenConstants(gmet_s=5.0, gmet_of="cpu"))
-        for process in (ONE, TWO):
-            policy.on(JobArrived(job=process.job, processors={process: 0}))
-        for process, cpu_s in ((TWO, {"one": 5.0, "two": 10.0}), (ONE, {"one": 5.0, "two": 22.0})):
-            policy.on(MessageArrived(process=process, sender_scheduled=True, now=1e6, cpu_s=cpu_s))
-            assert policy.scheduled == process.job
-            policy.on(JobArrived(job="two", processors={Process("two", 1): 1}))
+def test_a_contended_job_has_its_slot_again_when_the_others_have_gone():
+    policy = Gang()
+    arrived(policy, ONE)
+    contend(policy, "one", 0.5)
+    slots = 0
+    while polling(policy) != {"one"}:
+        contend(policy, "one", 1.0)
+        slots += 1
+    assert slots == FIRST_SLOTS
+    contend(policy, "one", 1.0)
+    assert polling(policy) == {"one"}
 
-    def test_a_sender_that_only_runs_in_its_hundredth_asks_for_nothing(self, policy):
-        assert self.message(policy, "two", 60.0, scheduled=False) == {}
 
-    def test_the_timer_schedules_who_has_had_least(self, policy):
-        policy.on(SliceEnded(cpu_s={"one": 10.0, "two": 3.0, "three": 1.0}, now=15.0))
-        assert policy.scheduled == "three"
+def test_each_vain_look_for_free_processors_comes_later():
+    policy = Gang()
+    arrived(policy, ONE)
+    beat(policy, "one")
+    alone = []
+    for _ in range(1000):
+        contend(policy, "one", 0.6)
+        alone.append(polling(policy) == {"one"})
+    assert sum(alone[:100]) <= 4
+    assert 1 <= sum(alone[-256:]) <= 2
 
-    def test_least_is_counted_for_each_process(self):
-        """A job of two processes here has had less than one of one process, though more in sum."""
+
+def test_nodes_whose_jobs_once_differed_come_to_the_same_order():
+    """One node has had its jobs in another order than the other, and by other moments."""
+    jobs = ("one", "three", "two")
+    nodes = []
+    for first, used in (("three", {"one": 0.4, "two": 0.1}), ("two", {"three": 0.3, "one": 0.2})):
         policy = MessageDriven()
-        for job, count in (("one", 1), ("two", 2)):
-            here = {Process(job, rank): rank for rank in range(count)}
-            policy.on(JobArrived(job=job, processors=here, now=0.0))
-        policy.on(SliceEnded(cpu_s={"one": 20.0, "two": 24.0}, now=15.0))
-        assert policy.scheduled == "two"
-        policy.on(SliceEnded(cpu_s={"one": 20.0, "two": 60.0}, now=30.0))
-        assert policy.scheduled == "one"
+        for job in sorted(jobs, key=lambda job: job != first):
+            policy.on(JobArrived(job=job, processors={Process(job, 0): 0}))
+        nodes.append((policy, dict.fromkeys(jobs, 0.0) | used))
+    turns = []
+    for turn in range(1, 10):
+        for policy, cpu_s in nodes:
+            cpu_s[policy.scheduled] += 14.7
+            policy.on(SliceEnded(cpu_s=dict(cpu_s), now=15.0 * turn))
+        turns.append(tuple(policy.scheduled for policy, _ in nodes))
+    assert all(here == there for here, there in turns[2:])
+    assert {here for here, _ in turns[2:]} == set(jobs)
 
-    def test_nodes_whose_jobs_once_differed_come_to_the_same_order(self):
-        """One node has had its jobs in another order than the other, and by other moments."""
-        jobs = ("one", "three", "two")
-        nodes = []
-        for first, used in (("three", {"one": 0.4, "two": 0.1}), ("two", {"three": 0.3, "one": 0.2})):
-            policy = MessageDriven()
-            for job in sorted(jobs, key=lambda job: job != first):
-                policy.on(JobArrived(job=job, processors={Process(job, 0): 0}))
-            nodes.append((policy, dict.fromkeys(jobs, 0.0) | used))
-        turns = []
-        for turn in range(1, 10):
-            for policy, cpu_s in nodes:
-                cpu_s[policy.scheduled] += 14.7
-                policy.on(SliceEnded(cpu_s=dict(cpu_s), now=15.0 * turn))
-            turns.append(tuple(policy.scheduled for policy, _ in nodes))
-        assert all(here == there for here, there in turns[2:])
-        assert {here for here, _ in turns[2:]} == set(jobs)
 
-    def test_processes_that_have_left_count_as_long_as_their_job_is_there(self):
-        policy = MessageDriven()
-        policy.on(JobArrived(job="two", processors={Process("two", rank): rank for rank in (0, 1)}))
-        policy.on(JobArrived(job="one", processors={ONE: 0}))
-        policy.on(ProcessLeft(process=Process("two", 1)))
-        policy.on(SliceEnded(cpu_s={"one": 20.0, "two": 24.0}, now=15.0))
-        assert policy.scheduled == "two"
+def test_many_jobs_leave_the_scheduled_one_half():
+    policy = MessageDriven()
+    for number in range(101):
+        policy.on(JobArrived(job=str(number), processors={Process(str(number), 0): 0}))
+    shares = [order.share for order in policy.wanted().values()]
+    assert shares[0] == 0.5
+    assert sum(shares) == pytest.approx(1.0)
 
-    def test_when_the_scheduled_job_leaves_the_neediest_follows(self, policy):
-        policy.on(SliceEnded(cpu_s={"one": 1.0, "two": 3.0, "three": 2.0}, now=15.0))
-        policy.on(JobLeft(job="one", now=16.0))
-        assert policy.scheduled == "three"
-        assert policy.wanted()[THREE].share == pytest.approx(0.99)
 
-    def test_messages_for_jobs_that_are_gone_are_nothing(self, policy):
-        policy.on(JobLeft(job="two"))
-        assert self.message(policy, "two", 60.0) == {}
-
-    def test_many_jobs_leave_the_scheduled_one_half(self):
-        policy = MessageDriven()
-        for number in range(101):
-            policy.on(JobArrived(job=str(number), processors={Process(str(number), 0): 0}))
-        shares = [order.share for order in policy.wanted().values()]
-        assert shares[0] == 0.5
-        assert sum(shares) == pytest.approx(1.0)
-
-    def test_constants_out_of_range_are_all_named(self):
-        with pytest.raises(ConfigError) as error:
-            MessageDrivenConstants(slice_s=0, gmet_s=-1, gmet_of="luck", share=0.7)
-        assert len(error.value.problems) == 4
-        assert "gmet_of is 'luck', legal are 'wall', 'cpu'" in error.value.problems
+def test_constants_out_of_range_are_all_named():
+    with pytest.raises(ConfigError) as error:
+        MessageDrivenConstants(slice_s=0, gmet_s=-1, gmet_of="luck", share=0.7)
+    assert len(error.value.problems) == 4
+    assert "gmet_of is 'luck', legal are 'wall', 'cpu'" in error.value.problems
 
 
 @pytest.mark.parametrize("name", POLICIES)
