@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import transcripts
+
 ROOT = Path(__file__).resolve().parent.parent
 #: Test functions whose measured time makes them slow; `scripts/slow_tests.py` writes the file.
 SLOW_FILE = Path(__file__).with_name("slow.txt")
@@ -174,11 +176,31 @@ def golden(request):
     """Compares a text with a whole file of `tests/golden`; with --update-golden, writes the file."""
 
     def check(name, text):
-        file = Path(__file__).with_name("golden") / name
+        file = transcripts.GOLDEN / name
         if request.config.option.update_golden:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         assert text == file.read_text(encoding="utf-8"), f"{file} differs; see --update-golden"
+
+    return check
+
+
+@pytest.fixture
+def answered(request):
+    """Compares an answer with that of the row of `transcripts.recorded`; with --update-golden, writes it there.
+
+    Texts are recorded as they are, several lines from a list, anything else as Python writes it.
+    """
+    name, number = request.param
+
+    def check(answer):
+        lines = answer if isinstance(answer, (list, tuple)) else [answer]
+        text = "\n".join(line if isinstance(line, str) else repr(line) for line in lines).rstrip("\n")
+        recorded = transcripts.rows_of(name)[number][1]
+        if request.config.option.update_golden and not transcripts.agrees(text, recorded):
+            transcripts.record(name, number, text)
+        elif not transcripts.agrees(text, recorded):
+            assert text == recorded, f"tests/golden/{name}"
 
     return check
 

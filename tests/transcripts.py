@@ -1,9 +1,14 @@
 """Golden transcripts: commands at the margin, and below each, indented, what it answers."""
 
+import math
+import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
+#: Names in rows of inputs, beside literals.
+NAMES = {"nan": math.nan, "inf": math.inf}
 GOLDEN = Path(__file__).with_name("golden")
 
 
@@ -29,3 +34,34 @@ def replay(transcript, session):
             answer = getattr(session, command)(*(word for word in words if "=" not in word), **options)
             lines += [f"    {text}".rstrip() for text in answer or ()]
     return "\n".join(lines) + "\n"
+
+
+def rows_of(name):
+    """Return [inputs, answer] of each row of a file: inputs are a Python tuple at the margin, the answer is below."""
+    rows = []
+    for line in (GOLDEN / name).read_text(encoding="utf-8").splitlines():
+        if line.startswith("    "):
+            rows[-1][1].append(line[4:])
+        elif line and not line.startswith("#"):
+            rows.append((line, []))
+    return [[inputs, "\n".join(answer)] for inputs, answer in rows]
+
+
+def recorded(name, *columns):
+    """Parametrize a test by the rows of a file of `tests/golden`. It gives its answer to the fixture `answered`."""
+    rows = [(*eval(inputs, NAMES), (name, number)) for number, (inputs, _) in enumerate(rows_of(name))]
+    ids = [" ".join(map(str, row[:-1]))[:60] for row in rows]
+    return pytest.mark.parametrize((*columns, "answered"), rows, indirect=["answered"], ids=ids)
+
+
+def agrees(answer, text):
+    """Return whether an answer is the recorded text, in which `…` stands for what depends on machine and versions."""
+    return re.fullmatch(".*".join(map(re.escape, text.split("…"))), answer, re.DOTALL) is not None
+
+
+def record(name, number, answer):
+    """Write the answer of a row anew."""
+    rows = rows_of(name)
+    rows[number][1] = answer
+    lines = [f"{inputs}\n" + textwrap.indent(text, "    ", lambda line: True) for inputs, text in rows]
+    (GOLDEN / name).write_text("\n".join(lines) + "\n", encoding="utf-8")

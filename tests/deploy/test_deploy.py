@@ -18,6 +18,7 @@ from apples_deploy.sharing import manager_role, node_role
 from apples_deploy.weather import not_measuring, sensor_role, server_role
 from apples_deploy.wheel import package, packed, this_package
 from nws.cli import main
+from tests.transcripts import recorded
 
 REPORT = HostReport(root=False, home="/home/u", python=(3, 11), systemd=None)
 
@@ -68,22 +69,10 @@ def test_deploy_reports_hosts_that_fail_at_the_end(over_ssh, free_port, capsys):
     assert "refuses our key" in lines[0]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["a"], "--server HOST"),
-        (["--server", "a", "--url", "http://b", "a"], "--server HOST"),
-        (["--url", "http://b:1"], "no hosts"),
-        (["--server", "../a", "b"], "is not a host name"),
-        (["--server", "a[1-2]", "b"], "expected one host"),
-        (["--url", "http://b:1", "a[1-"], "brackets or commas do not match"),
-        (["--url", "http://b:1", "a", "--check", "--remove"], "exclude each other"),
-        (["--url", "http://b:1", "a", "--wheelhouse", "x"], "--installed installs nothing"),
-    ],
-)
-def test_deploy_with_wrong_options_names_them(over_ssh, capsys, words, message):
+@recorded("nws/deploy/problems.txt", "words")
+def test_deploy_with_wrong_options_names_them(over_ssh, capsys, answered, words):
     assert over_ssh(main, *words) == 2
-    assert message in capsys.readouterr().err
+    answered(capsys.readouterr().err)
 
 
 def test_deploy_with_settings_that_it_makes_names_them(over_ssh, capsys, tmp_path, monkeypatch):

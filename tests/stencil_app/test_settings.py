@@ -3,6 +3,7 @@ import pytest
 from stencil_app.errors import UsageError
 from stencil_app.heat import HEAT
 from stencil_app.settings import check
+from tests.transcripts import recorded
 
 NOTHING: dict[str, str | None] = {}
 
@@ -44,30 +45,9 @@ def test_everything_wrong_is_said_at_once(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("ranks", "texts", "message"),
-    [
-        (1, {}, "--slabs or --size is missing: give the rows of each rank (20,22,22) or of all (64)"),
-        (
-            3,
-            {"size": "2"},
-            "--size 2: 3 ranks need at least 3 rows, 1 each; give more rows or start fewer ranks",
-        ),
-        (
-            3,
-            {"slabs": "2,2"},
-            "--slabs 2,2: 2 slab(s) for 3 rank(s); give one slab for each rank of mpiexec, "
-            "or start it with -n 2",
-        ),
-        (
-            2,
-            {"slabs": "2,2", "size": "5"},
-            "--slabs 2,2: 4 rows together, but --size is 5; leave --size out",
-        ),
-    ],
-)
-def test_slabs_must_fit_the_ranks(ranks, texts, message):
-    assert problems(ranks, **texts) == [message]
+@recorded("stencil_app/slabs.txt", "ranks", "texts")
+def test_slabs_must_fit_the_ranks(answered, ranks, texts):
+    answered(problems(ranks, **texts))
 
 
 def test_places_that_cannot_be_written_to(tmp_path):

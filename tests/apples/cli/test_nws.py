@@ -12,6 +12,7 @@ from apples.errors import ConfigError
 from nws.client import local_host
 from nws.series import Measurement, Series
 from nws.testing import InMemoryServer
+from tests.transcripts import recorded
 
 NOT_THERE = "http://127.0.0.1:1"
 
@@ -144,25 +145,8 @@ def test_a_token_from_a_file(run, known, small, tmp_path):
         assert (refused.code, refused.err.count("no weather from the service")) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--nws", "alpha:8090"],
-            "--nws: 'alpha:8090' is no address of a service; expected http://HOST:PORT",
-        ),
-        (["--nws", "http://a:1", "--mock"], "--nws http://a:1 and a mock grid exclude each other"),
-        (["--grid", "nws"], "--grid nws is the pool of a weather service; name one with --nws URL"),
-        (["--nws-stale-after", "60"], "--nws-stale-after 60 is for a weather service; add --nws URL"),
-        (["--nws", "http://a:1", "--nws-stale-after", "soon"], "--nws-stale-after"),
-        (["--nws", "http://a:1", "--nws-token-file", "/none"], "--nws: /none: the token cannot be read"),
-        (
-            ["--nws", "http://a:1", "--nws-ca", "/none"],
-            "--nws: /none: no such file; it holds the certificates",
-        ),
-    ],
-)
-def test_options_that_cannot_be_understood(arguments, message):
+@recorded("apples/cli/weather_problems.txt", "arguments")
+def test_options_that_cannot_be_understood(answered, arguments):
     result = CliRunner().invoke(apples_run, ["64", *arguments])
     assert isinstance(result.exception, ConfigError)
-    assert any(line.startswith(message) for line in result.exception.problems), result.exception
+    answered(result.exception.problems)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.transcripts import recorded
+
 #: Of this mesh there are benchmarks.
 SLABS = ("64", "--app", "heat", "-s", "nx=32", "-s", "ny=32", "-n", "1")
 LONG = (*SLABS, "-s", "iterations=2000")
@@ -155,29 +157,11 @@ def test_a_full_disk_leaves_the_previous_checkpoint(run_apart, known, small_disk
     assert "planning again" not in done.err
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--resume"], "--resume: needs --checkpoint FILE, the checkpoint to continue from"),
-        (["--checkpoint", "/nowhere/a.ckpt"], "the directory /nowhere does not exist; make it first"),
-        (["--checkpoint", "/tmp"], "--checkpoint /tmp: is a directory; give a file"),
-        (["-s", "checkpoint=/nowhere/a"], "-s checkpoint=/nowhere/a: the directory /nowhere does not exist"),
-        (["--checkpoint", "auto", "-s", "checkpoint=x"], "-s checkpoint=x exclude each other"),
-        (
-            ["--checkpoint", "off", "--mtbf", "1d"],
-            "--mtbf 1d: there are no checkpoints with --checkpoint off",
-        ),
-        (["--checkpoint-every", "0"], "--checkpoint-every 0: expected 1 iteration or more"),
-        (["--checkpoint-every", "soon"], "--checkpoint-every 'soon' is not a span of time; legal are"),
-        (["--mtbf", "0s"], "--mtbf 0s: expected more than 0 seconds"),
-        (["--mock", "--checkpoint", "x"], "--checkpoint x: the mock grid writes no files; give auto or off"),
-        (["--attempts", "0"], "Invalid value for '--attempts'"),
-    ],
-)
-def test_what_cannot_be_meant_is_told(run, words, said):
+@recorded("apples/cli/resilience_problems.txt", "words")
+def test_what_cannot_be_meant_is_told(run, answered, words):
     done = run("apples-run", "32", *words)
     assert done.code == 2
-    assert said in done.err
+    answered(done.err)
 
 
 SCENARIO = """

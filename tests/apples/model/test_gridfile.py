@@ -13,6 +13,7 @@ from apples.model.gridfile import load_grid, load_grid_file
 from apples.model.template import PAPER_OVERHEAD, Workload
 from apples.planning.options import PAPER
 from apples.planning.planner import make_plan
+from tests.transcripts import recorded
 
 
 @pytest.fixture
@@ -164,29 +165,9 @@ applications:
     assert len(found) == len(expected)
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (
-            "name: t\nhosts: []",
-            "grid.yaml:2: hosts: no hosts; a grid needs one at least, such as - name: alpha",
-        ),
-        ("name: t", "grid.yaml:1: hosts: missing; this key is needed here beside name"),
-        ("name: t\nhosts: alpha", "grid.yaml:2: hosts: should be a list; got 'alpha'"),
-        (
-            "name: t\nhosts: [{name: a}]\napplications: {heat: {seconds_per_row: {default: {}}}}",
-            "grid.yaml:3: applications.heat.seconds_per_row.default: "
-            "no times; give one time, or a mapping of ranks on the host to times",
-        ),
-        (
-            "name: t\nhosts: [{name: a}]\napplications: {heat: {overhead: {per_rnk_s: 1}}}",
-            "grid.yaml:3: applications.heat.overhead.per_rnk_s: unknown key (did you mean per_rank_s?); "
-            "legal keys are constant_s, per_row_s, per_rank_s, per_rank2_s, error_s, source",
-        ),
-    ],
-)
-def test_what_is_wrong_says_what_is_legal(problems, text, problem):
-    assert problems(text) == [problem]
+@recorded("apples/model/gridfile_problems.txt", "text")
+def test_what_is_wrong_says_what_is_legal(problems, answered, text):
+    answered(problems(text))
 
 
 def test_an_address_may_be_what_no_host_is_called_but_no_option(write, problems):

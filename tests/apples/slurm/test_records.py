@@ -6,6 +6,7 @@ from datetime import datetime
 import pytest
 
 from apples.slurm import records
+from tests.transcripts import recorded
 
 NODE = (
     "NodeName=n1 Arch=x86_64 CoresPerSocket=4 CPUAlloc=2 CPUEfctv=8 CPUTot=8 CPULoad=3.83 AvailableFeatures=big,ib "
@@ -37,21 +38,9 @@ def test_a_node():
     assert node.away == "is drained: memory errors"
 
 
-@pytest.mark.parametrize(
-    ("state", "away"),
-    [
-        ("IDLE", ""),
-        ("MIXED", ""),
-        ("ALLOCATED+COMPLETING", ""),
-        ("IDLE+PLANNED", ""),
-        ("DOWN*", "is down"),
-        ("IDLE*", "does not respond to Slurm"),
-        ("IDLE~+POWERED_DOWN", "is powered down"),
-        ("IDLE+RESERVED+MAINT", "is reserved"),
-    ],
-)
-def test_nodes_in_which_nothing_is_started(state, away):
-    assert records.parse_nodes(f"NodeName=a State={state}")["a"].away == away
+@recorded("apples/slurm/node_states.txt", "state")
+def test_nodes_in_which_nothing_is_started(answered, state):
+    answered(records.parse_nodes(f"NodeName=a State={state}")["a"].away)
 
 
 def test_a_node_of_which_little_is_known():

@@ -8,32 +8,12 @@ from hypothesis import strategies as st
 
 from apples.errors import ConfigError
 from nws.base.durations import Duration, format_seconds, parse_duration
+from tests.transcripts import recorded
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("90", 90),
-        ("90s", 90),
-        ("0.5", 0.5),
-        ("15m", 900),
-        ("2h", 7200),
-        ("1.5h", 5400),
-        ("1d", 86400),
-        ("1h30m", 5400),
-        ("1H 30M", 5400),
-        ("5:00", 300),
-        ("90:00", 5400),
-        ("1:30:00", 5400),
-        (" 00:00:01.5 ", 1.5),
-        ("1-00:00:00", 86400),
-        ("2-12", 216000),
-        ("0-01:30", 5400),
-        ("1-00:00:00.5", 86400.5),
-    ],
-)
-def test_legal_forms(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
+@recorded("nws/base/durations.txt", "text")
+def test_legal_forms(answered, text):
+    answered(parse_duration(text))
 
 
 @pytest.mark.parametrize(
@@ -63,24 +43,9 @@ def test_everything_else_is_answered_with_the_legal_forms(text: str) -> None:
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (0.01234, "0.0123 s"),
-        (4.266, "4.27 s"),
-        (59.94, "59.9 s"),
-        (59.96, "1 min"),
-        (90, "1 min 30 s"),
-        (3599.7, "1 h"),
-        (5400, "1 h 30 min"),
-        (7199, "2 h"),
-        (86400 * 3 + 4 * 3600 + 59, "3 d 4 h"),
-        (-90, "-1 min 30 s"),
-    ],
-)
-def test_for_people(seconds: float, text: str) -> None:
-    assert format_seconds(seconds) == text
+@recorded("nws/base/durations_for_people.txt", "seconds")
+def test_for_people(answered, seconds):
+    answered(format_seconds(seconds))
 
 
 @given(st.floats(min_value=60, max_value=1e7))

@@ -10,6 +10,7 @@ import pytest
 
 from nws.base.errors import ServiceError, ServiceUnreachable, TooMany
 from nws.testing import InMemoryServer
+from tests.transcripts import recorded
 
 module = import_module("nws.cli.insert")
 NOW = float(int(time.time()))
@@ -171,23 +172,11 @@ def test_a_host_writes_no_others_series(nws, file, service):
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--as-host", "a"], "--as-host and --key-file are for a service; name one with --server URL"),
-        (["--key-file", "k"], "--as-host and --key-file are for a service"),
-        (
-            ["--server", "http://a:1", "--key-file", "k"],
-            "--key-file k needs --as-host with the host of that key",
-        ),
-        (["--server", "a:1"], "'a:1' is no address of a service"),
-        (["--server", "http://a:1", "--store", "w.db"], "--store and --server exclude each other"),
-    ],
-)
-def test_options_that_do_not_fit(nws, file, options, message):
+@recorded("nws/cli/insert_problems.txt", "options")
+def test_options_that_do_not_fit(nws, file, answered, options):
     run = nws("insert", file(**{"x.power@a": [1.0]}), *options)
     assert (run.code, run.out) == (2, "")
-    assert message in run.err
+    answered(run.err)
 
 
 def test_a_key_file_that_is_not_there(nws, file, service, tmp_path):

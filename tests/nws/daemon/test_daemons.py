@@ -16,6 +16,7 @@ from nws.base.errors import ProbeError
 from nws.cli import main
 from nws.daemon.daemon import ECHO_PORTS, SensorDaemon, SensorSettings
 from nws.sensors.network import EchoConnection
+from tests.transcripts import recorded
 
 HERE, THERE, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 
@@ -258,24 +259,11 @@ def test_a_second_sensor_of_the_same_host_is_refused(stub, sensor):
     assert a.end() == 0
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (["--address", "192.0.2.1"], 2, "this machine has no such address; it has"),
-        (["--address", "eth77"], 2, "no address and no interface of this machine is called that"),
-        (["--host", "a>b"], 2, "'a>b' is no name for a host or site"),
-        (["--site", "a b"], 2, "'a b' is no name for a host or site"),
-        (["--server", "nowhere"], 2, "'nowhere' is no address of a service"),
-        (["--token-file", "/nonexistent"], 2, "/nonexistent: the token cannot be read"),
-        (["--spool", "/proc/nope/spool.db"], 4, "its directory cannot be made"),
-        (["--echo-port", "99999"], 2, "99999 is not in the range"),
-    ],
-)
-def test_what_it_cannot_start_with(capsys, program_signals, options, code, message):
+@recorded("nws/daemon/sensor_problems.txt", "options")
+def test_what_it_cannot_start_with(capsys, program_signals, answered, options):
     with pytest.raises(SystemExit) as ended:
         main(["sensor", "--server", "http://127.0.0.1:9", "--host", "a", "--address", HERE, *options])
-    assert ended.value.code == code
-    assert message in capsys.readouterr().err
+    answered([f"exit {ended.value.code}", *capsys.readouterr().err.splitlines()])
 
 
 def test_an_echo_port_that_is_taken(capsys, program_signals):

@@ -11,6 +11,7 @@ from nws.server.run import ServerThread
 from nws.server.tokens import Role, Tokens
 from nws.service.config import CliqueConfig, ServiceConfig
 from nws.service.core import WeatherService
+from tests.transcripts import recorded
 
 NOW = 1_795_000_000.0
 DESCRIPTION = document(ServiceConfig(), OPERATIONS)
@@ -133,33 +134,9 @@ def test_the_role_an_operation_needs_is_the_one_described(operation):
     assert described == (set() if operation.roles is None else operation.roles | {Role.ADMIN})
 
 
-@pytest.mark.parametrize(
-    ("template", "path"),
-    [
-        ("/healthz", ""),
-        ("/openapi.json", ""),
-        ("/metrics", ""),
-        ("/v1/schedule", ""),
-        ("/v1/hosts", ""),
-        ("/v1/hosts/{host}", "/v1/hosts/b"),
-        ("/v1/series", ""),
-        ("/v1/series", "/v1/series?host=a&resource=cpu.new"),
-        ("/v1/series/{name}/samples", "/v1/series/cpu.new@a/samples"),
-        ("/v1/series/{name}/samples", "/v1/series/cpu.new@a/samples?resolution=raw&most=5"),
-        ("/v1/series/{name}/samples", "/v1/series/network.latency@a%3Eb/samples?resolution=60"),
-        ("/v1/series/{name}/samples", "/v1/series/cpu.new@a/samples?resolution=600"),
-        ("/v1/series/{name}/plot", "/v1/series/cpu.new@a/plot"),
-        ("/v1/series/{name}/plot", f"/v1/series/cpu.new@a/plot?since={NOW}&until={NOW + 600}&points=20"),
-        ("/v1/forecasts", ""),
-        ("/v1/forecasts", "/v1/forecasts?series=cpu.new@a&series=memory.free@b"),
-        ("/v1/snapshot", ""),
-        ("/v1/snapshot", "/v1/snapshot?composed=true"),
-        ("/v1/snapshot", "/v1/snapshot?hosts=a,c&composed=true"),
-        ("/v1/events", ""),
-    ],
-)
-def test_what_is_answered_is_what_is_described(ask, filled, template, path):
-    assert ask(template, "GET", path or template).status_code == 200
+@recorded("nws/server/answers.txt", "template", "path")
+def test_what_is_answered_is_what_is_described(ask, filled, answered, template, path):
+    answered(ask(template, "GET", path or template).status_code)
 
 
 def test_the_snapshot_holds_everything_that_was_measured(ask, filled):
@@ -171,35 +148,9 @@ def test_the_snapshot_holds_everything_that_was_measured(ask, filled):
     assert pairs == {("a", "c"): ["b"], ("c", "a"): ["b"]}
 
 
-@pytest.mark.parametrize(
-    ("template", "method", "path", "body", "status"),
-    [
-        ("/v1/hosts/{host}", "GET", "/v1/hosts/nobody", None, 404),
-        ("/v1/hosts/{host}", "GET", "/v1/hosts/-", None, 422),
-        ("/v1/hosts/{host}", "POST", "/v1/hosts/a", {"address": "10.0.0.1", "port": 1}, 409),
-        ("/v1/hosts/{host}", "POST", "/v1/hosts/d", {}, 400),
-        ("/v1/hosts/{host}", "DELETE", "/v1/hosts/nobody", None, 404),
-        (
-            "/v1/measurements",
-            "POST",
-            "/v1/measurements",
-            {"series": ["nonsense"], "index": [0], "t": [1], "value": [1]},
-            422,
-        ),
-        ("/v1/measurements", "POST", "/v1/measurements", {"index": [0], "t": [1], "value": [1]}, 422),
-        ("/v1/measurements", "POST", "/v1/measurements", {"t": [1]}, 422),
-        ("/v1/series", "GET", "/v1/series?resource=nonsense", None, 422),
-        ("/v1/series/{name}/samples", "GET", "/v1/series/cpu.new@nobody/samples", None, 404),
-        ("/v1/series/{name}/plot", "GET", "/v1/series/nonsense/plot", None, 422),
-        ("/v1/forecasts", "GET", "/v1/forecasts?series=cpu.new@nobody", None, 404),
-        ("/v1/snapshot", "GET", "/v1/snapshot?hosts=-", None, 422),
-        ("/v1/events", "POST", "/v1/events", {"t": 1.0, "kind": "UPPER"}, 422),
-        ("/v1/events", "POST", "/v1/events", {"t": "now"}, 400),
-        ("/v1/events", "GET", "/v1/events?since=x", None, 422),
-    ],
-)
-def test_refusals_are_as_described(ask, filled, template, method, path, body, status):
-    assert ask(template, method, path, body).status_code == status
+@recorded("nws/server/refusals.txt", "template", "method", "path", "body")
+def test_refusals_are_as_described(ask, filled, answered, template, method, path, body):
+    answered(ask(template, method, path, body).status_code)
 
 
 def test_a_host_writes_its_own_series_only(ask, filled):

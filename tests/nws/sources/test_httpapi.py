@@ -12,6 +12,7 @@ from nws.base.errors import ProbeError
 from nws.sources import httpapi
 from nws.sources.httpapi import PrometheusApi
 from nws.sources.settings import PrometheusSettings
+from tests.transcripts import recorded
 
 
 @pytest.fixture
@@ -105,33 +106,10 @@ def test_a_secret_that_is_not_there(ask, tmp_path):
     assert "the password cannot be read: No such file" in told
 
 
-@pytest.mark.parametrize(
-    ("status", "headers", "body", "message"),
-    [
-        (
-            401,
-            {},
-            b"",
-            "lets nobody in like this (401 Unauthorized); set token_file, or user and password_file",
-        ),
-        (403, {}, b"no", "lets nobody in like this (403 Forbidden)"),
-        (404, {}, b"page not found", "has no /api/v1/query; url is the address of Prometheus"),
-        (
-            302,
-            {"Location": "https://login/"},
-            b"",
-            "leads on to https://login/; set the address of Prometheus",
-        ),
-        (500, {}, b"oops", "answered 500 Internal Server Error; look at its log"),
-        (503, {}, b"Service Unavailable", "answered 503 Service Unavailable"),
-        (200, {}, b"<html>hello</html>", "answers, but not as Prometheus does; check url"),
-        (200, {}, b"[1, 2]", "answers, but not as Prometheus does; check url"),
-        (200, {}, b'{"status": "fine"}', "answers, but not as Prometheus does; check url"),
-    ],
-)
-def test_a_status_is_told_with_what_to_do(ask, prometheus, status, headers, body, message):
+@recorded("nws/sources/statuses.txt", "status", "headers", "body")
+def test_a_status_is_told_with_what_to_do(ask, prometheus, answered, status, headers, body):
     prometheus.status, prometheus.headers, prometheus.body = status, headers, body
-    assert message in refused(ask)
+    answered(refused(ask).replace(prometheus.url, "URL"))
 
 
 def test_a_refused_secret_is_named_by_its_file(ask, prometheus, secret):

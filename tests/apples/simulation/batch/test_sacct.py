@@ -5,6 +5,7 @@ import pytest
 from apples.errors import ConfigError
 from apples.simulation.batch.reading import read_trace
 from apples.simulation.batch.sacct import COLUMNS, limit_s
+from tests.transcripts import recorded
 
 HEADER = "|".join(COLUMNS)
 
@@ -64,20 +65,9 @@ def test_a_history_that_will_not_do(file):
         read_trace(file("history.txt", HEADER))
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("30:00", 1800),
-        ("4:00:00", 14400),
-        ("2-01:00:00", 176400),
-        ("240", 14400),
-        ("UNLIMITED", None),
-        ("Partition_Limit", None),
-        ("", None),
-    ],
-)
-def test_limits(text, seconds):
-    assert limit_s(text) == seconds
+@recorded("apples/simulation/sacct_limits.txt", "text")
+def test_limits(answered, text):
+    answered(limit_s(text))
 
 
 SITE = """\
