@@ -49,9 +49,11 @@ def rows_of(name):
 
 def recorded(name, *columns):
     """Parametrize a test by the rows of a file of `tests/golden`. It gives its answer to the fixture `answered`."""
-    rows = [(*eval(inputs, NAMES), (name, number)) for number, (inputs, _) in enumerate(rows_of(name))]
-    ids = [" ".join(map(str, row[:-1]))[:60] for row in rows]
-    return pytest.mark.parametrize((*columns, "answered"), rows, indirect=["answered"], ids=ids)
+    lines = [inputs for inputs, _ in rows_of(name)]
+    rows = [(*eval(line, dict(NAMES)), (name, number)) for number, line in enumerate(lines)]
+    return pytest.mark.parametrize(
+        (*columns, "answered"), rows, indirect=["answered"], ids=[line[:60] for line in lines]
+    )
 
 
 def agrees(answer, text):

@@ -16,6 +16,7 @@ from stencil_app.running.steering import CUT, NOTHING, REPORT, Places, Position,
 from stencil_app.running.stop import StopRequest
 from stencil_app.running.timing import Stopwatch
 from tests.stencil_app.conftest import command_line
+from tests.transcripts import recorded
 
 
 def lines(path):
@@ -98,25 +99,20 @@ def test_slabs_are_offered_once(steered, tmp_path):
     assert steering.wish() == NOTHING
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("3,3", "3,3: 2 slab(s) for 1 rank(s); give one for each rank"),
-        ("7", "7: 7 rows together, the mesh has 6"),
-        ("six", "'six' in 'six': a slab is a whole number of rows, 1 or more"),
-    ],
-)
-def test_slabs_that_cannot_be_are_refused_with_a_reason(steered, tmp_path, capsys, text, said):
+@recorded("stencil_app/steering_problems.txt", "text")
+def test_slabs_that_cannot_be_are_refused_with_a_reason(steered, tmp_path, capsys, answered, text):
     path, progress = tmp_path / "slabs", tmp_path / "progress.jsonl"
     slab, _, steering = steered(slabs=path, progress=progress)
     path.write_text(text)
     steering._looked_at = 0.0
     assert steering.wish() == REPORT | CUT
     assert steering.offered(slab) is None
-    assert capsys.readouterr().err == f"{path}: {said}; the slabs stay as they are\n"
+    error = capsys.readouterr().err
+    answered(error.replace(f"{tmp_path}/", ""))
     for _ in range(2):
         steering.report(slab, Position(iteration=0, left=None))
-    assert [line["refused"] for line in lines(progress)] == [said, None]
+    reason, after = (line["refused"] for line in lines(progress))
+    assert (error, after) == (f"{path}: {reason}; the slabs stay as they are\n", None)
 
 
 def test_slabs_that_no_memory_is_free_for_are_refused(alone, heat, tmp_path, monkeypatch, capsys):

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.transcripts import recorded
+
 
 @pytest.fixture
 def apples_run(run):
@@ -49,20 +51,11 @@ def test_settings_come_from_a_file(apples_run, tmp_path):
     assert json.loads(ended.out)["moves"] == []
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--adapt-settings", "x.yaml"), "--adapt-settings x.yaml: needs --adapt slabs or --adapt hosts"),
-        (
-            ("--adapt", "hosts", "--checkpoint", "off"),
-            "--adapt hosts needs a checkpoint to continue from; leave --checkpoint off out",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_said(apples_run, small, words, said):
+@recorded("apples/cli/adaptation_problems.txt", "words")
+def test_what_does_not_fit_is_said(apples_run, small, answered, words):
     ended = apples_run(*small, *words)
     assert ended.code == 2
-    assert said in ended.err
+    answered(ended.err)
 
 
 def test_settings_that_cannot_be_are_said_with_their_place(apples_run, tmp_path):

@@ -12,6 +12,7 @@ from apples.platforms.mock import MockPlatform
 from apples.slurm.commands import Wishes
 from apples.slurm.options import read_wishes
 from apples.slurm.platform import SlurmPlatform
+from tests.transcripts import recorded
 
 
 def slurm(**given):
@@ -82,21 +83,13 @@ def test_only_options_of_the_command_line_become_options_of_a_platform():
     assert launcher_options(given, Odd) == {"hosts": "a,b", "simulated": "deep"}
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        ({"queue": True}, "--queue is for real ranks, the mock grid has no queue"),
-        ({"policy": "gang"}, "--policy gang is for real hosts"),
-        ({"monitor": True}, "--monitor is for real ranks, the mock grid has none"),
-        ({"wait": "poll"}, "--wait poll is for real ranks, the mock grid has none"),
-    ],
-)
-def test_simulated_ranks_are_refused_however_they_are_chosen(given, problem):
+@recorded("apples/cli/simulated_sharing.txt", "given")
+def test_simulated_ranks_are_refused_however_they_are_chosen(answered, given):
     for pool, flag in (
         (PoolOptions(mock=True), "--mock"),
         (PoolOptions(scenario="centurion"), "--scenario"),
         (PoolOptions(launcher="mock"), "--launcher mock"),
     ):
-        options = RunOptions(pool=pool, sharing=SharingOptions(**given))
-        assert sharing_conflicts(options) == [f"{problem}; leave {flag} out"]
+        (problem,) = sharing_conflicts(RunOptions(pool=pool, sharing=SharingOptions(**given)))
+        answered(problem.replace(f"leave {flag} out", "leave FLAG out"))
     assert sharing_conflicts(RunOptions(sharing=SharingOptions(**given))) == []

@@ -18,6 +18,7 @@ from apples.daemons.processes import ProcessRegistration
 from apples.errors import ConfigError
 from apples.monitoring.environment import default_directory
 from apples.testing.localcluster import LocalCluster
+from tests.transcripts import recorded
 
 #: Leaves a page as a rank would, says so, and stays.
 LEAVES_A_PAGE = 'touch "$APPLES_MONITOR/$APPLES_JOB.0" "$APPLES_MONITOR/$APPLES_JOB.bell"; echo there >&2'
@@ -156,16 +157,8 @@ def test_fit_reports_measured_programs_by_its_exit_code(state_of_its_own):
     assert "do not fit" in fit("busy", "busy").stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["a"], "1 programs given"),
-        (["a", "b"], "a: no run of it was measured"),
-        (["--job", "x", "a", "b"], "--job is of no use"),
-        (["--monitor", "--wait", "block", "a", "b"], "--wait, --monitor is of no use"),
-    ],
-)
-def test_fit_refuses_what_it_cannot_use(state_of_its_own, arguments, message):
+@recorded("apples/cli/fit_problems.txt", "arguments")
+def test_fit_refuses_what_it_cannot_use(state_of_its_own, answered, arguments):
     result = fit(*arguments)
     assert isinstance(result.exception, ConfigError)
-    assert message in str(result.exception)
+    answered(str(result.exception))

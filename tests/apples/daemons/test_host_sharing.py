@@ -6,6 +6,7 @@ import pytest
 
 from apples.daemons import hostsharing
 from apples.daemons.hostsharing import serve
+from tests.transcripts import recorded
 
 FIRST = b'{"lasting": false}\n'
 
@@ -54,19 +55,10 @@ def test_a_host_without_a_node_manager_says_so(monkeypatch):
     assert answers(FIRST, b'{"look": null}') == [{"look": {"launcher": "10.0.0.1", "node": None}}]
 
 
-@pytest.mark.parametrize(
-    ("lines", "reason"),
-    [
-        ((), "no JSON"),
-        ((b"", b'{"holds": null}'), "no JSON"),
-        ((b'{"lasting": "no"}', b'{"holds": null}'), "lasting 'no': Input should be a valid boolean"),
-        ((b'{"holds": null}',), "'holds' is no request; legal are lasting"),
-        ((b"7", b'{"holds": null}'), "expected one JSON object a line"),
-    ],
-)
-def test_a_first_line_that_cannot_be_understood_ends_it(lines, reason):
+@recorded("apples/daemons/sharing_first_lines.txt", "lines")
+def test_a_first_line_that_cannot_be_understood_ends_it(answered, lines):
     (answer,) = answers(*lines)
-    assert reason in answer["refused"]
+    answered(answer["refused"])
 
 
 def test_ranks_without_a_node_manager_are_refused():

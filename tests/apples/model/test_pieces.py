@@ -7,6 +7,7 @@ import pytest
 from apples.errors import ConfigError
 from apples.model.cut import Box, slab_boxes
 from apples.model.pieces import FORMATS, Pieces, formatted
+from tests.transcripts import recorded
 
 PIECES = Pieces(size=40, hosts=("a", "a", "b"), rows=(10, 10, 20), predicted_s=3.5)
 
@@ -27,17 +28,9 @@ def test_json_has_all_numbers():
     assert (document["version"], document["ranks"], document["predicted_s"]) == (1, 3, 3.5)
 
 
-@pytest.mark.parametrize(
-    ("form", "text"),
-    [
-        ("lammps", "processors 1 1 3\nbalance 1.0 z 0.25 0.5\n"),
-        ("petsc", "-da_processors_z 3 -lz 10,10,20\n"),
-        ("openfoam", "processorWeights (0.25 0.25 0.5);"),
-        ("text", "cuts        0.25 0.5\n"),
-    ],
-)
-def test_format_is_what_the_code_reads(form, text):
-    assert text in FORMATS[form](PIECES)
+@recorded("apples/model/slab_formats.txt", "form")
+def test_format_is_what_the_code_reads(answered, form):
+    answered(FORMATS[form](PIECES))
 
 
 def test_meep_layout_is_a_tree_of_cuts():
@@ -77,17 +70,9 @@ GRID = Pieces(
 )
 
 
-@pytest.mark.parametrize(
-    ("form", "text"),
-    [
-        ("petsc", "-da_processors_x 2 -da_processors_y 2 -lx 5,3 -ly 6,4\n"),
-        ("pism", "-Nx 2 -Ny 2 -procs_x 6,4 -procs_y 5,3\n"),
-        ("openfoam", "processorWeights (0.375 0.225 0.25 0.15);"),
-        ("text", "lx          5 3\nly          6 4\ncut         rectilinear: rectilinear cut 2 × 2: 2 s\n"),
-    ],
-)
-def test_grid_of_boxes_is_what_the_code_reads(form, text):
-    assert text in formatted(GRID, form)
+@recorded("apples/model/box_formats.txt", "form")
+def test_grid_of_boxes_is_what_the_code_reads(answered, form):
+    answered(formatted(GRID, form))
 
 
 def test_json_has_boxes_and_both_axes():

@@ -18,6 +18,7 @@ from apples.monitoring.names import LIBRARY
 from apples.run.loop import AttemptLoop
 from apples.run.request import RunRequest
 from apples.testing import finished
+from tests.transcripts import recorded
 
 
 class FakeMonitor:
@@ -73,18 +74,11 @@ def test_a_run_without_a_monitor_says_nothing_of_it(bench):
     assert "monitor" not in decision.document(record)
 
 
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [
-        (["--monitor", "--mock"], "--monitor is for real ranks, the mock grid has none; leave --mock out"),
-        (["--cut", "columns", "--mock"], "--cut columns is for real ranks, the mock grid has slabs only"),
-        (["--wait", "poll", "--scenario", "x"], "--wait poll is for real ranks, the mock grid has none"),
-    ],
-)
-def test_the_mock_grid_has_no_ranks_to_monitor(words, wanted):
+@recorded("apples/monitoring/mock_problems.txt", "words")
+def test_the_mock_grid_has_no_ranks_to_monitor(answered, words):
     result = CliRunner().invoke(run, ["64", *words])
     assert isinstance(result.exception, ConfigError)
-    assert wanted in str(result.exception)
+    answered(str(result.exception))
 
 
 def test_without_a_compiler_a_monitored_run_does_not_start(tmp_path, monkeypatch):

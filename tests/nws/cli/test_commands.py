@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from tests.transcripts import recorded
+
 COMMANDS = ["measure", "show", "forecast", "export", "score"]
 SERIES = {"cpu.new@a": [0.5, 0.75], "network.latency@a>b": [5.34e-5] * 3, "memory.free@a": [2.3e10]}
 
@@ -66,20 +68,11 @@ def test_measure_at_a_period_accounts_for_every_run(nws):
     assert f"{runs['done']} of {runs['due']} runs done" in run.err
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--for", "3"], "--for 3 needs --every"),
-        (["--every", "3", "--rounds", "2"], "--rounds and --every exclude each other"),
-        (["--every", "3", "--interval", "2"], "--interval and --every exclude each other"),
-        (["--every", "0"], "--every"),
-        (["--rounds", "0"], "--rounds"),
-    ],
-)
-def test_options_that_contradict(nws, options, message):
+@recorded("nws/cli/measure_problems.txt", "options")
+def test_options_that_contradict(nws, answered, options):
     run = nws("measure", *options)
     assert run.code == 2
-    assert message in run.err
+    answered(run.err)
 
 
 def test_show_marks_what_is_stale(nws, measured, now):

@@ -8,23 +8,12 @@ import sys
 import pytest
 
 from nws.cli.tables import duration, echo_table, quantity
+from tests.transcripts import recorded
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (0.98123, "CPU", "0.981 CPU"),
-        (2.3e10, "B", "23 GB"),
-        (512.0, "B", "512 B"),
-        (1.25e8, "B/s", "125 MB/s"),
-        (5.34e-5, "s", "53.4 µs"),
-        (0.0123, "s", "12.3 ms"),
-        (3.0, "s", "3 s"),
-        (float("nan"), "CPU", "-"),
-    ],
-)
-def test_quantities(value, unit, text):
-    assert quantity(value, unit) == text
+@recorded("nws/cli/quantities.txt", "value", "unit")
+def test_quantities(answered, value, unit):
+    answered(quantity(value, unit))
 
 
 @pytest.mark.parametrize(

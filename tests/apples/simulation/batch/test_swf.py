@@ -5,6 +5,7 @@ import pytest
 
 from apples.errors import ConfigError
 from apples.simulation.batch.reading import read_trace
+from tests.transcripts import recorded
 
 
 def test_a_log_and_its_header(file, swf_line):
@@ -57,18 +58,11 @@ def test_everything_odd_is_counted(file, swf_line):
     ]
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ((), "no job lines; legal are logs in Standard Workload Format"),
-        (("; only comments",), "no job lines"),
-        (("hello", "you"), "2 lines, none of them of 18 numbers"),
-        (("1 0 -1 -1 4 -1 -1 4 10 -1 1 -1 -1 -1 -1 -1 -1 -1",), r"none of 1 jobs .* \(no run time: 1\)"),
-    ],
-)
-def test_a_file_without_jobs(file, lines, message):
-    with pytest.raises(ConfigError, match=message):
+@recorded("apples/simulation/swf_problems.txt", "lines")
+def test_a_file_without_jobs(file, answered, lines):
+    with pytest.raises(ConfigError) as caught:
         read_trace(file("none.swf", *lines))
+    answered(str(caught.value).split("none.swf")[-1])
 
 
 def test_a_file_that_cannot_be_read(tmp_path, file, swf_line):
