@@ -69,7 +69,7 @@ def test_deploy_reports_hosts_that_fail_at_the_end(over_ssh, free_port, capsys):
     assert "refuses our key" in lines[0]
 
 
-@recorded("nws/deploy/problems.txt", "words")
+@recorded("deploy/problems.txt", "words")
 def test_deploy_with_wrong_options_names_them(over_ssh, capsys, answered, words):
     assert over_ssh(main, *words) == 2
     answered(capsys.readouterr().err)
