@@ -17,6 +17,7 @@ from nws.base.lazy import lazy_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # typing alone would take 10 ms of every rank's start.
+    from apples.costs.store import History
     from apples.errors import (
         ApplesError,
         ConfigError,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         UnknownJob,
         UnknownRun,
     )
-    from apples.learning.history import History
     from apples.livequeue.jobs import SubmittedJob, submit
     from apples.livequeue.records import JobEnd
     from apples.model.grid import Grid, Host
@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "apples.learning.history": ("History",),
+    "apples.costs.store": ("History",),
     "apples.livequeue.jobs": ("SubmittedJob", "submit"),
     "apples.livequeue.records": ("JobEnd",),
     "apples.model.grid": ("Grid", "Host"),

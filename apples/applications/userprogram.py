@@ -1,7 +1,7 @@
 """A user's own MPI program as a template, from its application file.
 
-The program is started as it is. Its costs come from short runs under the monitor (`apples.learning.shortruns`), and the
-observations of a run from the monitor's pages; here is only how to start it.
+The program is started as it is. Its costs come from short runs under the monitor (`apples.platforms.programcosts`), and
+the observations of a run from the monitor's pages; here is only how to start it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class UserProgram:
         self._axes(options)
 
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
-        """Return the limits of the file; messages and memory are measured (`apples.learning.shortruns`)."""
+        """Return the limits of the file; messages and memory are measured (`apples.platforms.programcosts`)."""
         entry = self._file.entry
         return Workload(
             application=self.name,

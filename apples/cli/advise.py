@@ -19,10 +19,10 @@ from apples.errors import ConfigError
 if TYPE_CHECKING:
     from apples.model.grid import Snapshot
     from apples.model.plan import Plan
+    from apples.model.runrequest import RunRequest
     from apples.model.template import Costs, Workload
     from apples.planning.options import PlanningOptions
     from apples.run.agent import Agent
-    from apples.run.request import RunRequest
 
     _Inputs = tuple[Snapshot, Workload, Costs, PlanningOptions]
 
@@ -94,16 +94,18 @@ def seconds_until(by: str, now: float) -> float:
 
 def _decided(agent: Agent, request: RunRequest) -> _Inputs:
     """Return the inputs of a plan on the hosts as they are now."""
+    from apples.planning.options import planning_options
     from apples.run.loop import AttemptLoop
 
     decision = AttemptLoop(agent, request).decide()
-    return decision.snapshot, decision.workload, decision.costs, request.planning
+    return decision.snapshot, decision.workload, decision.costs, planning_options(request)
 
 
 def _offered(offers: str, request: RunRequest, cut: str | None) -> _Inputs:
     """Return the inputs of a plan on hosts that are not there yet: idle, and as fast as stated."""
     from apples.cli.pool import open_grid_file
     from apples.model.grid import Snapshot
+    from apples.planning.options import planning_options
 
     file = open_grid_file(offers)
     costs = None if file is None else file.applications.get(request.template.name)
@@ -114,12 +116,12 @@ def _offered(offers: str, request: RunRequest, cut: str | None) -> _Inputs:
         )
     workload = request.template.workload(request.size, request.settings)
     request = replace(request, overrides={**request.overrides, "cut": cut or "auto"})
-    return Snapshot.nominal(file.grid), workload, costs.costs, request.planning
+    return Snapshot.nominal(file.grid), workload, costs.costs, planning_options(request)
 
 
 def _as_stated(plan: Plan) -> Plan:
     """Return a plan whose range holds if costs were stated to a tenth, as one standard deviation."""
-    from apples.learning.runs import PRIOR_SPREAD
+    from apples.costs.runs import PRIOR_SPREAD
     from apples.planning.bounds import HIGH
 
     spread_s = NormalDist().inv_cdf(HIGH) * PRIOR_SPREAD * plan.predicted_s

@@ -98,12 +98,12 @@ def check(
     the host does not matter. The program runs in a copy of its directory.
     """
     from apples.cli.console import Console
-    from apples.learning.stores import open_benchmarks
+    from apples.costs.benchmark import Measuring
+    from apples.costs.evidence import load
+    from apples.costs.store import open_history
+    from apples.model.runrequest import RunRequest
     from apples.model.template import Deployable
-    from apples.run import measuring
-    from apples.run.benchmarks import SlabBenchmarks
     from apples.run.program import find_template
-    from apples.run.request import RunRequest
 
     template = find_template(file, None, None)
     if not isinstance(template, Deployable):
@@ -114,22 +114,24 @@ def check(
     platform = measured_platform(options, template, console)
     rows = size or template.short_size
     request = RunRequest(template=template, settings=chosen, size=rows)
-    benchmarks = SlabBenchmarks(open_benchmarks(), platform, request)
-    measuring.calibrate(benchmarks, console.note)
-    found = benchmarks.by_type()
+    history = open_history(console.note)
+    evidence = load(platform, request, history)
+    slab = evidence.slab()
+    measuring = Measuring(platform=platform, request=request, history=history, notify=console.note)
+    measured = measuring.calibrate(evidence, slab).benchmarks.get(slab.rows, {})
+    by_type = {cpu_type: list(of.benchmarks) for cpu_type, of in measured.items()}
     if as_json:
-        click.echo(json.dumps(_document(file, template.name, rows, found)))
+        click.echo(json.dumps(_document(file, template.name, rows, by_type)))
     else:
-        row = template.workload(rows, chosen).row
-        click.echo("\n".join(_lines(template.name, rows, row, found)))
+        click.echo("\n".join(_lines(template.name, rows, evidence.workload.row, by_type)))
 
 
-def _document(file: str, name: str, size: int, found: dict[str, list[Benchmark]]) -> dict[str, Any]:
-    benchmarks = {cpu_type: [asdict(b) for b in of] for cpu_type, of in found.items()}
+def _document(file: str, name: str, size: int, by_type: dict[str, list[Benchmark]]) -> dict[str, Any]:
+    benchmarks = {cpu_type: [asdict(b) for b in of] for cpu_type, of in by_type.items()}
     return {"version": 1, "application": name, "file": file, "size": size, "benchmarks": benchmarks}
 
 
-def _lines(name: str, size: int, row: str, found: dict[str, list[Benchmark]]) -> list[str]:
+def _lines(name: str, size: int, row: str, by_type: dict[str, list[Benchmark]]) -> list[str]:
     from apples.cli.report import seconds, table
 
     rows = [
@@ -141,12 +143,12 @@ def _lines(name: str, size: int, row: str, found: dict[str, list[Benchmark]]) ->
             seconds(b.setup_cpu_s),
             None if b.messages is None else f"{b.messages:.3g}",
         ]
-        for cpu_type, of in found.items()
+        for cpu_type, of in by_type.items()
         for b in of
     ]
     header = ["CPU type", "ranks", f"CPU time of a {row}", "start-up", "setup", "messages"]
     lines = table(header, rows)
-    alone = [b for of in found.values() for b in of if b.ranks == 1]
+    alone = [b for of in by_type.values() for b in of if b.ranks == 1]
     lines.append(f"CPU time of a {row} and messages to a neighbour are of one iteration")
     lines += [
         f"memory: {b.bytes_per_row / 1e3:.4g} kB a {row}, {b.bytes_fixed / 1e6:.4g} MB a rank beside them"

@@ -14,20 +14,19 @@ from apples.cli.console import Console
 from apples.cli.optiongroups import Problems, parse_settings
 from apples.cli.pool import open_platform, open_service
 from apples.cli.runoptions import LaunchOptions, PoolOptions, RunOptions, SharingOptions
+from apples.costs.store import new_id, open_history
 from apples.errors import ConfigError
-from apples.learning.history import new_id
-from apples.learning.stores import open_benchmarks, open_history
 from apples.model.launchrequest import MpiChoice
 from apples.model.limits import Limits
+from apples.model.runrequest import Benchmarks, Resilience, RunRequest
 from apples.model.template import Restartable
 from apples.planning.adapting.hosts import HostPolicy
 from apples.planning.adapting.settings import AdaptSettings
+from apples.planning.options import planning_options
 from apples.platforms.platform import Preparation
 from apples.platforms.requirements import program_files
 from apples.run.agent import Agent
-from apples.run.costing import Costing
 from apples.run.program import find_template
-from apples.run.request import Benchmarks, Resilience, RunRequest
 from nws.base.durations import parse_period
 from nws.base.reader import load_yaml
 from nws.client import state_dir
@@ -36,11 +35,11 @@ if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
     from apples.model.launchrequest import Notify
     from apples.model.progress import AdaptationController
+    from apples.model.runrequest import Monitor
     from apples.model.template import Template
     from apples.platforms.platform import Platform
     from apples.platforms.sharedhosts import SharedHosts
     from apples.run.agent import Decision
-    from apples.run.request import Monitor
 
     MakeController = Callable[[RunRequest, Decision], AdaptationController]
 
@@ -195,12 +194,12 @@ def controllers(
     policy = HostPolicy(settings.hosts) if hosts else None
 
     def watch(request: RunRequest, decision: Decision) -> AdaptationController:
-        slabs = SlabController(adaptation_inputs(decision, request.planning), settings, notify)
+        slabs = SlabController(adaptation_inputs(decision, planning_options(request)), settings, notify)
         if policy is None:
             return slabs
         pool = ControllerInputs(
             decision=decision,
-            options=request.planning,
+            options=planning_options(request),
             snapshot=lambda: request.as_waiting(platform.snapshot(lambda line: None)),
             change_s=0.0 if decision.interval is None else 2.0 * decision.interval.cost_s,
             beside=platform.starts_programs,
@@ -292,7 +291,5 @@ def assemble(
     )
     platform.prepare(_preparation(request, platform.mpi))
     stated = {} if file is None else {n: a.costs for n, a in file.applications.items() if a.costs is not None}
-    costing = Costing(open_benchmarks(), history := open_history(), stated)
-    return Agent(
-        platform, history, costing, console.note, report=service.report if service else None
-    ), request
+    history, report = open_history(console.note), service.report if service else None
+    return Agent(platform, history, console.note, stated=stated, report=report), request

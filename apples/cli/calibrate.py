@@ -14,7 +14,7 @@ from apples.errors import ConfigError
 
 if TYPE_CHECKING:
     from apples.cli.console import Console
-    from apples.learning.corrections import Corrections
+    from apples.costs.corrections import Corrections
     from apples.model.template import Costs, Template
     from apples.platforms.platform import Platform
 
@@ -50,38 +50,38 @@ def calibrate(
     (default 64). They are stored and used by every later run; each finished run corrects them and the overhead.
     """
     from apples.cli.console import Console
-    from apples.learning.corrections import corrections
-    from apples.learning.stores import open_benchmarks, open_history
-    from apples.run import measuring
-    from apples.run.costing import Costing
+    from apples.costs.benchmark import Measuring
+    from apples.costs.corrections import corrections
+    from apples.costs.costs import costs_of, training_runs
+    from apples.costs.evidence import load
+    from apples.costs.store import open_history
+    from apples.model.runrequest import RunRequest
     from apples.run.program import find_template
-    from apples.run.request import RunRequest
 
     template = find_template(app, None, None)
     chosen = parse_settings(settings)
     template.check(chosen)
     console = Console(quiet=as_json)
-    platform, history, store = (
-        measured_platform(options, template, console),
-        open_history(),
-        open_benchmarks(),
-    )
-    costing = Costing(store, history).of(platform, RunRequest(template=template, settings=chosen, size=size))
+    platform, history = measured_platform(options, template, console), open_history(console.note)
+    request = RunRequest(template=template, settings=chosen, size=size)
+    evidence = load(platform, request, history)
+    slab = evidence.slab()
     if not show:
-        measuring.calibrate(costing.benchmarks, console.note)
-    costs = costing.known()
-    own, others = costing.training_runs()
-    found = corrections(own, others)
+        measuring = Measuring(platform=platform, request=request, history=history, notify=console.note)
+        evidence = measuring.calibrate(evidence, slab)
+    costs = costs_of(evidence, slab)
+    same, others = training_runs(evidence, slab)
+    by_runs = corrections(same, others)
     if as_json:
-        runs = sum(len(of.records) for of in (own, *others))
-        known = {"version": 1, "application": app, "key": costing.benchmarks.key}
-        click.echo(json.dumps(known | _document(costs, found, runs)))
+        runs = sum(len(of.runs) for of in (same, *others))
+        known = {"version": 1, "application": app, "key": evidence.key}
+        click.echo(json.dumps(known | _document(costs, by_runs, runs)))
         return
     if not costs.seconds_per_row:
         click.echo(
             f"no benchmarks of {app} are kept for runs near {size}; apples calibrate measures them", err=True
         )
-    click.echo("\n".join(_lines(costs, found)))
+    click.echo("\n".join(_lines(costs, by_runs)))
 
 
 def measured_platform(options: PoolOptions, template: Template, console: Console) -> Platform:
@@ -102,12 +102,12 @@ def measured_platform(options: PoolOptions, template: Template, console: Console
     return platform
 
 
-def _document(costs: Costs, found: Corrections, runs: int) -> dict[str, Any]:
+def _document(costs: Costs, by_runs: Corrections, runs: int) -> dict[str, Any]:
     return {
         "runs": runs,
         "seconds_per_row": {t: dict(table_) for t, table_ in costs.seconds_per_row.items()},
-        "corrections": {t: {"factor": c.factor, "runs": c.runs} for t, c in found.types.items()},
-        "hosts": {h: {"factor": c.factor, "runs": c.runs} for h, c in found.hosts.items()},
+        "corrections": {t: {"factor": c.factor, "runs": c.runs} for t, c in by_runs.types.items()},
+        "hosts": {h: {"factor": c.factor, "runs": c.runs} for h, c in by_runs.hosts.items()},
         "overhead": asdict(costs.overhead),
         "start_cpu_s": costs.start_cpu_s,
         "message_cpu_s": costs.message_cpu_s,
@@ -116,18 +116,18 @@ def _document(costs: Costs, found: Corrections, runs: int) -> dict[str, Any]:
     }
 
 
-def _lines(costs: Costs, found: Corrections) -> list[str]:
+def _lines(costs: Costs, by_runs: Corrections) -> list[str]:
     from apples.cli.report import table
     from apples.planning.jitter import BALANCED
 
     rows = []
     for cpu_type, seconds_per_row in costs.seconds_per_row.items():
-        factor = found.types[cpu_type].factor if cpu_type in found.types else 1.0
+        factor = by_runs.types[cpu_type].factor if cpu_type in by_runs.types else 1.0
         for ranks, seconds in seconds_per_row.items():
             rows.append([cpu_type, ranks, f"{seconds * 1e6:.4g} µs", f"{factor:.3f}"])
     lines = table(["CPU type", "ranks", "a row and iteration", "runs' correction"], rows)
-    if len(found.hosts) > 1:
-        own = [[host, f"{c.factor:.3f}", c.runs] for host, c in found.hosts.items()]
+    if len(by_runs.hosts) > 1:
+        own = [[host, f"{c.factor:.3f}", c.runs] for host, c in by_runs.hosts.items()]
         lines += ["", *table(["host", "beyond its type's", "runs"], own), ""]
     overhead = costs.overhead
     if costs.start_cpu_s:

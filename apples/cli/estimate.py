@@ -51,9 +51,8 @@ def predict(words: str) -> RunTimePrediction | str:
     from apples.cli.console import Console
     from apples.cli.run import run
     from apples.cli.runoptions import RunOptions
-    from apples.learning.stores import open_benchmarks, open_history
-    from apples.run.costing import Costing
-    from apples.run.request import Benchmarks
+    from apples.costs.costs import costs_of
+    from apples.model.runrequest import Benchmarks
 
     try:
         given = run.make_context("apples-run", shlex.split(words)).params
@@ -62,8 +61,8 @@ def predict(words: str) -> RunTimePrediction | str:
         raise ConfigError(f"--model {words!r}: {reason}; expected the words after `apples-run`") from None
     size = int(given["size"])
     agent, request = assemble(size, record_of(RunOptions, given), Console(quiet=True))
-    costs = Costing(open_benchmarks(), open_history()).of(agent.platform, request).known()
-    missing = sorted({host.cpu_type for host in agent.platform.pool.hosts} - set(costs.seconds_per_row))
+    evidence = agent.evidence(request)
+    missing = sorted(set(evidence.hosts) - set(costs_of(evidence, evidence.slab()).seconds_per_row))
     if missing:
         return (
             f"{request.template.name} is not calibrated on {', '.join(missing)}; `apples calibrate` or a first "

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from apples.costs.ranges import JudgedRun
     from apples.model.plan import Record
 
 #: End of a run without an outcome: it has not ended yet, or its agent was killed.
@@ -33,22 +36,21 @@ def history(
     The last line is the mean absolute error of the predictions of the runs shown that finished. With --coverage, all
     runs count; 8 of 10 should be within their range.
     """
-    from apples.learning.stores import open_history
+    from apples.cli.console import Console
+    from apples.costs.store import open_history
 
-    kept = open_history()
+    stored = open_history(Console(quiet=False).note)
     if run_id is not None:
-        _show_one(kept.get(run_id), as_json)
+        _show_one(stored.get(run_id), as_json)
         return
     if ranges:
-        _show_coverage([r for r in kept.records() if app in (None, r.plan.application)], as_json)
+        _show_coverage(stored.judged_kinds(app), as_json)
         return
-    wanted = newest if app is None and not everything else None
-    records = [r for r in kept.records(newest=wanted) if app in (None, r.plan.application)]
-    shown = records if everything else records[-newest:]
+    records = stored.records(application=app, newest=None if everything else newest)
     if as_json:
-        click.echo(json.dumps({"version": 1, "runs": [_entry(r) for r in shown]}))
+        click.echo(json.dumps({"version": 1, "runs": [_entry(r) for r in records]}))
         return
-    _show_many(shown, kept.directory)
+    _show_many(records, stored.path)
 
 
 def _entry(record: Record) -> dict[str, Any]:
@@ -80,11 +82,11 @@ def _entry(record: Record) -> dict[str, Any]:
     return entry
 
 
-def _show_many(records: list[Record], directory: object) -> None:
+def _show_many(records: list[Record], path: Path) -> None:
     from apples.cli.report import seconds, table
 
     if not records:
-        click.echo(f"no runs yet in {directory}; apples-run SIZE makes the first", err=True)
+        click.echo(f"no runs yet in {path}; apples-run SIZE makes the first", err=True)
         return
     rows, errors = [], []
     for record in records:
@@ -101,19 +103,14 @@ def _show_many(records: list[Record], directory: object) -> None:
         click.echo(f"mean absolute error of {len(errors)} finished runs: {sum(errors) / len(errors):.1%}")
 
 
-def _show_coverage(records: list[Record], as_json: bool) -> None:
+def _show_coverage(kinds: dict[tuple[str, bool], list[JudgedRun]], as_json: bool) -> None:
     """Print how often ranges held, one line for each platform and load; simulated runs are a platform of their own."""
     from dataclasses import asdict
 
     from apples.cli.report import table
-    from apples.learning.ranges import coverage, is_loaded
-    from apples.learning.runs import slowness
+    from apples.costs.ranges import coverage
 
-    kinds: dict[tuple[str, bool], list[Record]] = {}
-    for record in records:
-        kinds.setdefault((record.world, is_loaded(slowness(record))), []).append(record)
-    found = [(world, loaded, coverage(some)) for (world, loaded), some in sorted(kinds.items())]
-    judged = [each for each in found if each[2].judged]
+    judged = [(world, loaded, coverage(runs)) for (world, loaded), runs in kinds.items()]
     if as_json:
         rows = [{"world": world, "loaded": loaded, **asdict(each)} for world, loaded, each in judged]
         click.echo(json.dumps({"version": 1, "coverage": rows}))

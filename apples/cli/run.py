@@ -17,10 +17,10 @@ from nws.base.command import DISTRIBUTION, run_program
 
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
+    from apples.model.runrequest import Monitor, RunRequest
     from apples.platforms.sharedhosts import SharedHosts
     from apples.run.agent import Agent, Decision
     from apples.run.loop import AttemptLoop
-    from apples.run.request import Monitor, RunRequest
 
 _EPILOG = """\b
 Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one was killed

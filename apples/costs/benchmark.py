@@ -1,55 +1,135 @@
-"""Runs benchmarks of slabs, each once, and keeps them."""
+"""Run the benchmarks that the evidence on a request lacks, each once, and keep them."""
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from apples.costs.corrections import correct, outdated
+from apples.costs.costs import costs_of, second_size, training_runs
+from apples.costs.evidence import Evidence, Slab
+from apples.costs.store import History
 from apples.errors import ConfigError, LaunchError
 from apples.model.grid import Host
 from apples.model.launchrequest import Notify
-from apples.model.template import BenchmarkRequest
+from apples.model.runrequest import RunRequest
+from apples.model.template import BenchmarkRequest, Costs, Deployable
 from apples.platforms.platform import Platform
-from apples.run.benchmarks import SlabBenchmarks
 
 
-def measure(slabs: SlabBenchmarks, host: Host, notify: Notify, *, anew: bool = False) -> None:
-    """Run the benchmarks that are not kept, or all `anew`; each is kept at once."""
-    platform, name = slabs.platform, slabs.request.template.name
-    key, machine = slabs.key, platform.machine(host)
-    kept = None if anew else slabs.store.get(key, machine)
-    known = set() if kept is None else {b.ranks for b in kept.benchmarks}
-    for ranks in rank_counts(host.slots):
-        if ranks in known:
-            continue
-        number = f"{ranks} rank{'s' * (ranks > 1)} of {slabs.rows} row{'s' * (slabs.rows > 1)}"
-        notify(f"benchmark of {name} on {host.name} with {number} (once, then kept)")
-        benchmark = BenchmarkRequest(
-            template=slabs.request.template,
-            options=slabs.request.settings,
-            host=host,
-            ranks=ranks,
-            rows=slabs.rows,
-            peer=_peer(platform, host) if platform.several_hosts else None,
-            notify=notify,
+class Priced(NamedTuple):
+    """Costs, and the evidence that they were made from, with the benchmarks that were run for them."""
+
+    costs: Costs
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """Benchmarks of one request on one platform, kept in the history."""
+
+    platform: Platform
+    request: RunRequest
+    history: History
+    notify: Notify
+
+    def price(self, evidence: Evidence, slab: Slab, *, between: bool = False) -> Priced:
+        """Return the costs on slabs; benchmarks that are missing, or that runs contradict, are run.
+
+        Args:
+            evidence: All that is known.
+            slab: The slabs.
+            between: Whether slabs between two sizes need the benchmarks of both.
+
+        Raises:
+            ConfigError: A user's program was not measured, and may not be started now.
+            LaunchError: A benchmark failed.
+        """
+        for cpu_type in evidence.hosts if evidence.measurable else ():
+            evidence = self._measured(evidence, slab, cpu_type)
+        for cpu_type in evidence.hosts if evidence.measurable and between else ():
+            evidence = self._second_measured(evidence, slab, cpu_type)
+        if evidence.measurable:
+            evidence = self._refreshed(evidence, slab)
+        self._require(evidence, slab)
+        return Priced(costs_of(evidence, slab), evidence)
+
+    def calibrate(self, evidence: Evidence, slab: Slab) -> Evidence:
+        """Measure every benchmark anew, also those of the other slabs that plans of this size have had."""
+        second = second_size(evidence, slab)
+        measured_now = {slab.rows, slab.rows if second is None else second.rows}
+        stored = [
+            rows
+            for rows in sorted(set(evidence.benchmarks) - measured_now)
+            if slab.rows / 2 <= rows < 2 * self.request.size
+        ]
+        for cpu_type in evidence.hosts:
+            evidence = self._measured(evidence, slab, cpu_type, anew=True)
+            evidence = self._second_measured(evidence, slab, cpu_type, anew=True)
+            for rows in stored:
+                evidence = self._measured(evidence, Slab(rows, rows), cpu_type, anew=True)
+        return evidence
+
+    def _measured(self, evidence: Evidence, slab: Slab, cpu_type: str, *, anew: bool = False) -> Evidence:
+        """Run the benchmarks of a CPU type that are missing, or all `anew`; each is kept at once."""
+        host, name = evidence.hosts[cpu_type], self.request.template.name
+        stored = evidence.benchmarks.get(slab.rows, {}).get(cpu_type)
+        known = {b.ranks for b in stored.benchmarks} if stored is not None and not anew else set()
+        missing = [ranks for ranks in rank_counts(host.slots) if ranks not in known]
+        if not missing or not self.platform.reaches(host):
+            return evidence
+        for ranks in missing:
+            number = f"{ranks} rank{'s' * (ranks > 1)} of {slab.rows} row{'s' * (slab.rows > 1)}"
+            self.notify(f"benchmark of {name} on {host.name} with {number} (once, then kept)")
+            benchmark = self.platform.benchmark(
+                BenchmarkRequest(
+                    template=self.request.template,
+                    options=self.request.settings,
+                    host=host,
+                    ranks=ranks,
+                    rows=slab.rows,
+                    peer=_peer(self.platform, host) if self.platform.several_hosts else None,
+                    notify=self.notify,
+                )
+            )
+            machine = evidence.machines[cpu_type]
+            self.history.put_benchmark(evidence.key, slab.rows, machine, benchmark, self.platform.now())
+        return evidence.with_benchmarks(self.history.benchmarks(evidence.key))
+
+    def _second_measured(
+        self, evidence: Evidence, slab: Slab, cpu_type: str, *, anew: bool = False
+    ) -> Evidence:
+        """Run the benchmarks of the size on the other side of these slabs; if one fails, rows cost the same there."""
+        # The memory of a row, which limits the size, is known from the first size.
+        second = second_size(evidence, slab)
+        try:
+            return evidence if second is None else self._measured(evidence, second, cpu_type, anew=anew)
+        except (ConfigError, LaunchError) as error:
+            self.notify(f"rows are assumed to cost as much as in slabs of {slab.rows} rows: {error}")
+            return evidence
+
+    def _refreshed(self, evidence: Evidence, slab: Slab) -> Evidence:
+        """Measure benchmarks again if the newest runs contradict them."""
+        same, others = training_runs(evidence, slab)
+        for cpu_type, miss in outdated(correct(same, others), same).items() if same.runs else ():
+            if cpu_type not in evidence.reachable or cpu_type not in (same.since or {}):
+                continue
+            how = f"{abs(miss.factor - 1):.0%} {'longer' if miss.factor > 1 else 'shorter'}"
+            self.notify(
+                f"the benchmark of {self.request.template.name} on {cpu_type} no longer holds: "
+                f"the last {miss.runs} runs computed {how} than it says"
+            )
+            evidence = self._measured(evidence, slab, cpu_type, anew=True)
+            evidence = self._second_measured(evidence, slab, cpu_type, anew=True)
+        return evidence
+
+    def _require(self, evidence: Evidence, slab: Slab) -> None:
+        """Raise `ConfigError` if a user's program was not measured: it is started by a run or a check only."""
+        template, size = self.request.template, self.request.size
+        if evidence.measurable or not isinstance(template, Deployable) or evidence.used_benchmarks(slab):
+            return
+        raise ConfigError(
+            f"{template.source}: {template.name} has not been measured on these hosts; measure it with: "
+            f"apples app check {template.source} {size}"
         )
-        slabs.store.put(key, machine, [platform.benchmark(benchmark)], platform.now())
-
-
-def measure_second(slabs: SlabBenchmarks, host: Host, notify: Notify, *, anew: bool = False) -> None:
-    """Run the benchmarks of the size on the other side of these slabs; if one fails, rows cost the same there."""
-    # The memory of a row, which limits the size, is known from the first size.
-    second = slabs.second()
-    try:
-        if second is not None:
-            measure(second, host, notify, anew=anew)
-    except (ConfigError, LaunchError) as error:
-        notify(f"rows are assumed to cost as much as in slabs of {slabs.rows} rows: {error}")
-
-
-def calibrate(slabs: SlabBenchmarks, notify: Notify) -> None:
-    """Measure every benchmark anew, also those of the other slabs that plans of this size have had."""
-    kept = [other for other in slabs.likely() if other.kept()]
-    for host in slabs.within_reach():
-        measure(slabs, host, notify, anew=True)
-        measure_second(slabs, host, notify, anew=True)
-        for other in kept:
-            measure(other, host, notify, anew=True)
 
 
 def rank_counts(slots: int) -> list[int]:

@@ -7,28 +7,23 @@ although earlier runs have corrected it, the machine has changed and should be m
 """
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from apples.learning.growth import grown, significant
-from apples.learning.regression import choose_terms, weighted_median
-from apples.learning.runs import (
+from apples.costs.growth import grown, significant
+from apples.costs.regression import choose_terms, weighted_median
+from apples.costs.runs import (
     PRIOR_SPREAD,
+    TrainingRun,
     TrainingRuns,
-    cpu_shares,
     expected_compute,
-    finished,
     recency,
-    recent,
-    sweeps_s,
-    unhidden_exchanges,
     with_measured_shares,
 )
 from apples.model.grid import FloatArray
-from apples.model.plan import Record
-from apples.model.snapshotdocument import host_entries
 from apples.model.template import Costs
 
 _TO_DEVIATION = 1.4826
@@ -64,33 +59,31 @@ class Corrections:
     hosts: Mapping[str, Correction]
 
 
-def correct(own: TrainingRuns, others: Sequence[TrainingRuns] = ()) -> Costs:
+def correct(same: TrainingRuns, others: Sequence[TrainingRuns] = ()) -> Costs:
     """Return the benchmarks moved towards the compute times of finished runs, as far as the runs agree.
 
     others : runs on slabs of other sizes, used until runs on slabs of this size agree
     """
-    corrected = _applied(own.benchmarks, corrections(own, others))
+    corrected = _applied(same.benchmarks, corrections(same, others))
     # The hidden part of an exchange does not depend on the size of the slabs.
-    return replace(corrected, communication=exchanges([r for r, _ in _by_age([own, *others])]).factor)
+    return replace(corrected, communication=exchanges([run for run, _ in _by_age([same, *others])]).factor)
 
 
-def corrections(own: TrainingRuns, others: Sequence[TrainingRuns] = ()) -> Corrections:
+def corrections(same: TrainingRuns, others: Sequence[TrainingRuns] = ()) -> Corrections:
     """Return factors on the benchmarks of types and hosts that ran, each between 1 and the median of observed
     / expected.
 
     others : see `correct`
     """
-    priced = {id(of): _believed(own.benchmarks, of.benchmarks) for of in others}
-    believed = _agreed([(r, priced[id(of)], of.since) for r, of in _by_age(others) if finished(r)])
-    known = _applied(own.benchmarks, believed)
-    found = _agreed([(r, known, own.since) for r in own.records if finished(r)])
-    return Corrections(
-        types=_multiplied(believed.types, found.types), hosts=_multiplied(believed.hosts, found.hosts)
-    )
+    priced = {id(of): _comparable(same.benchmarks, of.benchmarks) for of in others}
+    first = _agreed([(run, priced[id(of)], of.since) for run, of in _by_age(others)])
+    corrected = _applied(same.benchmarks, first)
+    then = _agreed([(run, corrected, same.since) for run in same.runs])
+    return Corrections(types=_multiplied(first.types, then.types), hosts=_multiplied(first.hosts, then.hosts))
 
 
 def with_growth_of_runs(
-    own: TrainingRuns, others: Sequence[TrainingRuns] = ()
+    same: TrainingRuns, others: Sequence[TrainingRuns] = ()
 ) -> tuple[TrainingRuns, list[TrainingRuns]]:
     """Return the runs with benchmarks whose growth with the rows of a slab is corrected by runs on slabs of all sizes.
 
@@ -98,15 +91,15 @@ def with_growth_of_runs(
     another one than a rank alone. Runs on four sizes or more are needed, and as good an agreement as for other terms
     (`choose_terms`).
     """
-    origin = own.benchmarks.slab_rows
+    origin = same.benchmarks.slab_rows
     if not origin:
-        return own, list(others)
-    evidence = _by_age(with_measured_shares((own, *others)))
-    runs = [(r, of) for r, of in evidence if finished(r) and of.benchmarks.slab_rows]
+        return same, list(others)
+    evidence = _by_age(with_measured_shares((same, *others)))
+    runs = [(run, of) for run, of in evidence if of.benchmarks.slab_rows]
     seen: dict[str, list[tuple[float, float, float]]] = {}
-    for (record, of), weight in zip(runs, recency(len(runs)), strict=True):
-        log_rows = math.log(record.plan.typical_rows / origin)
-        for cpu_type, log in _type_logs(record, of.benchmarks, of.since).items():
+    for (run, of), weight in zip(runs, recency(len(runs)), strict=True):
+        log_rows = math.log(run.typical_rows / origin)
+        for cpu_type, log in _type_logs(run, of.benchmarks, of.since).items():
             seen.setdefault(cpu_type, []).append((log_rows, log, weight))
     exponents = {}
     for cpu_type, values in seen.items():
@@ -114,27 +107,26 @@ def with_growth_of_runs(
         design = np.stack((np.ones_like(log_rows), log_rows), axis=1)
         fit = choose_terms(design, logs, weights, lambda c: bool(abs(c[1]) <= _STEEPEST))
         exponents[cpu_type] = 0.0 if fit is None else float(fit.coefficients[1])
-    first, *rest = [replace(of, benchmarks=grown(of.benchmarks, exponents, origin)) for of in (own, *others)]
+    first, *rest = [replace(of, benchmarks=grown(of.benchmarks, exponents, origin)) for of in (same, *others)]
     return first, rest
 
 
-def _type_logs(record: Record, costs: Costs, since: Since | None) -> dict[str, float]:
+def _type_logs(run: TrainingRun, costs: Costs, since: Since | None) -> dict[str, float]:
     """Return CPU type → median of the logarithms of its hosts (`_host_logs`)."""
-    logs, kinds = _host_logs(record, costs, since), _types(record)
-    return {
-        cpu_type: float(np.median([log for host, log in logs.items() if kinds[host] == cpu_type]))
-        for cpu_type in {kinds[host] for host in logs}
-    }
+    by_type: dict[str, list[float]] = {}
+    for (cpu_type, _), log in _host_logs(run, costs, since).items():
+        by_type.setdefault(cpu_type, []).append(log)
+    return {cpu_type: statistics.median(logs) for cpu_type, logs in by_type.items()}
 
 
-def _believed(own: Costs, other: Costs) -> Costs:
+def _comparable(same: Costs, other: Costs) -> Costs:
     """Return costs for rows of another slab: its benchmarks where they differ clearly, else those of this size.
 
     A row that caches hold in one slab and not in the other costs two or three times as much there. Benchmarks vary by
     about a tenth, and runs priced with such a chance difference would learn it.
     """
     tables = dict(other.seconds_per_row)
-    for cpu_type, ours in own.seconds_per_row.items():
+    for cpu_type, ours in same.seconds_per_row.items():
         theirs = other.seconds_per_row.get(cpu_type, {})
         # Caches are shared: sizes that cost the same for one rank on a host may differ for several.
         moved = {
@@ -148,23 +140,24 @@ def _believed(own: Costs, other: Costs) -> Costs:
     return replace(other, seconds_per_row=tables)
 
 
-def _by_age(others: Sequence[TrainingRuns]) -> list[tuple[Record, TrainingRuns]]:
-    runs = [(record, lessons) for lessons in others for record in lessons.records]
+def _by_age(others: Sequence[TrainingRuns]) -> list[tuple[TrainingRun, TrainingRuns]]:
+    runs = [(run, of) for of in others for run in of.runs]
     return sorted(runs, key=lambda run: run[0].id)
 
 
-def _agreed(runs: Sequence[tuple[Record, Costs, Since | None]]) -> Corrections:
+def _agreed(runs: Sequence[tuple[TrainingRun, Costs, Since | None]]) -> Corrections:
     """Return the corrections from finished runs, oldest first, each priced with its own benchmarks."""
     types: dict[str, _Seen] = {}
     hosts: dict[str, _Seen] = {}
     type_of: dict[str, str] = {}
-    for index, (record, costs, since) in enumerate(runs):
-        logs, kinds = _host_logs(record, costs, since), _types(record)
-        for host, log in logs.items():
-            type_of[host] = kinds[host]
+    for index, (run, costs, since) in enumerate(runs):
+        by_type: dict[str, list[float]] = {}
+        for (cpu_type, host), log in _host_logs(run, costs, since).items():
+            type_of[host] = cpu_type
             hosts.setdefault(host, []).append((index, log))
-        for cpu_type, log in _type_logs(record, costs, since).items():
-            types.setdefault(cpu_type, []).append((index, log))
+            by_type.setdefault(cpu_type, []).append(log)
+        for cpu_type, logs in by_type.items():
+            types.setdefault(cpu_type, []).append((index, statistics.median(logs)))
     weights = recency(len(runs))
     of_types = {cpu_type: _shrunk(seen, weights) for cpu_type, seen in types.items()}
     of_hosts = {}
@@ -174,14 +167,14 @@ def _agreed(runs: Sequence[tuple[Record, Costs, Since | None]]) -> Corrections:
     return Corrections(types=of_types, hosts=of_hosts)
 
 
-def _applied(costs: Costs, found: Corrections) -> Costs:
+def _applied(costs: Costs, corrected: Corrections) -> Costs:
     tables = {
-        cpu_type: {ranks: seconds * found.types[cpu_type].factor for ranks, seconds in table.items()}
-        if cpu_type in found.types
+        cpu_type: {ranks: seconds * corrected.types[cpu_type].factor for ranks, seconds in table.items()}
+        if cpu_type in corrected.types
         else table
         for cpu_type, table in costs.seconds_per_row.items()
     }
-    factors = {host: one.factor for host, one in found.hosts.items() if one.factor != 1.0}
+    factors = {host: one.factor for host, one in corrected.hosts.items() if one.factor != 1.0}
     return replace(costs, seconds_per_row=tables, host_factors=factors)
 
 
@@ -193,7 +186,7 @@ def _multiplied(first: Mapping[str, Correction], then: Mapping[str, Correction])
     }
 
 
-def exchanges(records: Sequence[Record]) -> Correction:
+def exchanges(runs: Sequence[TrainingRun]) -> Correction:
     """Return the factor on communication: observed waits for exchanges, divided by the time of links and messages.
 
     Taken from the rank that computed longest in each run, oldest first, because the others wait for it too. A code that
@@ -203,31 +196,29 @@ def exchanges(records: Sequence[Record]) -> Correction:
     """
     seen: _Seen = []
     weights = []
-    for record, weight in recent(records):
-        assert record.outcome is not None
-        alone = unhidden_exchanges(record)
-        slowest = max(record.outcome.observations, key=lambda o: o.compute_s, default=None)
-        if slowest is not None and (alone_s := alone.get(slowest.rank, 0.0)) > 0:
-            ratio = min(max(slowest.communicate_s / alone_s, LEAST_EXCHANGE), 1.0)
+    for run, weight in zip(runs, recency(len(runs)).tolist(), strict=True):
+        slowest = max(run.observed_ranks, key=lambda one: one[1].compute_s, default=None)
+        if slowest is not None and (alone_s := slowest[0].exchange_s) > 0:
+            ratio = min(max(slowest[1].communicate_s / alone_s, LEAST_EXCHANGE), 1.0)
             seen.append((len(seen), math.log(ratio)))
             weights.append(weight * alone_s)
     return _shrunk(seen, np.array(weights)) if seen else Correction(factor=1.0, runs=0)
 
 
-def outdated(corrected: Costs, own: TrainingRuns) -> dict[str, Correction]:
+def outdated(corrected: Costs, same: TrainingRuns) -> dict[str, Correction]:
     """Return CPU types whose benchmark the newest runs contradict, all in one direction, with the median factor.
 
     corrected : costs after `correct`, so that a correction already made is no contradiction
     """
     newest: dict[str, list[float]] = {}
-    for record in reversed([r for r in own.records if finished(r)]):
-        for cpu_type, log in _type_logs(record, corrected, own.since).items():
+    for run in reversed(same.runs):
+        for cpu_type, log in _type_logs(run, corrected, same.since).items():
             seen = newest.setdefault(cpu_type, [])
             if len(seen) < OUTDATED_RUNS:
                 seen.append(log)
     limit = math.log(OUTDATED_FACTOR)
     return {
-        cpu_type: Correction(factor=math.exp(float(np.median(logs))), runs=len(logs))
+        cpu_type: Correction(factor=math.exp(statistics.median(logs)), runs=len(logs))
         for cpu_type, logs in newest.items()
         if len(logs) == OUTDATED_RUNS and (min(logs) > limit or max(logs) < -limit)
     }
@@ -248,27 +239,20 @@ def _shrunk(seen: _Seen, recency_of: FloatArray) -> Correction:
     return Correction(factor=math.exp(median**3 / (median**2 + variance)), runs=len(seen))
 
 
-def _types(record: Record) -> dict[str, str]:
-    return {host: entry["cpu_type"] for host, entry in host_entries(record.snapshot).items()}
-
-
-def _host_logs(record: Record, costs: Costs, since: Since | None) -> dict[str, float]:
-    """Return host → logarithm of the median over its ranks of observed / expected compute time.
+def _host_logs(run: TrainingRun, costs: Costs, since: Since | None) -> dict[tuple[str, str], float]:
+    """Return CPU type and host → logarithm of the median over its ranks of observed / expected compute time.
 
     A rank without a whole CPU that waits for others computes faster between its waits, because it has a part of the
-    CPU's time to spare. Its CPU time shows the need of its rows (`sweeps_s`). Where that was not measured, they took
-    at most its share of the whole time, so nothing between contradicts a benchmark.
+    CPU's time to spare. Its CPU time shows the need of its rows (`RankTimes.sweeps_s`). Where that was not measured,
+    they took at most its share of the whole time, so nothing between contradicts a benchmark.
     """
-    assert record.outcome is not None
-    kinds = _types(record)
-    older = {t for t, measured_at in (since or {}).items() if record.started_at < measured_at}
-    expected, shares = expected_compute(record, costs), cpu_shares(record)
-    host_of = {a.rank: a.host for a in record.plan.assignments}
-    ratios: dict[str, list[float]] = {}
-    for seen in record.outcome.observations:
-        told = seen.compute_s > 0 and expected.get(seen.rank, 0.0) > 0
-        if told and kinds[host_of[seen.rank]] not in older:
-            least_s, most_s = sweeps_s(seen, shares[seen.rank])
-            near_s = min(max(expected[seen.rank], least_s), most_s)
-            ratios.setdefault(host_of[seen.rank], []).append(near_s / expected[seen.rank])
-    return {host: math.log(float(np.median(values))) for host, values in ratios.items()}
+    older = {t for t, measured_at in (since or {}).items() if run.started_at < measured_at}
+    expected = expected_compute(run, costs)
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for one, times in run.observed_ranks:
+        expected_s = expected.get(one.rank, 0.0)
+        if times.compute_s > 0 and expected_s > 0 and one.cpu_type not in older:
+            least_s, most_s = times.sweeps_s(one.share)
+            near_s = min(max(expected_s, least_s), most_s)
+            ratios.setdefault((one.cpu_type, one.host), []).append(near_s / expected_s)
+    return {host: math.log(statistics.median(values)) for host, values in ratios.items()}

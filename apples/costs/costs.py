@@ -1,44 +1,143 @@
-"""Costs of an application from all evidence: benchmarks, and runs on slabs of this and other sizes."""
+"""The costs of a request, as pure functions of its evidence: benchmarks, corrected by finished runs.
 
+The order of precedence: benchmarks of this very request, options and kind of machine; if there are none and none can be
+made, the grid file's values. Overhead is fitted to the history, starting from launches of the benchmark (or the grid
+file). Evidence on rows from slabs of other sizes is used until runs on slabs of this size agree.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from apples.learning.corrections import correct
-from apples.learning.overhead import fit_overhead
-from apples.learning.runs import MessageCosts, TrainingRuns, message_costs, start_costs, with_measured_shares
-from apples.model.template import Costs
+from apples.costs.corrections import correct, with_growth_of_runs
+from apples.costs.evidence import Evidence, Slab
+from apples.costs.growth import setup_of, with_growth
+from apples.costs.overhead import MessageCosts, fit_overhead, message_costs, start_costs
+from apples.costs.runs import TrainingRun, TrainingRuns, with_measured_shares
+from apples.model.plan import Plan
+from apples.model.template import Costs, Overhead, Workload
+
+#: Rows of slabs within a tenth of a power of two of those of a benchmark cost the same; others lie between two.
+_SAME = 0.1
+
+#: Newest runs on slabs of each other size that are used.
+_NEWEST_OTHERS = 50
 
 
-def learned_costs(own: TrainingRuns, others: Sequence[TrainingRuns], iterations: int) -> Costs:
+def costs_of(evidence: Evidence, slab: Slab) -> Costs:
+    """Return corrected benchmarks and fitted overhead; CPU types of which nothing is known are missing."""
+    same, others = training_runs(evidence, slab)
+    return learned_costs(same, others, evidence.workload.iterations).at(slab.height)
+
+
+def training_runs(evidence: Evidence, slab: Slab) -> tuple[TrainingRuns, list[TrainingRuns]]:
+    """Return runs on slabs of this size, and those on slabs of each other size, with the benchmarks known now."""
+    sizes = [rows for rows in evidence.near(slab.rows) if rows in evidence.runs]
+    others = [
+        _with_benchmarks(evidence, Slab(rows=n, height=n), evidence.runs[n][-_NEWEST_OTHERS:]) for n in sizes
+    ]
+    return with_growth_of_runs(_with_benchmarks(evidence, slab, evidence.runs.get(slab.rows, ())), others)
+
+
+def _with_benchmarks(evidence: Evidence, slab: Slab, runs: Sequence[TrainingRun]) -> TrainingRuns:
+    rows = evidence.in_use(slab)
+    measured = evidence.tables.get(rows)
+    if measured is not None and evidence.by_slab:
+        near = {n: evidence.tables[n] for n in evidence.near(rows) if n in evidence.tables}
+        measured = replace(with_growth(measured, rows, near), start_row_cpu_s=setup_cpu_s(evidence, slab)[1])
+    since = {t: of.measured_at for t, of in evidence.benchmarks.get(rows, {}).items()}
+    return TrainingRuns(runs=runs, benchmarks=_completed(measured, evidence.stated), since=since)
+
+
+def _completed(measured: Costs | None, stated: Costs | None) -> Costs:
+    """Return measured costs, and the grid file's for CPU types without a benchmark."""
+    if measured is None or stated is None:
+        return measured or stated or Costs(seconds_per_row={})
+    return replace(
+        measured,
+        seconds_per_row={**stated.seconds_per_row, **measured.seconds_per_row},
+        overhead=measured.overhead if stated.overhead == Overhead() else stated.overhead,
+    )
+
+
+def learned_costs(same: TrainingRuns, others: Sequence[TrainingRuns], iterations: int) -> Costs:
     """Return benchmarks corrected by all later runs, with the overhead fitted to runs of as many iterations.
 
-    A run's excess compute time grows with its iterations and would pass for overhead in a shorter run. Evidence on rows
-    from slabs of other sizes is used until runs on slabs of this size agree. All other costs hardly depend on slabs, so
-    all runs count alike, each priced with the benchmarks of its own slabs.
+    A run's excess compute time grows with its iterations and would pass for overhead in a shorter run. All costs but
+    those of rows hardly depend on slabs, so all runs count alike, each priced with the benchmarks of its own slabs.
     """
-    everybody = with_measured_shares((own, *others))
-    everywhere = sorted((r for lessons in everybody for r in lessons.records), key=lambda r: r.id)
-    start_s, row_s = start_costs(everywhere, own.benchmarks.start_row_cpu_s)
+    sizes = with_measured_shares((same, *others))
+    everywhere = sorted((run for of in sizes for run in of.runs), key=lambda run: run.id)
+    start_s, row_s = start_costs(everywhere, same.benchmarks.start_row_cpu_s)
     # A price measured between hosts is replaced by that of runs over hosts only.
-    measured_s = own.benchmarks.message_cpu_s
-    informative = [r for r in everywhere if not measured_s or len({a.host for a in r.plan.assignments}) > 1]
+    measured_s = same.benchmarks.message_cpu_s
+    informative = [r for r in everywhere if not measured_s or len({one.host for one in r.ranks}) > 1]
     messages = message_costs(informative) or MessageCosts(measured_s, 0.0, 0.0)
     corrected = [
         replace(
-            correct(lessons, [other for other in everybody if other is not lessons]),
+            correct(of, [other for other in sizes if other is not of]),
             start_cpu_s=start_s,
             start_row_cpu_s=row_s,
             **messages._asdict(),
         )
-        for lessons in everybody
+        for of in sizes
     ]
-    costs_of = {
-        r.id: priced for lessons, priced in zip(everybody, corrected, strict=True) for r in lessons.records
-    }
+    costs_by_run = {run.id: priced for of, priced in zip(sizes, corrected, strict=True) for run in of.runs}
     costs = corrected[0]
     # The start-up of a benchmark contains the same CPU time, on an idle CPU: it must not be counted twice.
     shown_s = costs.overhead.constant_s
-    contained_s = start_s + row_s * own.benchmarks.slab_rows
-    believed = replace(costs.overhead, constant_s=min(shown_s, max(shown_s - contained_s, 0.0)))
-    alike = [r for r in everywhere if r.workload.get("iterations", 1) == iterations]
-    return replace(costs, overhead=fit_overhead(alike, lambda r: costs_of[r.id], prior=believed))
+    contained_s = start_s + row_s * same.benchmarks.slab_rows
+    prior = replace(costs.overhead, constant_s=min(shown_s, max(shown_s - contained_s, 0.0)))
+    alike = [run for run in everywhere if run.iterations == iterations]
+    return replace(costs, overhead=fit_overhead(alike, lambda run: costs_by_run[run.id], prior=prior))
+
+
+def demands(evidence: Evidence, slab: Slab, workload: Workload) -> Workload:
+    """Return the workload with the messages and the memory that short runs of a user's program have measured."""
+    benchmarks = evidence.used_benchmarks(slab)
+    sent = [b.messages for b in benchmarks if b.messages is not None]
+    carried = [b.bytes_exchanged for b in benchmarks if b.bytes_exchanged is not None]
+    return replace(
+        workload,
+        messages=max(sent) * workload.iterations if sent else workload.messages,
+        bytes_exchanged=max(carried) * workload.iterations if carried else workload.bytes_exchanged,
+        bytes_per_row=workload.bytes_per_row or max((b.bytes_per_row for b in benchmarks), default=0.0),
+        bytes_fixed=max([workload.bytes_fixed, *(b.bytes_fixed for b in benchmarks)]),
+    )
+
+
+def setup_cpu_s(evidence: Evidence, slab: Slab) -> tuple[float, float]:
+    """Return CPU seconds of a rank beside its iterations and those of each of its rows; 0 if they are unknown."""
+    used = evidence.in_use(slab)
+    setups = {
+        rows: max(b.setup_cpu_s for of in evidence.benchmarks[rows].values() for b in of.benchmarks)
+        for rows in (used, *evidence.near(used))
+        if rows in evidence.benchmarks
+    }
+    return setup_of(setups, slab.height)
+
+
+def counted_each(evidence: Evidence, slab: Slab) -> float | None:
+    """Return the iterations that the monitor counts for each of the program's; None if they are unknown."""
+    counts = (b.counted_each for b in reversed(evidence.used_benchmarks(slab)))
+    return next((count for count in counts if count is not None), None)
+
+
+def slab_of(evidence: Evidence, slab: Slab, plan: Plan) -> Slab:
+    """Return the slabs of a plan; `slab` itself where rows cost the same in all slabs.
+
+    So they do in a simulation, and where slabs of another size were not measured and may not be measured now.
+    """
+    if not evidence.by_slab:
+        return slab
+    planned = evidence.slab(plan.typical_rows)
+    return planned if planned.rows == slab.rows or evidence.available(planned) else slab
+
+
+def second_size(evidence: Evidence, slab: Slab) -> Slab | None:
+    """Return the size on the other side of these slabs, for the costs between; None if one size is enough."""
+    steps = math.log2(slab.height / slab.rows)
+    if not evidence.by_slab or abs(steps) < _SAME:
+        return None
+    second = evidence.slab(slab.rows * 2.0 ** math.copysign(1.0, steps))
+    return None if second.rows == slab.rows else second

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from apples.learning.runs import PRIOR_SPREAD
+from apples.costs.runs import PRIOR_SPREAD
 from apples.model.template import Costs
 
 

@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median_high
 
-from apples.learning.runs import finished, observed_s, slowness
+import msgspec
+
+from apples.costs.runs import finished, observed_s
 from apples.model.plan import Plan, Record
 from apples.planning.bounds import HIGH
 
@@ -43,27 +45,69 @@ class Coverage:
     error: float = math.nan
 
 
-def coverage(records: Sequence[Record]) -> Coverage:
-    """Return how often the ranges of runs that finished held; runs that needed several launches are left out."""
-    ended = [r for r in records if _judged(r)]
-    if not ended:
+class JudgedRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A finished run and its range: expectation and bounds as predicted, and as the forecasts gave them; seconds."""
+
+    observed_s: float
+    predicted_s: float
+    low_s: float
+    high_s: float
+    forecast_s: float
+    forecast_low_s: float
+    forecast_high_s: float
+
+    @property
+    def distance(self) -> float:
+        """Return the logarithm of the observed time over the expectation that the forecasts gave."""
+        return math.log(self.observed_s / self.forecast_s)
+
+    def unit(self, distance: float, common: float) -> float:
+        """Return the unit of positions on the side of the expectation on which a distance lies, a logarithm."""
+        side = (
+            self.forecast_s / self.forecast_low_s if distance < 0 else self.forecast_high_s / self.forecast_s
+        )
+        return math.hypot(max(math.log(side), _LEAST), common)
+
+    def position(self, common: float) -> float:
+        """Return the distance in its unit."""
+        return max(min(self.distance / self.unit(self.distance, common), _FARTHEST), -_FARTHEST)
+
+
+def judged_run(record: Record) -> JudgedRun | None:
+    """Return the range of a run that finished in one launch; None for others, and without a range."""
+    plan = record.plan
+    if not finished(record) or not 0 < plan.low_s <= plan.predicted_s < math.inf:
+        return None
+    return _with_range(plan, observed_s(record))
+
+
+def _with_range(plan: Plan, seconds: float) -> JudgedRun:
+    low_s, high_s = plan.by_forecasts or (plan.low_s, plan.high_s)
+    return JudgedRun(
+        observed_s=seconds,
+        predicted_s=plan.predicted_s,
+        low_s=plan.low_s,
+        high_s=plan.high_s,
+        forecast_s=plan.predicted_s if plan.forecast_s is None else plan.forecast_s,
+        forecast_low_s=low_s,
+        forecast_high_s=high_s,
+    )
+
+
+def coverage(runs: Sequence[JudgedRun]) -> Coverage:
+    """Return how often the ranges of runs held."""
+    if not runs:
         return Coverage()
-    shorter = sum(observed_s(r) < r.plan.low_s for r in ended)
-    longer = sum(observed_s(r) > r.plan.high_s for r in ended)
-    errors = sorted(abs(r.plan.predicted_s / observed_s(r) - 1) for r in ended)
+    shorter = sum(run.observed_s < run.low_s for run in runs)
+    longer = sum(run.observed_s > run.high_s for run in runs)
+    errors = sorted(abs(run.predicted_s / run.observed_s - 1) for run in runs)
     return Coverage(
-        judged=len(ended),
-        held=len(ended) - shorter - longer,
+        judged=len(runs),
+        held=len(runs) - shorter - longer,
         shorter=shorter,
         longer=longer,
         error=errors[len(errors) // 2],
     )
-
-
-def alike(records: Sequence[Record], platform: str, *, loaded: bool) -> list[Record]:
-    """Return the newest `MOST` judged runs of a platform on hosts that were as loaded, oldest first."""
-    some = [r for r in records if r.world == platform and _judged(r) and is_loaded(slowness(r)) == loaded]
-    return some[-MOST:]
 
 
 def is_loaded(slow: float) -> bool:
@@ -71,17 +115,16 @@ def is_loaded(slow: float) -> bool:
     return slow > LOADED
 
 
-def calibrate_range(plan: Plan, records: Sequence[Record]) -> Plan:
+def calibrate_range(plan: Plan, runs: Sequence[JudgedRun]) -> Plan:
     """Return the plan with expectation and range by runs like it; unchanged with fewer than `FEWEST`."""
-    if len(records) < FEWEST or not 0 < plan.low_s <= plan.predicted_s < math.inf:
+    if len(runs) < FEWEST or not 0 < plan.low_s <= plan.predicted_s < math.inf:
         return plan
-    longer = sorted(map(_distance, records))
-    usual = median_high(map(abs, longer))
-    tried = [_ends(records, part * usual) for part in _COMMON]
-    found = min(tried, key=lambda ends: ends.score(records))
-    rank = _rank(len(records))
-    expected = plan.predicted_s * math.exp(fmean(longer[len(longer) - rank : rank]))
-    below, above = found.sides(plan)
+    distances = sorted(run.distance for run in runs)
+    usual = median_high(map(abs, distances))
+    best = min((_ends(runs, part * usual) for part in _COMMON), key=lambda ends: ends.score(runs))
+    rank = _rank(len(runs))
+    expected = plan.predicted_s * math.exp(fmean(distances[len(distances) - rank : rank]))
+    below, above = best.sides(_with_range(plan, plan.predicted_s))
     return replace(
         plan,
         predicted_s=expected,
@@ -100,24 +143,24 @@ class _Ends:
     high: float
     common: float
 
-    def sides(self, plan: Plan) -> tuple[float, float]:
+    def sides(self, run: JudgedRun) -> tuple[float, float]:
         """Return the logarithms of low and high bound over the expectation that the forecasts gave."""
-        low, high = (end * _unit(plan, end, self.common) for end in (self.low, self.high))
+        low, high = (end * run.unit(end, self.common) for end in (self.low, self.high))
         return low, high
 
-    def score(self, records: Sequence[Record]) -> float:
+    def score(self, runs: Sequence[JudgedRun]) -> float:
         """Return the mean interval score of the ranges that the runs would have had, of logarithms; less is better."""
 
-        def of(record: Record) -> float:
-            (low, high), distance = self.sides(record.plan), _distance(record)
+        def of(run: JudgedRun) -> float:
+            (low, high), distance = self.sides(run), run.distance
             return high - low + max(low - distance, distance - high, 0.0) / (1 - HIGH)
 
-        return fmean(map(of, records))
+        return fmean(map(of, runs))
 
 
-def _ends(records: Sequence[Record], common: float) -> _Ends:
+def _ends(runs: Sequence[JudgedRun], common: float) -> _Ends:
     """Return the conformal ends by these runs."""
-    positions = sorted(_position(r, common) for r in records)
+    positions = sorted(run.position(common) for run in runs)
     rank = _rank(len(positions))
     return _Ends(low=positions[len(positions) - rank], high=positions[rank - 1], common=common)
 
@@ -125,35 +168,3 @@ def _ends(records: Sequence[Record], common: float) -> _Ends:
 def _rank(count: int) -> int:
     """Return the conformal rank of the high end among so many sorted positions, from 1."""
     return min(math.ceil((count + 1) * HIGH), count)
-
-
-def _judged(record: Record) -> bool:
-    return finished(record) and 0 < record.plan.low_s <= record.plan.predicted_s < math.inf
-
-
-def _sides(plan: Plan) -> tuple[float, float]:
-    """Return the lengths of both sides of the range that the forecasts gave, as logarithms."""
-    low, high = plan.by_forecasts or (plan.low_s, plan.high_s)
-    expected = _forecast_s(plan)
-    return max(math.log(expected / low), _LEAST), max(math.log(high / expected), _LEAST)
-
-
-def _forecast_s(plan: Plan) -> float:
-    """Return the expectation that the forecasts gave."""
-    return plan.predicted_s if plan.forecast_s is None else plan.forecast_s
-
-
-def _distance(record: Record) -> float:
-    """Return the logarithm of the observed time over the expectation that the forecasts gave."""
-    return math.log(observed_s(record) / _forecast_s(record.plan))
-
-
-def _unit(plan: Plan, distance: float, common: float) -> float:
-    """Return the unit of positions on the side of the expectation on which a distance lies, a logarithm."""
-    below, above = _sides(plan)
-    return math.hypot(below if distance < 0 else above, common)
-
-
-def _position(record: Record, common: float) -> float:
-    distance = _distance(record)
-    return max(min(distance / _unit(record.plan, distance, common), _FARTHEST), -_FARTHEST)

@@ -1,7 +1,7 @@
 """The records of a run: plan, outcome, record. Frozen, without decisions.
 
 A `Plan` is a chain of (host, rows) with its predicted times and reasons. An `Outcome` is a launcher's observation of
-a run. A `Record` joins the two in the history; JSON form in `apples.learning.history`.
+a run. A `Record` joins the two in the history; kept by `apples.costs.store`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -287,7 +287,8 @@ class Record:
 
     id : unique, sorts by time.  started_at : seconds since the epoch.  world : name of the launcher
     workload : the model inputs used.  snapshot : JSON object of the snapshot of the plan
-    key : calibration key (application with its options, and machine): only equal keys are fitted together
+    key, slab_rows : application with its options, and machines; rows of the slabs of its benchmarks. Only runs of equal
+        keys are fitted together, best those on slabs of one size
     sharing : the node manager's report on a run that took turns on its hosts, empty for others
     monitor : the monitor's report, empty for runs without one
     attempts : launches of the run; `plan` is the first one's, and `outcome` that of the run
@@ -299,6 +300,7 @@ class Record:
     key: str
     plan: Plan
     outcome: Outcome | None
+    slab_rows: int = 0
     snapshot: dict[str, Any] = field(default_factory=dict)
     workload: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)

@@ -1,10 +1,11 @@
 """Options of the planner, with the paper's and our own choices as presets."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from apples.errors import ConfigError
 from apples.model.limits import Limits
+from apples.model.runrequest import RunRequest
 
 ModelName = Literal["exchange", "paper"]
 Counts = Literal["every", "even"]
@@ -79,3 +80,8 @@ class PlanningOptions:
 PAPER = PlanningOptions(
     model="paper", counts="even", allocation="lp", rank_order="desirability", improve=False, horizon="next"
 )
+
+
+def planning_options(request: RunRequest) -> PlanningOptions:
+    """Return the planner options of a run: the scheduler's preset, overridden by the user's choices."""
+    return replace(PAPER if request.scheduler == "paper" else PlanningOptions(), **request.overrides)

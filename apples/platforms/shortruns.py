@@ -1,7 +1,7 @@
 """Benchmarks of a user's program: short runs under the monitor, in a directory that is removed.
 
 All run on one host, but for the pair of ranks on two hosts that shows what a message between hosts costs.
-What the counters mean is decided in `apples.learning.shortruns`; here are the launches.
+What the counters mean is decided in `apples.platforms.programcosts`; here are the launches.
 """
 
 import math
@@ -14,7 +14,14 @@ from typing import Protocol
 
 from apples.errors import ConfigError, LaunchError
 from apples.launching.deployment import SCRATCH_PREFIX, deploy, scratch_copy
-from apples.learning.shortruns import (
+from apples.model.grid import Host
+from apples.model.launchrequest import LaunchRequest, MpiChoice, Notify
+from apples.model.plan import Outcome, unplanned
+from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
+from apples.monitoring.counters import PageCounters
+from apples.monitoring.environment import WAITS, figures_of
+from apples.monitoring.job import JOB, MonitoredRun
+from apples.platforms.programcosts import (
     ENOUGH_CPU_S,
     LEAST_CPU_S,
     STEADY_CPU_S,
@@ -29,13 +36,6 @@ from apples.learning.shortruns import (
     message_cpu_s_of,
     messages_of,
 )
-from apples.model.grid import Host
-from apples.model.launchrequest import LaunchRequest, MpiChoice, Notify
-from apples.model.plan import Outcome, unplanned
-from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
-from apples.monitoring.counters import PageCounters
-from apples.monitoring.environment import WAITS, figures_of
-from apples.monitoring.job import JOB, MonitoredRun
 
 #: The shorter run's part of the iterations, and the most by which both are multiplied to take long enough.
 _SHORTER, _MOST_TIMES = 4, 64

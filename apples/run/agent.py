@@ -11,29 +11,31 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from apples.costs.benchmark import Measuring
+from apples.costs.costs import counted_each, demands, setup_cpu_s, slab_of
+from apples.costs.evidence import Evidence, Slab, load
+from apples.costs.ranges import MOST, Coverage, calibrate_range, coverage, is_loaded
+from apples.costs.store import History
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
-from apples.learning.history import History
-from apples.learning.ranges import MOST, Coverage, alike, calibrate_range, coverage, is_loaded
 from apples.model.grid import LEAST_SHARE, Snapshot
 from apples.model.launchrequest import Notify
 from apples.model.plan import LeftOut, Plan, Record
+from apples.model.runrequest import RunRequest
 from apples.model.snapshots import unmeasured
 from apples.model.template import Checkpointing, Costs, Deployable, Workload
 from apples.planning.adapting.hosts import as_ranks_see_it
 from apples.planning.axes import check as check_cut
 from apples.planning.baselines import default_plan, even_plan, smart_user_plan
-from apples.planning.options import PlanningOptions
+from apples.planning.options import PlanningOptions, planning_options
 from apples.planning.planner import check_room, make_plan
 from apples.platforms.platform import Platform
-from apples.run.costing import Costing, SlabCosts
 from apples.run.documents import attempts_document, checkpoint_document, plan_document, run_document
 from apples.run.intervals import Interval
 from apples.run.remaining import remaining_workload
-from apples.run.request import RunRequest
 from nws.base.hostlist import fold
 
 Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
@@ -118,14 +120,15 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """A plan, and the costs and the snapshot that it was made from.
+    """A plan, and what it was made from: slabs, their costs, the evidence on them, the snapshot.
 
-    slabs : costs of the slab size that its run is recorded under.  seconds : that planning took
+    slab : size that its run is recorded under.  seconds : that planning took
     """
 
     plan: Plan
-    slabs: SlabCosts
+    slab: Slab
     costs: Costs
+    evidence: Evidence
     snapshot: Snapshot
     seconds: float
 
@@ -133,6 +136,7 @@ class _Draft:
 class Agent:
     """Planner of runs on one platform, with costs learned from benchmarks and earlier runs.
 
+    stated : costs that a grid file states, by application; they are used where nothing was measured
     report : receives each plan made and each run ended, as a kind and one sentence; it must not fail or block
     """
 
@@ -140,14 +144,18 @@ class Agent:
         self,
         platform: Platform,
         history: History,
-        costing: Costing,
         notify: Notify,
         *,
+        stated: Mapping[str, Costs] | None = None,
         report: Callable[[str, str], None] | None = None,
     ) -> None:
         self.platform, self.history, self.notify = platform, history, notify
         self.report = report or (lambda kind, text: None)
-        self._costing = costing
+        self._stated = stated or {}
+
+    def evidence(self, request: RunRequest) -> Evidence:
+        """Return all that is known about the costs of a request on the present pool."""
+        return load(self.platform, request, self.history, self._stated.get(request.template.name))
 
     def decide(self, request: RunRequest, *, done: int = 0, after: Decision | None = None) -> Decision:
         """Measure, price and plan.
@@ -167,23 +175,31 @@ class Agent:
         total = template.workload(request.size, request.settings)
         workload = remaining_workload(total, done)
         # If only the end of the program remains, choose hosts as for one more iteration.
-        demands = remaining_workload(total, done - 1) if done and not workload.iterations else workload
-        options = request.planning
+        planned_work = remaining_workload(total, done - 1) if done and not workload.iterations else workload
+        options = planning_options(request)
         check_cut(total, options)
         started = time.perf_counter()
         self._drop_drained()
         snapshot = request.as_waiting(self.platform.snapshot(self.notify))
         measured = time.perf_counter()
         if request.scheduler in RESPECT_LIMITS:
-            check_room(snapshot, demands, options)
-        slabs_only = demands.axes is not None and not self.platform.can_cut_two_axes
+            check_room(snapshot, planned_work, options)
+        slabs_only = planned_work.axes is not None and not self.platform.can_cut_two_axes
         if slabs_only:
-            workload, demands = (replace(one, axes=None) for one in (workload, demands))
+            workload, planned_work = (replace(one, axes=None) for one in (workload, planned_work))
+        drafting = _Drafting(
+            measuring=Measuring(
+                platform=self.platform, request=request, history=self.history, notify=self.notify
+            ),
+            options=options,
+            workload=planned_work,
+        )
+        evidence = self.evidence(request)
         if after is None:
-            draft = self._draft_of_own_slabs(request, snapshot, demands)
+            draft = drafting.of_own_slabs(evidence, snapshot)
         else:
-            draft = self._draft_after(request, snapshot, demands, after)
-        slabs, snapshot = draft.slabs, draft.snapshot
+            draft = drafting.after(evidence, snapshot, after)
+        snapshot, slab, evidence = draft.snapshot, draft.slab, draft.evidence
         drafted = time.perf_counter()
         absent = [LeftOut(host=host, reason=reason) for host, reason in snapshot.absent.items()]
         plan = replace(draft.plan, left_out=(*draft.plan.left_out, *absent))
@@ -199,17 +215,17 @@ class Agent:
         return Decision(
             plan=plan,
             snapshot=planned_on,
-            workload=slabs.benchmarks.demands(workload),
+            workload=demands(evidence, slab, workload),
             costs=draft.costs,
-            key=slabs.record_key() if after is None else after.key,
-            slab_rows=slabs.benchmarks.rows,
+            key=evidence.record_key if after is None else after.key,
+            slab_rows=slab.rows,
             platform=self.platform.name,
             planning_s=planning_s,
             weather_s=measured - started,
             notes=(*self._notes(snapshot, draft.costs), *[_SLABS_ONLY] * slabs_only),
             first_iteration=done,
-            setup_cpu_s=slabs.benchmarks.setup_cpu_s(),
-            counted_each=slabs.benchmarks.counted_each(),
+            setup_cpu_s=setup_cpu_s(evidence, slab),
+            counted_each=counted_each(evidence, slab),
             coverage=judged,
         )
 
@@ -231,58 +247,8 @@ class Agent:
             if host.name in ranks
         )
         loaded = is_loaded(1 / max(least, LEAST_SHARE))
-        runs = alike(self.history.records(newest=2 * MOST), self.platform.name, loaded=loaded)
+        runs = self.history.judged_runs(self.platform.name, loaded=loaded, newest=MOST)
         return calibrate_range(plan, runs), coverage(runs)
-
-    def _draft_of_own_slabs(self, request: RunRequest, snapshot: Snapshot, demands: Workload) -> _Draft:
-        """Return a plan with the costs of slabs like its own, which differ from equal ones on all slots.
-
-        It remains the first plan if rows cost the same in such slabs, if these cannot be measured, or if no plan with
-        their costs keeps the limits.
-        """
-        first = self._draft(request, snapshot, demands, self._costing.of(self.platform, request))
-        slabs = first.slabs.like(first.plan)
-        if slabs is first.slabs:
-            return first
-        try:
-            costs = slabs.costs(self.notify, between=True)
-            if costs.rows_cost_as_in(first.costs):
-                return replace(first, slabs=slabs)
-            second = self._draft(request, snapshot, demands, slabs, costs)
-        except (ConfigError, LaunchError, NoFeasiblePlan) as error:
-            self.notify(f"planned with the costs of slabs of {first.slabs.benchmarks.rows} rows: {error}")
-            return first
-        # The second plan may have small slabs after all. Its run then counts as one of small slabs.
-        rows = second.plan.typical_rows
-        own = min((slabs, first.slabs), key=lambda one: abs(math.log(rows / one.benchmarks.rows)))
-        return replace(second, slabs=own, seconds=first.seconds + second.seconds)
-
-    def _draft_after(
-        self, request: RunRequest, snapshot: Snapshot, demands: Workload, after: Decision
-    ) -> _Draft:
-        """Return a plan for the rest of a run, on hosts as its ranks have seen them, without benchmarks if possible."""
-        slabs = self._costing.of(self.platform, request, after.slab_rows)
-        known = all(h.cpu_type in after.costs.seconds_per_row for h in snapshot.hosts)
-        costs = after.costs if known else slabs.costs(self.notify)
-        if after.seen:
-            snapshot = as_ranks_see_it(snapshot, after.seen, costs, [0.0] * len(after.seen))
-        return self._draft(request, snapshot, demands, slabs, costs)
-
-    def _draft(
-        self,
-        request: RunRequest,
-        snapshot: Snapshot,
-        demands: Workload,
-        slabs: SlabCosts,
-        costs: Costs | None = None,
-    ) -> _Draft:
-        """Return a plan.  costs : instead of those of `slabs`"""
-        costs = costs or slabs.costs(self.notify)
-        demands = slabs.benchmarks.demands(demands)
-        priced = time.perf_counter()
-        plan = _planner(request)(snapshot, demands, costs, request.planning)
-        seconds = time.perf_counter() - priced
-        return _Draft(plan=plan, slabs=slabs, costs=costs, snapshot=snapshot, seconds=seconds)
 
     def _notes(self, snapshot: Snapshot, costs: Costs) -> tuple[str, ...]:
         notes = [f"overhead: {costs.overhead.source}", *snapshot.notes]
@@ -293,3 +259,56 @@ class Agent:
             )
             self.notify(notes[-1])
         return tuple(notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drafting:
+    """Plans of one request. workload : demands of the iterations to plan for, before they were measured"""
+
+    measuring: Measuring
+    options: PlanningOptions
+    workload: Workload
+
+    def of_own_slabs(self, evidence: Evidence, snapshot: Snapshot) -> _Draft:
+        """Return a plan with the costs of slabs like its own, which differ from equal ones on all slots.
+
+        It remains the first plan if rows cost the same in such slabs, if these cannot be measured, or if no plan with
+        their costs keeps the limits.
+        """
+        slab = evidence.slab()
+        costs, evidence = self.measuring.price(evidence, slab)
+        first = self._draft(evidence, snapshot, slab, costs)
+        planned = slab_of(evidence, slab, first.plan)
+        if planned is slab:
+            return first
+        try:
+            costs, evidence = self.measuring.price(evidence, planned, between=True)
+            if costs.rows_cost_as_in(first.costs):
+                return replace(first, slab=planned, evidence=evidence)
+            second = self._draft(evidence, snapshot, planned, costs)
+        except (ConfigError, LaunchError, NoFeasiblePlan) as error:
+            self.measuring.notify(f"planned with the costs of slabs of {slab.rows} rows: {error}")
+            return first
+        # The second plan may have small slabs after all. Its run then counts as one of small slabs.
+        height = second.plan.typical_rows
+        nearest = min((planned, slab), key=lambda one: abs(math.log(height / one.rows)))
+        return replace(second, slab=nearest, seconds=first.seconds + second.seconds)
+
+    def after(self, evidence: Evidence, snapshot: Snapshot, after: Decision) -> _Draft:
+        """Return a plan for the rest of a run, on hosts as its ranks have seen them, without benchmarks if possible."""
+        slab, costs = Slab(after.slab_rows, after.slab_rows), after.costs
+        if not all(h.cpu_type in costs.seconds_per_row for h in snapshot.hosts):
+            costs, evidence = self.measuring.price(evidence, slab)
+        if after.seen:
+            snapshot = as_ranks_see_it(snapshot, after.seen, costs, [0.0] * len(after.seen))
+        return self._draft(evidence, snapshot, slab, costs)
+
+    def _draft(self, evidence: Evidence, snapshot: Snapshot, slab: Slab, costs: Costs) -> _Draft:
+        """Return a plan with these costs of these slabs."""
+        priced = time.perf_counter()
+        workload = demands(evidence, slab, self.workload)
+        plan = _planner(self.measuring.request)(snapshot, workload, costs, self.options)
+        seconds = time.perf_counter() - priced
+        return _Draft(
+            plan=plan, slab=slab, costs=costs, evidence=evidence, snapshot=snapshot, seconds=seconds
+        )

@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from apples.errors import ConfigError, HistoryError
-from apples.learning.history import History
+from apples.costs.store import History
+from apples.errors import ConfigError
 from apples.model.launchrequest import Notify
 from apples.model.plan import Outcome, Record
+from apples.model.runrequest import Resilience, RunRequest
 from apples.model.template import Checkpointing, Restartable, SelfCheckpointing
 from apples.platforms.platform import Platform
 from apples.run import intervals
 from apples.run.agent import Decision
 from apples.run.intervals import Interval
 from apples.run.remaining import checkpoints_in, iteration_s, with_overhead
-from apples.run.request import Resilience, RunRequest
 from nws.base.durations import format_seconds
 
 #: Runs from which costs and failure rates are learnt.
@@ -68,7 +68,7 @@ class Checkpoints:
 
     def _resumed_itself(self, request: RunRequest, template: SelfCheckpointing, notify: Notify) -> int:
         """Return iterations in the newest checkpoint that the program wrote in the last run like this one."""
-        begun_at = begun(request, self._records(None))
+        begun_at = begun(request, self._history.records(application=request.template.name, newest=_NEWEST))
         found = template.checkpoints()
         mine = {done for done, (_, changed_ns) in found.items() if changed_ns / 1e9 >= begun_at - _SKEW_S}
         self._resumable = {done: found[done] for done in mine}
@@ -182,7 +182,7 @@ class Checkpoints:
         """Return the interval and its cost."""
         done, left = decision.first_iteration, decision.workload.iterations
         one_s = iteration_s(decision.plan, left)
-        learnt_s = intervals.cost_from(self._records(decision.key), size_bytes)
+        learnt_s = intervals.cost_from(self._history.launches(decision.key, _NEWEST), size_bytes)
         if self._tried_s is None:
             # The options of the first plan of a run hold for all its attempts.
             self._tried_s = measured_s
@@ -215,16 +215,7 @@ class Checkpoints:
         hosts = decision.plan.hosts
         if self.resilience.mtbf_s is not None:
             return self.resilience.mtbf_s / len(hosts)
-        return intervals.mtbf_of(hosts, intervals.rates_from(self._records(None)))
-
-    def _records(self, key: str | None) -> Sequence[Record]:
-        """Return records of a key, or all; a damaged one among other runs' is no reason not to run."""
-        try:
-            return self._history.records(key, newest=_NEWEST)
-        except HistoryError:
-            if key is not None:
-                raise
-            return []
+        return intervals.mtbf_of(hosts, intervals.rates_from(self._history.launches(None, _NEWEST)))
 
 
 def begun(request: RunRequest, records: Sequence[Record]) -> float:

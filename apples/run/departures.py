@@ -15,9 +15,9 @@ from apples.errors import HistoryError
 from apples.model.drained import DrainedHosts
 from apples.model.launchrequest import Notify
 from apples.model.progress import AdaptationController, CheckpointAndEnd, Order
+from apples.model.runrequest import RunRequest
 from apples.model.template import Deployable, SelfCheckpointing
 from apples.run.agent import Decision
-from apples.run.request import RunRequest
 
 
 class Departures:

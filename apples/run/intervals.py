@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from apples.model.plan import Attempt, Outcome, Record
+from apples.costs.store import Launch
 
 #: Prior of an unknown host: lost once a month. Assumed, for machines that are restarted by hand.
 PRIOR_S = 30 * 86400.0
@@ -74,41 +74,25 @@ def mtbf_of(hosts: Iterable[str], rates: Mapping[str, float]) -> float:
     return 1.0 / total if total > 0 else math.inf
 
 
-def rates_from(records: Iterable[Record]) -> dict[str, float]:
-    """Return failures a second of every host that took part in these runs."""
+def rates_from(launches: Iterable[Launch]) -> dict[str, float]:
+    """Return failures a second of every host that took part in these launches."""
     lost: dict[str, int] = {}
     seconds: dict[str, float] = {}
-    for record in records:
-        for plan_hosts, outcome in _launches(record):
-            for host in plan_hosts:
-                seconds[host] = seconds.get(host, 0.0) + outcome.observed_s
-                lost[host] = lost.get(host, 0) + (host in outcome.lost)
+    for launch in launches:
+        for host in launch.hosts:
+            seconds[host] = seconds.get(host, 0.0) + launch.observed_s
+            lost[host] = lost.get(host, 0) + (host in launch.lost)
     return {host: failure_rate(lost[host], seconds[host]) for host in seconds}
 
 
-def cost_from(records: Sequence[Record], size_bytes: float) -> float | None:
-    """Return seconds of a checkpoint of `size_bytes` from records of similar runs; None if none has checkpoints.
+def cost_from(launches: Sequence[Launch], size_bytes: float) -> float | None:
+    """Return seconds of a checkpoint of `size_bytes` from launches of similar runs; None if none has checkpoints.
 
     The cost of one is proportional to its bytes, and the median of the newest runs is taken.
     """
-    found = []
-    for record in records:
-        for attempt in record.attempts:
-            one_s = _cost_in(attempt)
-            kept_bytes = record.options.get("checkpoint_bytes")
-            if one_s is not None and isinstance(kept_bytes, int | float) and kept_bytes > 0:
-                found.append(one_s * size_bytes / kept_bytes)
-    if not found:
-        return None
-    return median(found[-_NEWEST:])
-
-
-def _cost_in(attempt: Attempt) -> float | None:
-    seen = [o for o in attempt.outcome.observations if o.checkpoints > 0]
-    return max((o.checkpoint_s / o.checkpoints for o in seen), default=None)
-
-
-def _launches(record: Record) -> list[tuple[tuple[str, ...], Outcome]]:
-    if record.attempts:
-        return [(a.plan.hosts, a.outcome) for a in record.attempts]
-    return [] if record.outcome is None else [(record.plan.hosts, record.outcome)]
+    costs = [
+        launch.checkpoint_s * size_bytes / launch.checkpoint_bytes
+        for launch in launches
+        if launch.checkpoint_s is not None and launch.checkpoint_bytes > 0
+    ]
+    return median(costs[-_NEWEST:]) if costs else None

@@ -14,12 +14,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from apples.applications.known import KnownByModel
+from apples.costs.store import new_id
 from apples.errors import LaunchError, ProgramNotFound
 from apples.launching.filelock import locked
-from apples.learning.history import new_id
 from apples.model.launchrequest import LaunchRequest, MpiChoice
 from apples.model.limits import Limits
 from apples.model.plan import Attempt, Outcome, Record
+from apples.model.runrequest import RunRequest
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Deployable, Deployment, Restartable, Template
 from apples.platforms.platform import Platform
@@ -31,7 +32,6 @@ from apples.run.directory import run_directory
 from apples.run.documents import attempt_document
 from apples.run.programruns import run_program
 from apples.run.progress import OnEvent, ignore, progress_listener
-from apples.run.request import RunRequest
 from apples.run.waits import RankWaits
 from nws.base.errors import ReportedError
 from nws.base.hostlist import fold
@@ -47,6 +47,7 @@ def new_record(request: RunRequest, decision: Decision, started_at: float) -> Re
         started_at=started_at,
         world=decision.platform,
         key=decision.key,
+        slab_rows=decision.slab_rows,
         plan=decision.plan,
         outcome=None,
         snapshot=snapshot_document(decision.snapshot),

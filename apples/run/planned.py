@@ -4,19 +4,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from apples.learning.stores import open_benchmarks, open_history
+from apples.costs.store import open_history
 from apples.model.config import find_config
 from apples.model.gridfile import load_grid_file
 from apples.model.launchrequest import Notify
 from apples.model.pieces import Pieces, pieces_of
 from apples.model.plan import Plan, Record
+from apples.model.runrequest import Benchmarks, RunRequest
 from apples.platforms.local import LocalPlatform
 from apples.platforms.serviceforecasts import ServiceWeather
 from apples.run.agent import Agent, Decision
-from apples.run.costing import Costing
 from apples.run.loop import AttemptLoop
 from apples.run.program import find_template
-from apples.run.request import Benchmarks, RunRequest
 from nws.client import Endpoint
 
 
@@ -93,8 +92,6 @@ def plan(
     platform = LocalPlatform(None if file is None else file.grid, service=weather)
     applied = {} if file is None else file.applications
     stated = {name: entry.costs for name, entry in applied.items() if entry.costs is not None}
-    history = open_history()
-    costing = Costing(open_benchmarks(), history, stated)
     request = RunRequest(
         size=size,
         template=find_template(None if app is None else str(app), platform, file),
@@ -105,4 +102,4 @@ def plan(
         polling=True,
         benchmarks=Benchmarks.BUILT_IN,
     )
-    return PlannedRun(Agent(platform, history, costing, notify), request)
+    return PlannedRun(Agent(platform, open_history(notify), notify, stated=stated), request)

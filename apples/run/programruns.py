@@ -12,7 +12,6 @@ from pathlib import Path
 from apples.errors import MonitorError
 from apples.launching.deployment import deploy, run_commands
 from apples.launching.filelock import locked
-from apples.learning.shortruns import observations_of
 from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome
 from apples.model.template import Deployment
@@ -20,6 +19,7 @@ from apples.monitoring.environment import figures_of
 from apples.monitoring.job import JOB, MonitoredRun
 from apples.monitoring.names import DIRECTORY_VARIABLE, JOB_VARIABLE
 from apples.platforms.platform import Platform
+from apples.platforms.programcosts import observations_of
 from apples.run.agent import Decision
 from nws.client import state_dir
 

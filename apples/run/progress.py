@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from apples.model.progress import parse_iterations
+from apples.model.runrequest import RunRequest
 from apples.model.template import Deployable
 from apples.platforms.platform import Platform
-from apples.run.request import RunRequest
 
 if TYPE_CHECKING:
     from apples.run.agent import Decision

@@ -14,8 +14,8 @@ from apples.coscheduling.contention import LEAST_SHARE
 from apples.coscheduling.events import Wait
 from apples.errors import MonitorError
 from apples.model.launchrequest import Notify
+from apples.model.runrequest import Monitor, RunRequest
 from apples.monitoring.names import DIRECTORY_VARIABLE
-from apples.run.request import Monitor, RunRequest
 
 if TYPE_CHECKING:
     from apples.run.agent import Decision

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from apples.costs.overhead import fit_overhead
+from apples.costs.runs import finished_runs
 from apples.errors import NoFeasiblePlan
-from apples.learning.overhead import fit_overhead
 from apples.model.config import find_config
 from apples.model.grid import Snapshot
 from apples.model.gridfile import load_grid
@@ -138,7 +139,7 @@ def calibrated(settings: WolskiSettings, planner: str, progress: Progress) -> Co
     pairs = settings.combinations(session.world.workload(1).max_rows)
     runs = shuffled(pairs, own.runs, seed=own.seed)
     scored = exact_runs(settings, runs, session, costs, PLANNERS[planner])
-    return replace(costs, overhead=fit_overhead([s.record for s in scored], costs))
+    return replace(costs, overhead=fit_overhead(finished_runs(s.record for s in scored), costs))
 
 
 def constants(settings: WolskiSettings, costs: Costs) -> dict[str, Any]:

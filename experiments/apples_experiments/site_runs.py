@@ -13,7 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from apples.applications.heat import TEMPLATE
-from apples.learning.overhead import fit_overhead
+from apples.costs.benchmark import rank_counts
+from apples.costs.overhead import fit_overhead
+from apples.costs.runs import finished_runs
 from apples.model.config import find_config
 from apples.model.grid import Grid
 from apples.model.gridfile import load_grid
@@ -24,7 +26,6 @@ from apples.model.template import Costs
 from apples.planning.options import PAPER, ModelName, PlanningOptions
 from apples.planning.planner import make_plan
 from apples.platforms.mock import MockPlatform, open_mock
-from apples.run.measuring import rank_counts
 from apples_experiments.mock_runs import Planner, shuffled
 from apples_experiments.result import Progress
 from apples_experiments.settings import RunSet, read_settings
@@ -138,7 +139,7 @@ def learnt_costs(settings: SiteSettings, model: ModelName, progress: Progress) -
     for size, ranks in shuffled(pairs, own.runs, seed=own.seed):
         records.append(run(world, size, costs, Scheduler(options=replace(planning, ranks=ranks))))
         world.rest(settings.rest_s)
-    return replace(costs, overhead=fit_overhead(records, costs))
+    return replace(costs, overhead=fit_overhead(finished_runs(records), costs))
 
 
 def _silent(line: str) -> None:

@@ -239,6 +239,15 @@ def _is_full(error: sqlite3.Error) -> bool:
     return name in ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE")
 
 
+def is_unwritable(error: BaseException | None) -> bool:
+    """Return whether an error of opening or writing a file is for lack of space or rights."""
+    if not isinstance(error, sqlite3.Error):
+        return isinstance(error, OSError)
+    return _is_full(error) or str(getattr(error, "sqlite_errorname", "")).startswith(
+        ("SQLITE_READONLY", "SQLITE_CANTOPEN")
+    )
+
+
 def _is_damage(error: sqlite3.Error) -> bool:
     # a damaged schema has no such table; a text that is no UTF-8 has no error code
     name = str(getattr(error, "sqlite_errorname", ""))

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from apples.costs.benchmark import Measuring
+from apples.costs.store import History
 from apples.errors import ConfigError
-from apples.learning.benchmarkstore import CalibrationStore
-from apples.learning.history import History
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import RankObservation
 from apples.model.template import Benchmark, Workload
 from apples.monitoring import build
 from apples.platforms.platform import Platform
 from apples.run.agent import Agent
-from apples.run.costing import Costing
 from apples.testing import FakeLauncher
 from nws.client import LocalWeather
 
@@ -124,11 +123,20 @@ class Bench:
         grid = Grid(name="lab", hosts=hosts, source="lab.yaml")
         self.said = []
         self.platform = FakePlatform(grid, FakeLauncher(script))
-        self.history = History(directory / "history")
-        self.store = CalibrationStore(directory / "benchmarks")
-        self.costing = Costing(self.store, self.history, stated)
-        self.agent = Agent(self.platform, self.history, self.costing, self.said.append)
+        self.history = History(directory / "history.db", self.said.append)
+        self.agent = Agent(self.platform, self.history, self.said.append, stated=stated)
         self.toy = Toy()
+
+    def measuring(self, request):
+        """Measuring of the benchmarks of a request."""
+        return Measuring(
+            platform=self.platform, request=request, history=self.history, notify=self.said.append
+        )
+
+    def priced(self, request, *, height=None, between=False):
+        """The costs of a request on slabs of so many rows, by default equal ones, and the evidence on them."""
+        evidence = self.agent.evidence(request)
+        return self.measuring(request).price(evidence, evidence.slab(height), between=between)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from apples.applications.appfile import read_application
 from apples.cli.run import run
 from apples.cli.toolbox import toolbox
 from apples.errors import ConfigError, LaunchError, ProgramNotFound
-from apples.learning.shortruns import benchmark_of, cpu_growth_s
+from apples.platforms.programcosts import benchmark_of, cpu_growth_s
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FAKE_SSH = Path(__file__).parents[1] / "hosts" / "fake_ssh.sh"

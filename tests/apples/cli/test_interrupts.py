@@ -5,8 +5,8 @@ import signal
 import time
 
 import pytest
+from apples.costs.store import History
 
-from apples.learning.history import History
 from apples.run.directory import run_directory
 
 LONG = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=100000000")

@@ -1,6 +1,5 @@
-"""What finished runs teach: the overhead, and how far benchmarks are off; and where benchmarks are kept."""
+"""What finished runs teach: the overhead, and how far benchmarks are off."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,24 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apples.errors import HistoryError
-from apples.learning.benchmarkstore import FORMAT, CalibrationStore
-from apples.learning.corrections import correct, corrections, outdated, with_growth_of_runs
-from apples.learning.learnedcosts import learned_costs
-from apples.learning.overhead import fit_overhead, startup_overhead
-from apples.learning.regression import weighted_median
-from apples.learning.runs import (
-    HALF_LIFE_RUNS,
-    TrainingRuns,
-    message_costs,
-    start_costs,
-    without_overhead,
-)
+from apples.costs.corrections import correct, corrections, outdated, with_growth_of_runs
+from apples.costs.costs import learned_costs
+from apples.costs.overhead import fit_overhead, message_costs, start_costs, startup_overhead
+from apples.costs.regression import weighted_median
+from apples.costs.runs import HALF_LIFE_RUNS, TrainingRuns, finished_runs, training_run, without_overhead
 from apples.model.grid import OFFERED
 from apples.model.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.model.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
 from apples.planning.jitter import mean_wait
-from nws.base.sealed import unseal
 
 BM = 0.195
 COSTS = Costs(seconds_per_row={"node": {1: BM, 2: 2 * BM}})
@@ -118,7 +108,20 @@ def a_run(
 
 def lessons(records, since=None, *, benchmarks=COSTS):
     """Runs, and the benchmarks they say something of."""
-    return TrainingRuns(records=records, benchmarks=benchmarks, since=since)
+    return TrainingRuns(runs=finished_runs(records), benchmarks=benchmarks, since=since)
+
+
+def fitted_to(records, costs=None, **more):
+    """The overhead fitted to the runs of these records."""
+    return fit_overhead(finished_runs(records), costs, **more)
+
+
+def starts_of(records, *row_s):
+    return start_costs(finished_runs(records), *row_s)
+
+
+def messages_of(records):
+    return message_costs(finished_runs(records))
 
 
 def runs_under(overhead, count, *, noise=0.0, disturbed=0.0, seed=0):
@@ -135,7 +138,7 @@ def runs_under(overhead, count, *, noise=0.0, disturbed=0.0, seed=0):
 
 
 def test_the_papers_overhead_is_found_again_from_106_runs_a_sixth_of_them_disturbed():
-    fitted = fit_overhead(runs_under(PAPER_OVERHEAD, 106, noise=0.02, disturbed=0.17), COSTS)
+    fitted = fitted_to(runs_under(PAPER_OVERHEAD, 106, noise=0.02, disturbed=0.17), COSTS)
     assert fitted.constant_s == pytest.approx(16, rel=0.05)
     assert fitted.per_row_s == pytest.approx(-1.5e-3, rel=0.1)
     assert fitted.per_rank_s == 0
@@ -145,27 +148,27 @@ def test_the_papers_overhead_is_found_again_from_106_runs_a_sixth_of_them_distur
 
 
 def test_one_run_can_carry_a_constant_only():
-    fitted = fit_overhead([a_run(1000, 10, 100 * BM + 12.0)])
+    fitted = fitted_to([a_run(1000, 10, 100 * BM + 12.0)])
     assert fitted.constant_s == pytest.approx(12.0)
     assert (fitted.per_row_s, fitted.per_rank_s, fitted.per_rank2_s) == (0, 0, 0)
     assert fitted.error_s > 0
 
 
 def test_many_runs_of_one_kind_still_carry_a_constant_only():
-    fitted = fit_overhead([a_run(1000, 10, 100 * BM + extra) for extra in (11.0, 12.0, 13.0, 12.0)])
+    fitted = fitted_to([a_run(1000, 10, 100 * BM + extra) for extra in (11.0, 12.0, 13.0, 12.0)])
     assert fitted.constant_s == pytest.approx(12.0, abs=0.5)
     assert (fitted.per_row_s, fitted.per_rank_s, fitted.per_rank2_s) == (0, 0, 0)
 
 
 def test_of_two_runs_that_disagree_the_newer_is_believed():
-    fitted = fit_overhead([a_run(1000, 10, 100 * BM + 130.0), a_run(1000, 10, 100 * BM + 20.0)])
+    fitted = fitted_to([a_run(1000, 10, 100 * BM + 130.0), a_run(1000, 10, 100 * BM + 20.0)])
     assert fitted.constant_s == pytest.approx(20.0)
     assert fitted.error_s > 50
 
 
 def test_terms_the_runs_cannot_carry_come_from_what_was_believed():
     prior = Overhead(constant_s=1.0, per_rank_s=0.5)
-    fitted = fit_overhead([a_run(1000, 10, 100 * BM + 7.0)], COSTS, prior=prior)
+    fitted = fitted_to([a_run(1000, 10, 100 * BM + 7.0)], COSTS, prior=prior)
     assert fitted.per_rank_s == 0.5
     assert fitted.seconds(1000, 10) == pytest.approx(7.0)
 
@@ -174,25 +177,25 @@ def test_without_finished_runs_the_prior_stands():
     prior = Overhead(constant_s=3.0)
     failed = a_run(1000, 10, 5.0, ended="failed")
     never_started = replace(failed, outcome=None)
-    assert fit_overhead([failed, never_started], prior=prior) == prior
-    assert fit_overhead([]) == Overhead()
+    assert fitted_to([failed, never_started], prior=prior) == prior
+    assert fitted_to([]) == Overhead()
 
 
 def test_newer_runs_count_more():
     old = [a_run(1000, 10, 100 * BM + 5.0)] * 60
     new = [a_run(1000, 10, 100 * BM + 9.0)] * 45
-    assert fit_overhead(old + new).constant_s == pytest.approx(9.0)
-    assert fit_overhead(new + old).constant_s == pytest.approx(5.0)
+    assert fitted_to(old + new).constant_s == pytest.approx(9.0)
+    assert fitted_to(new + old).constant_s == pytest.approx(5.0)
 
 
 def test_a_new_regime_is_followed_although_most_runs_are_old():
     old = [a_run(1000, 10, 100 * BM)] * 120
     new = [a_run(1000, 10, 100 * BM + 9.0)] * 40
-    assert fit_overhead(old + new).constant_s == pytest.approx(9.0)
+    assert fitted_to(old + new).constant_s == pytest.approx(9.0)
 
 
 def test_a_run_faster_than_predicted_never_makes_a_prediction_negative():
-    fitted = fit_overhead([a_run(1000, 10, 50 * BM)])
+    fitted = fitted_to([a_run(1000, 10, 50 * BM)])
     assert fitted.seconds(1000, 10) == 0.0
     assert fitted.seconds(100_000, 1) >= 0.0
 
@@ -206,7 +209,7 @@ def test_a_run_faster_than_predicted_never_makes_a_prediction_negative():
 )
 def test_known_coefficients_are_recovered_under_noise(constant, per_row, per_rank2, seed):
     truth = Overhead(constant_s=constant, per_row_s=per_row, per_rank2_s=per_rank2)
-    fitted = fit_overhead(runs_under(truth, 60, noise=0.01, disturbed=0.1, seed=seed), COSTS)
+    fitted = fitted_to(runs_under(truth, 60, noise=0.01, disturbed=0.1, seed=seed), COSTS)
     for size in (1000, 3000, 6000):
         for ranks in (6, 16, 26):
             assert fitted.seconds(size, ranks) == pytest.approx(truth.seconds(size, ranks), rel=0.06)
@@ -220,7 +223,7 @@ def test_known_coefficients_are_recovered_under_noise(constant, per_row, per_ran
 def test_a_fit_is_never_worse_than_no_fit_on_the_median_of_its_runs(runs, believed):
     records = [a_run(1000 * size, 2 * ranks, observed) for size, ranks, observed in runs]
     prior = Overhead(constant_s=believed)
-    fitted = fit_overhead(records, prior=prior)
+    fitted = fitted_to(records, prior=prior)
 
     def median_miss(overhead):
         misses = [
@@ -399,7 +402,7 @@ def test_what_was_learnt_of_exchanges_is_not_learnt_twice():
     priced = correct(lessons(first + later))
     observed = 250 * BM + 2.5 + 7.0
     told = [replace(r, outcome=replace(r.outcome, observed_s=observed)) for r in first + later]
-    assert fit_overhead(told, priced).seconds(1000, 4) == pytest.approx(7.0, rel=0.02)
+    assert fitted_to(told, priced).seconds(1000, 4) == pytest.approx(7.0, rel=0.02)
 
 
 def test_runs_with_long_exchanges_say_more_of_them_than_many_with_next_to_none():
@@ -415,7 +418,10 @@ def test_boxes_start_as_their_cells_not_as_their_rows():
     halves = tuple(replace(a, part_of_row=0.5) for a in record.plan.assignments)
     boxes = replace(record, plan=replace(record.plan, assignments=halves))
     starting = replace(COSTS, start_row_cpu_s=0.01)
-    more = [without_overhead(each, starting) - without_overhead(each, COSTS) for each in (record, boxes)]
+    more = [
+        without_overhead(training_run(each), starting) - without_overhead(training_run(each), COSTS)
+        for each in (record, boxes)
+    ]
     assert more == pytest.approx([50 * 0.01 / 0.5, 25 * 0.01 / 0.5])
 
 
@@ -428,63 +434,6 @@ def test_startup_of_benchmarks_gives_a_constant_and_a_part_per_rank():
     assert overhead.per_rank_s == pytest.approx(0.1)
     assert startup_overhead(several[:1]).constant_s == pytest.approx(0.5)
     assert startup_overhead([]) == Overhead()
-
-
-@pytest.fixture
-def store(tmp_path):
-    return CalibrationStore(tmp_path / "calibration")
-
-
-def a_benchmark(ranks, seconds_per_row):
-    return Benchmark(ranks=ranks, seconds_per_row=seconds_per_row, startup_s=0.5, bytes_per_row=1e6)
-
-
-def test_benchmarks_are_kept_by_application_and_machine(store):
-    store.put("heat nx=64", "xeon", [a_benchmark(1, 1e-4)], measured_at=1.0)
-    store.put("heat nx=64", "xeon", [a_benchmark(2, 2e-4)], measured_at=2.0)
-    store.put("heat nx=64", "epyc", [a_benchmark(1, 5e-5)], measured_at=3.0)
-    store.put("heat nx=128", "xeon", [a_benchmark(1, 4e-4)], measured_at=4.0)
-    costs = store.costs("heat nx=64")
-    assert costs.seconds_per_row == {"epyc": {1: 5e-5}, "xeon": {1: 1e-4, 2: 2e-4}}
-    assert costs.overhead.constant_s == pytest.approx(0.5)
-    assert store.get("heat nx=64", "xeon").measured_at == 2.0
-    assert [c.machine for c in store.entries()] == ["xeon", "epyc", "xeon"]
-
-
-def test_costs_are_given_by_cpu_type_where_asked(store):
-    store.put("heat", "xeon, numba 0.60", [a_benchmark(1, 1e-4)], measured_at=1.0)
-    costs = store.costs("heat", {"fast": "xeon, numba 0.60", "unknown": "vax"})
-    assert costs.seconds_per_row == {"fast": {1: 1e-4}}
-    assert store.costs("heat", {"unknown": "vax"}) is None
-
-
-def test_a_count_measured_again_replaces_the_old_one(store):
-    store.put("heat", "xeon", [a_benchmark(1, 1e-4)], measured_at=1.0)
-    store.put("heat", "xeon", [a_benchmark(1, 3e-4)], measured_at=2.0)
-    assert store.get("heat", "xeon").seconds_per_row == {1: 3e-4}
-
-
-def test_nothing_measured_is_no_costs(store):
-    assert store.costs("heat") is None
-    assert store.get("heat", "xeon") is None
-
-
-def test_damaged_benchmarks_are_named_with_what_to_do(store):
-    store.put("heat", "xeon", [a_benchmark(1, 1e-4)], measured_at=1.0)
-    (path,) = store.directory.glob("*.json")
-    whole = unseal(path.read_bytes())
-    damaged = {
-        "{": "is not readable JSON",
-        json.dumps(whole | {"version": 9}): "is of version 9, written by a newer release",
-        json.dumps({"format": FORMAT.name, "version": 1}): "is not whole: key: field required",
-        json.dumps(whole | {"benchmarks": []}): "has no usable times per row (got [])",
-    }
-    for text, said in damaged.items():
-        path.write_text(text)
-        with pytest.raises(HistoryError) as caught:
-            store.costs("heat")
-        assert str(caught.value).startswith(f"{path}: {said}")
-        assert "apples calibrate" in str(caught.value) or "upgrade" in str(caught.value)
 
 
 def in_attempts(record, *firsts):
@@ -507,10 +456,10 @@ def test_runs_that_were_tried_again_or_resumed_teach_nothing():
     plain = [a_run(1000, 10, 1000 * BM / 10 + 5.0), a_run(2000, 10, 2000 * BM / 10 + 5.0)]
     broken = a_run(1000, 10, 500.0, slowdown=3.0)
     for odd in (in_attempts(broken, 0, 50), in_attempts(broken, 50)):
-        assert fit_overhead([*plain, odd], COSTS) == fit_overhead(plain, COSTS)
+        assert fitted_to([*plain, odd], COSTS) == fitted_to(plain, COSTS)
         assert corrections(lessons([*plain, odd])) == corrections(lessons(plain))
     once = [in_attempts(record, 0) for record in plain]
-    assert fit_overhead(once, COSTS) == fit_overhead(plain, COSTS)
+    assert fitted_to(once, COSTS) == fitted_to(plain, COSTS)
 
 
 def test_checkpoints_are_not_taken_for_overhead():
@@ -523,9 +472,7 @@ def test_checkpoints_are_not_taken_for_overhead():
         return replace(record, outcome=replace(outcome, observations=seen, observed_s=later))
 
     kept = [with_checkpoints(record, 7.0 * k) for k, record in enumerate(bare)]
-    assert fit_overhead(kept, COSTS).seconds(1000, 10) == pytest.approx(
-        fit_overhead(bare, COSTS).seconds(1000, 10)
-    )
+    assert fitted_to(kept, COSTS).seconds(1000, 10) == pytest.approx(fitted_to(bare, COSTS).seconds(1000, 10))
 
 
 # Slabs of other sizes: their benchmark says 2 · BM of a row where ours says BM.
@@ -652,8 +599,8 @@ def test_what_ranks_compute_before_the_first_iteration_is_told_by_busy_and_idle_
         starting(0.1, 9.0, 15.0),
         starting(1.0, 9.0, 7.0),
     ]
-    assert start_costs(runs) == (pytest.approx(1.5), 0.0)
-    assert start_costs([a_run(400, 4, 9.0)]) == (0.0, 0.0)
+    assert starts_of(runs) == (pytest.approx(1.5), 0.0)
+    assert starts_of([a_run(400, 4, 9.0)]) == (0.0, 0.0)
 
 
 def test_a_start_on_a_busy_cpu_takes_longer_and_the_overhead_is_the_rest():
@@ -679,7 +626,7 @@ def late(availability, least_s, observed_s=9.0, latency_s=0.0):
 
 
 def test_what_messages_cost_is_told_by_the_rank_that_all_wait_for():
-    assert message_costs([late(1.0, 0.2), late(0.5, 0.4), late(0.1, 2.0)]) == (pytest.approx(0.02), 0.0, 0.0)
+    assert messages_of([late(1.0, 0.2), late(0.5, 0.4), late(0.1, 2.0)]) == (pytest.approx(0.02), 0.0, 0.0)
 
 
 def test_message_costs_take_waits_for_exchanges_beyond_the_links():
@@ -689,14 +636,14 @@ def test_message_costs_take_waits_for_exchanges_beyond_the_links():
         )
         for share in (1.0, 0.5, 0.25)
     ]
-    assert message_costs(runs) == (pytest.approx(0.02), 0.0, 0.0)
+    assert messages_of(runs) == (pytest.approx(0.02), 0.0, 0.0)
     assert correct(lessons(runs)).communication == 1.0
 
 
 def test_waits_for_changing_loads_are_no_cost_of_messages():
     runs = [late(share, 0.2 / share + 3.0) for share in (1.0, 0.5, 0.25)]
     runs = [replace(run, plan=replace(run.plan, lateness_s=4.0, waiting_s=3.0)) for run in runs]
-    assert message_costs(runs) == (pytest.approx(0.02), 0.0, 0.0)
+    assert messages_of(runs) == (pytest.approx(0.02), 0.0, 0.0)
 
 
 def waiting(*waits_s, observed_s=200.0):
@@ -715,11 +662,11 @@ def jittery(gap_s, jitter_s, **others):
 def test_waits_from_jitter_are_no_cost_of_messages():
     # The first two runs were planned badly: the slower rank hardly waited, which is no measure of balanced plans.
     runs = [jittery(gap_s, 3e-3) for gap_s in (4e-3, 5e-3, 2e-4)]
-    assert message_costs(runs) == (pytest.approx(0.0), 0.0, pytest.approx(3e-3))
+    assert messages_of(runs) == (pytest.approx(0.0), 0.0, pytest.approx(3e-3))
     # No run of ranks that needed nearly equally long shows jitter.
-    assert message_costs(runs[:2])[2] == 0.0
+    assert messages_of(runs[:2])[2] == 0.0
     # As much waiting at every gap is a cost of messages.
-    assert message_costs([waiting(1.0, 1.0 + gap_s) for gap_s in (4.0, 5.0, 0.2)]) == (
+    assert messages_of([waiting(1.0, 1.0 + gap_s) for gap_s in (4.0, 5.0, 0.2)]) == (
         pytest.approx(1e-3),
         0.0,
         0.0,
@@ -731,14 +678,14 @@ def test_jitter_and_costs_of_messages_are_found_together():
     runs = [
         waiting(1e3 * s, 1e3 * (s + gap_s)) for s, gap_s in zip(each_s, (4e-3, 5e-3, 2e-4, 1e-3), strict=True)
     ]
-    cpu_s, hops, jitter_s = message_costs(runs)
+    cpu_s, hops, jitter_s = messages_of(runs)
     assert (hops, cpu_s) == (0.0, pytest.approx(1e-3, rel=0.3))
     assert cpu_s + mean_wait(jitter_s, 0.0) == pytest.approx(1e-3 + mean_wait(3e-3, 0.0), rel=0.1)
 
 
 def test_balanced_runs_alone_show_no_jitter():
     runs = [waiting(least_s, least_s + 0.01) for least_s in (1.0, 1.3, 1.5)]
-    assert message_costs(runs)[2] == 0.0
+    assert messages_of(runs)[2] == 0.0
 
 
 def test_waits_from_jitter_are_no_overhead_as_well():
@@ -747,8 +694,8 @@ def test_waits_from_jitter_are_no_overhead_as_well():
     expected_s = slower_s + mean_wait(30.0, slower_s - faster_s)
     runs = [jittery(gap_s, 30e-3, observed_s=expected_s + 4.0) for gap_s in (40e-3, 2e-3, 1e-3)]
     costs = replace(COSTS, jitter_s=30e-3)
-    assert without_overhead(runs[0], costs) == pytest.approx(expected_s)
-    assert fit_overhead(runs, costs).constant_s == pytest.approx(4.0)
+    assert without_overhead(training_run(runs[0]), costs) == pytest.approx(expected_s)
+    assert fitted_to(runs, costs).constant_s == pytest.approx(4.0)
     assert learned_costs(lessons(runs), [], 1).jitter_s == pytest.approx(30e-3)
 
 
@@ -757,7 +704,7 @@ def test_a_used_up_share_is_no_cost_of_messages():
     run = a_run(400, 4, 150.0, availability=0.5, waits=(30.0, 22.0, 40.0, 35.0), messages=100.0)
     seen = [replace(one, compute_s=100.0, cpu_s=60.0) for one in run.outcome.observations]
     run = replace(run, outcome=replace(run.outcome, observations=tuple(seen)))
-    assert message_costs([run]) == (pytest.approx(0.02 * 0.5), 0.0, 0.0)
+    assert messages_of([run]) == (pytest.approx(0.02 * 0.5), 0.0, 0.0)
 
 
 def test_start_costs_grow_with_the_rows_of_a_rank_as_memory_does():
@@ -766,11 +713,11 @@ def test_start_costs_grow_with_the_rows_of_a_rank_as_memory_does():
         return replace(ran, workload={**ran.workload, "bytes_per_row": row_bytes})
 
     ranks = (1, 2, 3, 4, 6, 8)
-    assert start_costs([run(n, 2e6) for n in ranks]) == (pytest.approx(1.0), pytest.approx(0.002))
-    assert start_costs([run(n, 1e4) for n in ranks])[1] == 0.0
-    assert start_costs([run(n, 1e4) for n in ranks], 0.002) == (pytest.approx(1.0), 0.002)
-    assert start_costs([run(n, 1e4) for n in ranks], 1.0) == (0.0, 1.0), "never less than nothing"
-    assert start_costs([], 0.002) == (0.0, 0.002)
+    assert starts_of([run(n, 2e6) for n in ranks]) == (pytest.approx(1.0), pytest.approx(0.002))
+    assert starts_of([run(n, 1e4) for n in ranks])[1] == 0.0
+    assert starts_of([run(n, 1e4) for n in ranks], 0.002) == (pytest.approx(1.0), 0.002)
+    assert starts_of([run(n, 1e4) for n in ranks], 1.0) == (0.0, 1.0), "never less than nothing"
+    assert starts_of([], 0.002) == (0.0, 0.002)
 
 
 def test_reductions_that_cross_a_slow_link_are_told_from_busy_cpus():
@@ -779,7 +726,7 @@ def test_reductions_that_cross_a_slow_link_are_told_from_busy_cpus():
         for share in (1.0, 0.5, 0.25)
         for latency_s in (0.0, 0.002, 0.01)
     ]
-    assert message_costs(runs) == (pytest.approx(0.02), pytest.approx(5.0), 0.0)
+    assert messages_of(runs) == (pytest.approx(0.02), pytest.approx(5.0), 0.0)
 
 
 def in_short_iterations(share, least_s=0.0, overhead_s=0.0):
@@ -804,7 +751,7 @@ def in_short_iterations(share, least_s=0.0, overhead_s=0.0):
 
 def test_what_short_iterations_wait_for_cpus_is_not_taken_for_messages():
     runs = [in_short_iterations(share, 0.2 / share, 4.0) for share in (1.0, 0.5, 0.8, 1.0)]
-    assert message_costs(runs) == (pytest.approx(0.02), 0.0, 0.0)
+    assert messages_of(runs) == (pytest.approx(0.02), 0.0, 0.0)
     costs = learned_costs(
         lessons(runs, benchmarks=Costs(seconds_per_row={"node": {1: BM / 10**9}})), [], 10**9
     )
@@ -826,8 +773,8 @@ def test_runs_within_a_host_keep_the_price_between_hosts():
 
 
 def test_runs_without_messages_or_neighbours_tell_nothing_of_them():
-    assert message_costs([a_run(400, 4, 9.0, waits=(1.0,) * 4)]) is None
-    assert message_costs([a_run(100, 1, 9.0, waits=(1.0,), messages=10.0)]) is None
+    assert messages_of([a_run(400, 4, 9.0, waits=(1.0,) * 4)]) is None
+    assert messages_of([a_run(100, 1, 9.0, waits=(1.0,), messages=10.0)]) is None
 
 
 def test_messages_on_a_busy_cpu_take_longer_and_the_overhead_is_the_rest():
@@ -848,8 +795,8 @@ def test_what_passes_before_ranks_look_at_the_clock_counts_as_far_as_it_grows_wi
             outside_s=0.9 + 0.25 / share,
         )
 
-    assert start_costs([run(1.0), run(1.0), run(0.5)])[0] == pytest.approx(1.5)
-    assert start_costs([run(s) for s in (1.0, 0.5, 0.4, 0.25, 0.2)])[0] == pytest.approx(1.75)
+    assert starts_of([run(1.0), run(1.0), run(0.5)])[0] == pytest.approx(1.5)
+    assert starts_of([run(s) for s in (1.0, 0.5, 0.4, 0.25, 0.2)])[0] == pytest.approx(1.75)
 
 
 def test_shares_that_hardly_differ_show_no_cost_of_the_start():
@@ -858,7 +805,7 @@ def test_shares_that_hardly_differ_show_no_cost_of_the_start():
 
     # Chance alone, whose slope would be 2,000 s for each second by which a CPU is slower.
     runs = [run(0.45 - n * 1e-6, 1.0 + n * 0.01) for n in range(6)]
-    assert start_costs(runs)[0] < (0.1 + 1.05) * 0.45
+    assert starts_of(runs)[0] < (0.1 + 1.05) * 0.45
 
 
 def test_runs_on_offered_shares_teach_no_cost_of_rows():

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from apples.errors import HistoryError, LaunchError
+from apples.costs.benchmark import rank_counts
+from apples.costs.costs import costs_of
+from apples.costs.evidence import LARGEST_SLAB_BYTES
+from apples.errors import LaunchError
 from apples.model.grid import Host
+from apples.model.runrequest import RunRequest
 from apples.model.template import Costs, Overhead
-from apples.run.benchmarks import LARGEST_SLAB_BYTES
 from apples.run.loop import AttemptLoop
-from apples.run.measuring import calibrate, rank_counts
-from apples.run.request import RunRequest
 from apples.testing import finished
 
 STATED = Costs(seconds_per_row={"old": {1: 0.5}}, overhead=Overhead(constant_s=9.0, source="the file"))
@@ -20,12 +21,22 @@ def application(b, size=64, **settings):
     return RunRequest(template=b.toy, settings=settings, size=size)
 
 
-def slabs(b, **more):
-    return b.costing.of(b.platform, application(b, **more))
+def evidence(b, **more):
+    return b.agent.evidence(application(b, **more))
 
 
 def costs(b, **more):
-    return slabs(b, **more).costs(b.said.append)
+    return b.priced(application(b, **more)).costs
+
+
+def known(b):
+    """The costs without measuring anything."""
+    return costs_of(evidence(b), evidence(b).slab())
+
+
+def calibrate(b, **more):
+    of = evidence(b, **more)
+    b.measuring(application(b, **more)).calibrate(of, of.slab())
 
 
 def test_a_benchmark_is_run_once_for_each_type_and_count(bench):
@@ -67,16 +78,16 @@ def test_calibrating_measures_anew(bench):
     b = bench()
     costs(b)
     b.platform.row_s = 2e-3
-    calibrate(slabs(b).benchmarks, b.said.append)
+    calibrate(b)
     assert costs(b).seconds_per_row == {"default": {1: 2e-3, 2: 2e-3}}
 
 
 def test_calibrating_measures_the_larger_slabs_of_plans_anew(bench):
     b = bench(Host(name="a", slots=2))
-    for rows in (None, 64, 256):
-        b.costing.of(b.platform, application(b), rows).costs(b.said.append)
+    for height in (None, 64, 256):
+        b.priced(application(b), height=height)
     b.platform.benchmarked.clear()
-    calibrate(slabs(b).benchmarks, b.said.append)
+    calibrate(b)
     assert [(ranks, rows) for _, ranks, rows in b.platform.benchmarked] == [
         (1, 32),
         (2, 32),
@@ -87,16 +98,16 @@ def test_calibrating_measures_the_larger_slabs_of_plans_anew(bench):
 
 def test_calibrating_measures_both_sizes_around_the_slabs(bench):
     b = bench(Host(name="a"))
-    calibrate(slabs(b, size=40).benchmarks, b.said.append)
+    calibrate(b, size=40)
     assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
 
 
 def test_what_is_known_is_told_without_measuring(bench):
     b = bench()
-    assert slabs(b).known().seconds_per_row == {}
+    assert known(b).seconds_per_row == {}
     assert b.platform.benchmarked == []
     measured = costs(b)
-    assert slabs(b).known() == measured
+    assert known(b) == measured
 
 
 def test_hosts_out_of_reach_have_the_costs_of_the_file(bench):
@@ -133,11 +144,11 @@ def test_a_type_within_reach_is_measured_there(bench):
 
 def test_another_application_option_or_world_is_another_key(bench):
     b = bench()
-    key = slabs(b).benchmarks.key
-    assert key == slabs(b, iterations="99").benchmarks.key, "iterations do not change a row"
-    assert key != slabs(b, size=4096).benchmarks.key
+    key = evidence(b).key
+    assert key == evidence(b, iterations="99").key, "iterations do not change a row"
+    assert evidence(b).slab() != evidence(b, size=4096).slab()
     b.platform.name = "elsewhere"
-    assert key != slabs(b).benchmarks.key
+    assert key != evidence(b).key
 
 
 @pytest.mark.parametrize(
@@ -147,28 +158,28 @@ def test_another_application_option_or_world_is_another_key(bench):
 def test_slabs_of_benchmarks(bench, size, slots, rows):
     b = bench(Host(name="a", slots=slots))
     assert LARGEST_SLAB_BYTES / b.toy.bytes_per_row == 400
-    assert slabs(b, size=size).benchmarks.rows == rows
+    assert evidence(b, size=size).slab().rows == rows
 
 
 def test_sizes_limited_by_memory_stay_as_they_are(bench):
     b = bench(Host(name="a"))
     b.toy.bytes_per_row = LARGEST_SLAB_BYTES / 2500
-    largest = slabs(b, size=10**6).benchmarks
-    assert largest.rows == 2500
-    assert largest.sized(2500).rows == 2500
-    assert [one.rows for one in largest.near()] == [512, 1024, 2048]
-    assert [one.rows for one in largest.sized(2048).near()] == [512, 1024, 2500]
+    for height in (256, 512, 1024, 2048, 10**6):
+        largest = b.priced(application(b, size=10**6), height=height).evidence
+    assert largest.slab().rows == 2500
+    assert largest.slab(2500).rows == 2048
+    assert largest.near(2500) == [512, 1024, 2048]
+    assert largest.near(2048) == [512, 1024, 2500]
 
 
 def test_costs_between_two_sizes_need_the_benchmarks_of_both(bench):
     b = bench(Host(name="a"))
-    between = slabs(b, size=40)
-    between.costs(b.said.append)
+    b.priced(application(b, size=40))
     assert b.platform.benchmarked == [("a", 1, 32)]
-    between.costs(b.said.append, between=True)
+    b.priced(application(b, size=40), between=True)
     assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
     b.platform.costs_vary_with_slab = False
-    slabs(b, size=80).costs(b.said.append, between=True)
+    b.priced(application(b, size=80), between=True)
     assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
 
 
@@ -176,13 +187,13 @@ def test_slabs_of_benchmarks_keep_the_limit_of_rows(bench):
     b = bench(Host(name="a"))
     work = b.toy.workload
     b.toy.workload = lambda size, options: replace(work(size, options), max_rows=100)
-    assert slabs(b, size=95).benchmarks.rows == 100
+    assert evidence(b, size=95).slab().rows == 100
 
 
 def test_slabs_of_an_application_without_known_memory(bench):
     b = bench(Host(name="a"))
     b.toy.bytes_per_row = 0.0
-    assert slabs(b, size=10**6).benchmarks.rows == 2**20
+    assert evidence(b, size=10**6).slab().rows == 2**20
 
 
 @pytest.mark.parametrize(
@@ -190,15 +201,6 @@ def test_slabs_of_an_application_without_known_memory(bench):
 )
 def test_rank_counts(slots, counts):
     assert rank_counts(slots) == counts
-
-
-def test_damaged_benchmarks_are_named(bench):
-    b = bench()
-    costs(b)
-    (path,) = b.store.directory.iterdir()
-    path.write_text("{")
-    with pytest.raises(HistoryError, match=rf"{path.name}: is not readable JSON .* apples calibrate"):
-        costs(b)
 
 
 def run_of(b, compute_s, size=64):
@@ -257,9 +259,9 @@ def test_runs_on_slabs_of_one_size_correct_those_of_the_next(bench, observed):
     )
 
 
-@pytest.mark.parametrize(
-    ("size", "near"), [(1, [2, 4]), (2, [2, 4]), (64, [8, 16, 64, 128]), (10**9, [128, 256])]
-)
+@pytest.mark.parametrize(("size", "near"), [(1, [2, 4]), (64, [8, 16, 64, 128]), (256, [32, 64, 256])])
 def test_slabs_of_like_sizes(bench, size, near):
     b = bench(Host(name="a"), Host(name="b"))
-    assert [one.rows for one in slabs(b, size=size).benchmarks.near()] == near
+    for height in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+        of = b.priced(application(b, size=size), height=height).evidence
+    assert of.near(of.slab().rows) == near

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.learning.growth import setup_of, significant, with_growth
+from apples.costs.growth import setup_of, significant, with_growth
 from apples.model.template import Costs
 
 SECONDS = st.floats(1e-9, 1e3)

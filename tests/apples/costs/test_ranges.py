@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apples.cli.toolbox import toolbox
-from apples.learning.history import new_id
-from apples.learning.ranges import FEWEST, alike, calibrate_range, coverage
-from apples.learning.stores import open_history
-from apples.model.plan import Outcome, Plan, Record
+from apples.costs.ranges import FEWEST, calibrate_range, coverage, judged_run
+from apples.costs.store import new_id, open_history
+from apples.model.plan import Assignment, Outcome, Plan, Record
 
 
 def a_plan(predicted_s=10.0, low_s=9.0, high_s=11.0):
@@ -22,7 +21,9 @@ def a_plan(predicted_s=10.0, low_s=9.0, high_s=11.0):
         application="heat",
         size=64,
         model="exchange",
-        assignments=(),
+        assignments=(
+            Assignment(rank=0, host="h", slot=0, rows=64, compute_s=1.0, communicate_s=0.0, overhead_s=0.0),
+        ),
         predicted_s=predicted_s,
         low_s=low_s,
         high_s=high_s,
@@ -40,15 +41,19 @@ def a_record(observed_s, plan=None, world="mpiexec", ended="finished"):
     )
 
 
+def a_run(observed_s, plan=None):
+    return judged_run(a_record(observed_s, plan))
+
+
 def test_coverage_counts_runs_on_each_side():
-    runs = [a_record(s) for s in (8.0, 9.5, 10.0, 12.0)] + [a_record(10.0, ended="failed")]
-    found = coverage(runs)
+    found = coverage([a_run(s) for s in (8.0, 9.5, 10.0, 12.0)])
+    assert judged_run(a_record(10.0, ended="failed")) is None
     assert (found.judged, found.held, found.shorter, found.longer) == (4, 2, 1, 1)
 
 
 def test_few_runs_change_no_range():
     plan = a_plan()
-    assert calibrate_range(plan, [a_record(20.0)] * (FEWEST - 1)) is plan
+    assert calibrate_range(plan, [a_run(20.0)] * (FEWEST - 1)) is plan
 
 
 def test_calibrated_ranges_hold_eight_of_ten_times():
@@ -58,7 +63,7 @@ def test_calibrated_ranges_hold_eight_of_ten_times():
         plan = calibrate_range(a_plan(), runs[-50:])
         observed = 11.0 * np.exp(0.3 * rng.standard_normal())
         held += plan.low_s <= observed <= plan.high_s
-        runs.append(a_record(observed, plan))
+        runs.append(a_run(observed, plan))
     assert 0.75 < held / 600 < 0.88
     assert plan.by_forecasts == (9.0, 11.0)
 
@@ -76,7 +81,7 @@ def test_forecast_lengths_count_if_they_are_informative(informative):
         observed = 10.0 * np.exp(error * rng.standard_normal())
         held.append(plan.low_s <= observed <= plan.high_s)
         widths[own].append(np.log(plan.high_s / plan.low_s))
-        runs.append(a_record(observed, plan))
+        runs.append(a_run(observed, plan))
     assert 0.75 < np.mean(held[50:]) < 0.88
     narrow, wide = (np.median(widths[own][25:]) for own in (0.05, 0.4))
     if informative:
@@ -89,10 +94,10 @@ def test_forecast_lengths_count_if_they_are_informative(informative):
 def test_calibrated_expectation_is_that_of_the_runs():
     """Runs take a fifth longer than forecast, and a few far longer."""
     rng = np.random.default_rng(7)
-    runs: list[Record] = []
+    runs = []
     for k in range(60):
         plan = calibrate_range(a_plan(), runs[-50:])
-        runs.append(a_record(90.0 if k % 15 == 14 else 12.0 * np.exp(0.1 * rng.standard_normal()), plan))
+        runs.append(a_run(90.0 if k % 15 == 14 else 12.0 * np.exp(0.1 * rng.standard_normal()), plan))
     assert plan.predicted_s == pytest.approx(12.0, rel=0.08)
     assert plan.forecast_s == 10.0
 
@@ -103,26 +108,21 @@ def test_calibrated_expectation_is_that_of_the_runs():
     high=st.floats(1.0, 10.0),
 )
 def test_calibrated_range_encloses_the_prediction(observed, low, high):
-    plan = calibrate_range(a_plan(10.0, 10.0 * low, 10.0 * high), [a_record(s) for s in observed])
+    plan = calibrate_range(a_plan(10.0, 10.0 * low, 10.0 * high), [a_run(s) for s in observed])
     assert 0 < plan.low_s <= plan.predicted_s <= plan.high_s
 
 
 def test_calibration_of_calibrated_runs_starts_from_the_forecasts():
     rng = np.random.default_rng(5)
-    plain = [a_record(10.0 * np.exp(0.2 * z)) for z in rng.standard_normal(30)]
-    plan = calibrate_range(a_plan(), plain)
-    again = [replace(r, plan=replace(plan, assignments=())) for r in plain]
+    plain = [10.0 * np.exp(0.2 * z) for z in rng.standard_normal(30)]
+    plan = calibrate_range(a_plan(), [a_run(s) for s in plain])
+    again = [a_run(s, plan) for s in plain]
     assert calibrate_range(a_plan(), again).high_s == pytest.approx(plan.high_s)
-
-
-def test_runs_alike_are_of_one_platform():
-    runs = [a_record(10.0), a_record(10.0, world="mock")]
-    assert alike(runs, "mock", loaded=False) == runs[1:]
 
 
 def test_coverage_of_the_history_is_printed_by_platform(tmp_path, monkeypatch):
     monkeypatch.setenv("APPLES_STATE", str(tmp_path))
-    history = open_history()
+    history = open_history(print)
     for k, (observed, world) in enumerate([(10.0, "mpiexec"), (20.0, "mpiexec"), (9.5, "mock")]):
         history.append(replace(a_record(observed, world=world), id=new_id(1.7e9 + k)))
     done = CliRunner().invoke(toolbox, ["history", "--coverage"])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.learning.regression import choose_terms, robust_fit, weighted_median
+from apples.costs.regression import choose_terms, robust_fit, weighted_median
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))

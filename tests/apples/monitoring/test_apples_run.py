@@ -12,11 +12,11 @@ from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Assignment, Plan
+from apples.model.runrequest import RunRequest
 from apples.model.template import Workload
 from apples.monitoring.job import MonitoredJob, MonitoredRun
 from apples.monitoring.names import LIBRARY
 from apples.run.loop import AttemptLoop
-from apples.run.request import RunRequest
 from apples.testing import finished
 from tests.transcripts import recorded
 

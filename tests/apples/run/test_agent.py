@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from apples.costs.runs import expected_compute
 from apples.errors import ConfigError, HistoryError, LaunchError, NoFeasiblePlan
-from apples.learning.runs import expected_compute
 from apples.model.cut import Axes
 from apples.model.grid import Estimate, Host, Snapshot
 from apples.model.limits import Limits
 from apples.model.plan import Outcome
+from apples.model.runrequest import Benchmarks, RunRequest
 from apples.run.agent import SCHEDULERS, Agent
 from apples.run.loop import AttemptLoop
-from apples.run.request import Benchmarks, RunRequest
 from apples.testing import failed, finished
 
 ALPHA, BETA = Host(name="alpha", slots=2), Host(name="beta", slots=2)

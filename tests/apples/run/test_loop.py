@@ -9,8 +9,8 @@ from apples.errors import ConfigError, LaunchError
 from apples.launching.filelock import locked
 from apples.model.grid import Host
 from apples.model.plan import Outcome, RankStatus
+from apples.model.runrequest import Resilience, RunRequest
 from apples.run.loop import AttemptLoop, outcome_of_error
-from apples.run.request import Resilience, RunRequest
 from apples.testing import finished
 from nws.base.errors import StoreError
 

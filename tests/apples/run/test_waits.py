@@ -9,9 +9,9 @@ from apples.coscheduling.events import Wait
 from apples.coscheduling.policies import policy_kind
 from apples.errors import MonitorError
 from apples.model.grid import Estimate, Host, Snapshot
+from apples.model.runrequest import RunRequest
 from apples.monitoring import job
 from apples.run.loop import AttemptLoop
-from apples.run.request import RunRequest
 from apples.testing import finished
 
 

@@ -6,13 +6,11 @@ import pytest
 
 from apples.applications.known import KnownByModel
 from apples.cli.assemble import controllers
-from apples.learning.benchmarkstore import CalibrationStore
-from apples.learning.history import History
+from apples.costs.store import History
+from apples.model.runrequest import Resilience, RunRequest
 from apples.platforms.mock import MockPlatform
 from apples.run.agent import Agent
-from apples.run.costing import Costing
 from apples.run.loop import AttemptLoop
-from apples.run.request import Resilience, RunRequest
 from tests.apples.simulation.conftest import host_grid
 
 
@@ -28,9 +26,7 @@ def run(quiet, competitors, tmp_path):
         for host, (begin, end) in loads.items():
             competitors(platform.truth, int(host[1]), 3, begin, end)
         said: list[str] = []
-        history = History(tmp_path / adapt / "history")
-        costing = Costing(CalibrationStore(tmp_path / adapt / "benchmarks"), history, {})
-        agent = Agent(platform, history, costing, said.append)
+        agent = Agent(platform, History(tmp_path / adapt / "history.db"), said.append)
         resilience = Resilience(attempts=3, file=tmp_path / "run.ck", own=True, needed=True)
         template = KnownByModel("toy", platform.workload, "the scenario")
         wanted = None if adapt == "off" else AdaptSettings()

@@ -6,17 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from apples.model.grid import Snapshot
+from apples.model.progress import AdaptationController
 from apples.model.template import Template
-from apples.planning.options import PAPER, PlanningOptions
-
-if TYPE_CHECKING:
-    from apples.coscheduling.events import Wait
-    from apples.coscheduling.policies import PolicyKind
-    from apples.model.grid import Snapshot
-    from apples.model.progress import AdaptationController
-    from apples.run.agent import Decision
 
 
 class Benchmarks(Enum):
@@ -53,8 +47,11 @@ class Resilience:
 class Monitor(Protocol):
     """The used part of `apples.monitoring.job.MonitoredRun`; `environment` and `collect` raise `MonitorError`."""
 
-    def environment(self, run_dir: Path, wait: Wait | None = None) -> Mapping[str, str]:
-        """Return the variables for the ranks of an attempt. `wait`: how they wait, None as the user decided."""
+    def environment(self, run_dir: Path, wait: Any = None) -> Mapping[str, str]:
+        """Return the variables for the ranks of an attempt.
+
+        wait : how they wait (`apples.coscheduling.events.Wait`), None as the user decided
+        """
 
     def collect(self, run_dir: Path) -> None:
         """Read the pages of an attempt that has ended."""
@@ -63,13 +60,21 @@ class Monitor(Protocol):
         """Return the JSON document of the run."""
 
 
+class SharingPolicy(Protocol):
+    """The used part of `apples.coscheduling.policies.PolicyKind`."""
+
+    @property
+    def needs_monitor(self) -> bool:
+        """Return whether the node manager must see when ranks communicate; their waits are then its decision."""
+
+
 class Sharing(Protocol):
     """How a run shares its hosts. job : the job's name there"""
 
     job: str
 
     @property
-    def kind(self) -> PolicyKind | None:
+    def kind(self) -> SharingPolicy | None:
         """Return the policy; None while it has none."""
 
     def settle(self, hosts: Sequence[str]) -> None:
@@ -84,13 +89,15 @@ class RunRequest:
     """One run as the user asked for it.
 
     size : total rows.  template : the application.  settings : its options
-    overrides : fields of `PlanningOptions` that the user set.  environment : variables for the ranks
+    overrides : fields of `apples.planning.options.PlanningOptions` that the user set
+    environment : variables for the ranks
     time_limit_s : wall seconds of all attempts together
     sharing : how it shares its hosts, None for one that may have no policy.  monitor : the MPI monitor in the ranks
     adaptive_waits : without a policy, ranks that share CPUs with other processes leave them to these while they wait
     polling : without a policy, ranks poll while they wait, whatever share of a CPU they have
     benchmarks : those that may be run now if they are missing
-    make_controller : returns the adaptation controller of one attempt; None for a run that is not adapted
+    make_controller : returns the adaptation controller of one attempt, from request and decision; None without
+        adaptation
     """
 
     size: int
@@ -108,15 +115,10 @@ class RunRequest:
     polling: bool = False
     resilience: Resilience = field(default_factory=Resilience)
     benchmarks: Benchmarks = Benchmarks.ALL
-    make_controller: Callable[[RunRequest, Decision], AdaptationController] | None = None
+    make_controller: Callable[[RunRequest, Any], AdaptationController] | None = None
 
     @property
-    def planning(self) -> PlanningOptions:
-        """Return the planner options: the scheduler's preset, overridden by the user's choices."""
-        return replace(PAPER if self.scheduler == "paper" else PlanningOptions(), **self.overrides)
-
-    @property
-    def policy(self) -> PolicyKind | None:
+    def policy(self) -> SharingPolicy | None:
         """Return the policy of the ranks as far as it is known; None without one."""
         return None if self.sharing is None else self.sharing.kind
 

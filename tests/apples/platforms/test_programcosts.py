@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from apples.errors import LaunchError
-from apples.learning.shortruns import (
+from apples.platforms.programcosts import (
     ShortRun,
     benchmark_of,
     bytes_of,
