@@ -25,10 +25,10 @@ from pathlib import Path
 
 import numpy as np
 
-from apples.learning.learnedcosts import learned_costs
-from apples.learning.overhead import fit_overhead
-from apples.learning.ranges import MOST, alike, calibrate_range, is_loaded
-from apples.learning.runs import TrainingRuns, slowness
+from apples.costs.costs import learned_costs
+from apples.costs.overhead import fit_overhead
+from apples.costs.ranges import MOST, calibrate_range, is_loaded, judged_run
+from apples.costs.runs import TrainingRuns, finished_runs, training_run
 from apples.model.grid import FloatArray, Grid, Host, Snapshot
 from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Outcome, Plan, Record
@@ -69,7 +69,7 @@ def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Re
     records: list[Record] = []
     for k in range(LEARNING_RUNS):
         size = int(rng.choice(settings.sizes))
-        known = learned_costs(TrainingRuns(records=records, benchmarks=costs), [], iterations)
+        known = learned_costs(TrainingRuns(runs=finished_runs(records), benchmarks=costs), [], iterations)
         record = replace(one_run(settings, (size, first_seed + k), "loaded", known), id=f"{k:06d}")
         records.append(replace(record, plan=calibrated_range(record, records)))
     return records
@@ -77,8 +77,10 @@ def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Re
 
 def calibrated_range(record: Record, before: list[Record]) -> Plan:
     """Return the plan of a run with its range by those before it on hosts as loaded, as the agent gives it."""
-    loaded = is_loaded(slowness(record))
-    return calibrate_range(record.plan, alike(before[-2 * MOST :], record.world, loaded=loaded))
+    loaded = is_loaded(training_run(record).slowness)
+    alike = [one for one in before if is_loaded(training_run(one).slowness) == loaded]
+    judged = [run for run in map(judged_run, alike) if run is not None]
+    return calibrate_range(record.plan, judged[-MOST:])
 
 
 def report(name: str, records: list[Record]) -> None:
@@ -208,7 +210,7 @@ def on_idle_hosts(row: Row) -> Costs:
     plan = make_plan(snapshot, work, costs, PLANNERS["apples"])
     ended = outcomes(idle, plan, work, range(FITTED))
     records = [record_of(idle, k, plan, work, snapshot, outcome) for k, outcome in enumerate(ended)]
-    return replace(costs, overhead=fit_overhead(records, costs))
+    return replace(costs, overhead=fit_overhead(finished_runs(records), costs))
 
 
 def futures(
@@ -225,7 +227,9 @@ def futures(
         work, snapshot = workload(row, here), here.snapshot(_silent)
         known = costs
         if learns:
-            known = learned_costs(TrainingRuns(records=records, benchmarks=costs), [], work.iterations)
+            known = learned_costs(
+                TrainingRuns(runs=finished_runs(records), benchmarks=costs), [], work.iterations
+            )
         plan = make_plan(snapshot, work, known, options)
         ended = outcomes(here, plan, work, range(k * count, (k + 1) * count))
         record = record_of(here, k, plan, work, snapshot, ended[0])

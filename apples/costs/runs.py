@@ -144,53 +144,20 @@ def observed_s(record: Record) -> float:
 
 def training_run(record: Record) -> TrainingRun:
     """Return the evidence in the record of a finished run."""
-    plan, outcome, entries = record.plan, record.outcome, host_entries(record.snapshot)
+    plan, outcome, work = record.plan, record.outcome, record.workload
     assert outcome is not None
-    sharing = Counter(a.host for a in plan.assignments)
-    times = {o.rank: o for o in outcome.observations}
-    iterations = float(record.workload.get("iterations", 1))
-    hosts = [entries.get(a.host, {}) for a in plan.assignments]
-    conditions = [_conditions(entry) for entry in hosts]
-    shares = [
-        now.share(sharing[a.host], entry["slots"]) if isinstance(entry.get("slots"), int) else 0.0
-        for a, entry, now in zip(plan.assignments, hosts, conditions, strict=True)
-    ]
-    absent = [
-        -math.log(now.presence(share, sharing[a.host])) if share > 0 else 0.0
-        for a, now, share in zip(plan.assignments, conditions, shares, strict=True)
-    ]
+    ranks, entries = _forecast_ranks(record), host_entries(record.snapshot)
     # The paper's model prices no waits, and neither can they be priced where a share is unknown.
-    coupled = plan.model != "paper" and iterations > 0 and all(share > 0 for share in shares)
-    rows, compute = (np.array([getattr(a, name) for a in plan.assignments]) for name in ("work", "compute_s"))
-    waits = _waits(rows, compute, np.array(absent), iterations) if coupled else np.zeros(len(rows))
-    ranks = []
-    for n, a in enumerate(plan.assignments):
-        exchange_s = a.communicate_s - float(waits[n])
-        seen = times.get(a.rank)
-        ranks.append(
-            TrainingRank(
-                rank=a.rank,
-                host=a.host,
-                cpu_type=str(hosts[n].get("cpu_type", "")),
-                rows=a.work,
-                compute_s=a.compute_s,
-                # The rounding error of a difference of two equal numbers is no exchange.
-                exchange_s=exchange_s / plan.communication if exchange_s > 1e-9 * a.communicate_s else 0.0,
-                sharing=sharing[a.host],
-                share=max(shares[n], 0.0),
-                absent=absent[n] if coupled else 0.0,
-                times=None
-                if seen is None
-                else RankTimes(**{name: getattr(seen, name) for name in RankTimes.__struct_fields__}),
-            )
-        )
-    return TrainingRun(
+    if plan.model == "paper" or any(one.share <= 0 for one in ranks):
+        ranks = [msgspec.structs.replace(one, absent=0.0) for one in ranks]
+    iterations = float(work.get("iterations", 1))
+    run = TrainingRun(
         id=record.id,
         started_at=record.started_at,
         size=plan.size,
         iterations=iterations,
-        messages=float(record.workload.get("messages", 0.0)),
-        bytes_per_row=float(record.workload.get("bytes_per_row", 0.0)),
+        messages=float(work.get("messages", 0.0)),
+        bytes_per_row=float(work.get("bytes_per_row", 0.0)),
         typical_rows=plan.typical_rows,
         latency_s=_slowest_link_s(record),
         wall_s=outcome.observed_s,
@@ -198,12 +165,51 @@ def training_run(record: Record) -> TrainingRun:
         communication=plan.communication,
         lateness_s=plan.lateness_s,
         waiting_s=plan.waiting_s,
-        offered=any(
-            isinstance(share := entry.get("availability"), dict) and share.get("method") == OFFERED
-            for entry in hosts
-        ),
+        offered=any(_is_offered(entries.get(host, {})) for host in plan.hosts),
         ranks=tuple(ranks),
     )
+    waits = waiting_for_cpus(run, {one.rank: one.compute_s for one in ranks})
+    # The rounding error of a difference of two equal numbers is no exchange.
+    exchanges = [one.exchange_s - waits[one.rank] for one in ranks]
+    priced = [
+        msgspec.structs.replace(
+            one, exchange_s=alone_s / plan.communication if alone_s > 1e-9 * one.exchange_s else 0.0
+        )
+        for one, alone_s in zip(ranks, exchanges, strict=True)
+    ]
+    return msgspec.structs.replace(run, ranks=tuple(priced))
+
+
+def _forecast_ranks(record: Record) -> list[TrainingRank]:
+    """Return the ranks of a run with their CPUs by its forecasts; `exchange_s` contains waits for CPUs."""
+    plan, entries = record.plan, host_entries(record.snapshot)
+    sharing = Counter(a.host for a in plan.assignments)
+    times = {} if record.outcome is None else {o.rank: o for o in record.outcome.observations}
+    ranks = []
+    for a in plan.assignments:
+        entry, seen = entries.get(a.host, {}), times.get(a.rank)
+        conditions, slots = _conditions(entry), entry.get("slots")
+        share = conditions.share(sharing[a.host], slots) if isinstance(slots, int) else 0.0
+        ranks.append(
+            TrainingRank(
+                rank=a.rank,
+                host=a.host,
+                cpu_type=str(entry.get("cpu_type", "")),
+                rows=a.work,
+                compute_s=a.compute_s,
+                exchange_s=a.communicate_s,
+                sharing=sharing[a.host],
+                share=max(share, 0.0),
+                absent=-math.log(conditions.presence(share, sharing[a.host])) if share > 0 else 0.0,
+                times=None if seen is None else msgspec.convert(seen, RankTimes, from_attributes=True),
+            )
+        )
+    return ranks
+
+
+def _is_offered(entry: Mapping[str, object]) -> bool:
+    share = entry.get("availability")
+    return isinstance(share, dict) and share.get("method") == OFFERED
 
 
 def finished_runs(records: Iterable[Record]) -> list[TrainingRun]:
@@ -280,22 +286,13 @@ def _cpu_s(one: TrainingRank, costs: Costs, messages: float) -> float:
 
 def waiting_for_cpus(run: TrainingRun, compute: Mapping[int, float]) -> dict[int, float]:
     """Return each rank's wait, seconds, while others lack a CPU, for these compute times (`model.waiting_factor`)."""
-    absent = np.array([one.absent for one in run.ranks])
-    if not absent.any():
-        return dict.fromkeys((one.rank for one in run.ranks), 0.0)
-    rows = np.array([one.rows for one in run.ranks])
+    rows, absent = np.array([(one.rows, one.absent) for one in run.ranks]).reshape(-1, 2).T
     computing = np.array([compute.get(one.rank, 0.0) for one in run.ranks])
-    waits = _waits(rows, computing, absent, run.iterations).tolist()
-    return dict(zip((one.rank for one in run.ranks), waits, strict=True))
-
-
-def _waits(rows: FloatArray, compute: FloatArray, absent: FloatArray, iterations: float) -> FloatArray:
-    """Return the waits of ranks of so many rows and compute times, float64[ranks]; 0 if one does not compute."""
-    if not (rows * compute > 0).all() or not len(rows):
-        return np.zeros(len(rows))
-    iteration_s = rows.sum() / (rows / compute).sum() / iterations
-    waits: FloatArray = compute * (waiting_factor(absent.sum() - absent, iteration_s) - 1)
-    return waits
+    waits = np.zeros(len(rows))
+    if absent.any() and (rows * computing > 0).all() and run.iterations > 0:
+        iteration_s = rows.sum() / (rows / computing).sum() / run.iterations
+        waits = computing * (waiting_factor(absent.sum() - absent, iteration_s) - 1)
+    return dict(zip((one.rank for one in run.ranks), waits.tolist(), strict=True))
 
 
 def expected_compute(run: TrainingRun, costs: Costs) -> dict[int, float]:

@@ -148,6 +148,10 @@ class History:
         self._file.close()
         self._file = memory
 
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
     def append(self, record: Record) -> None:
         """Store a record, or replace an earlier one of the same run.
 
@@ -166,7 +170,7 @@ class History:
             record.world,
             None if training is None else is_loaded(training.slowness),
             *(None if value is None else _packed(value) for value in (judged, training)),
-            _packed(_launches(record)),
+            _packed(launches_of(record)),
             _packed(record),
         )
         self._write(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(values))})", values)
@@ -287,7 +291,8 @@ class History:
             self._notify(text)
 
 
-def _launches(record: Record) -> tuple[Launch, ...]:
+def launches_of(record: Record) -> tuple[Launch, ...]:
+    """Return the launches of a run that have ended."""
     ended = [(a.plan.hosts, a.outcome) for a in record.attempts]
     if not ended and record.outcome is not None:
         ended = [(record.plan.hosts, record.outcome)]

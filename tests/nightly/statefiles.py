@@ -14,14 +14,13 @@ from pydantic import TypeAdapter
 
 from apples.applications.appfile import read_application
 from apples.coscheduling.events import Process
+from apples.costs.store import History, new_id
 from apples.daemons import processes
 from apples.daemons.journal import Journal
 from apples.daemons.processes import ProcessRegistration
 from apples.daemons.settings import load_settings
 from apples.errors import LaunchError
 from apples.launching.statuses import RankRecord, parse_status, status_path
-from apples.learning.benchmarkstore import CalibrationStore
-from apples.learning.history import History, new_id
 from apples.livequeue.models import stored_job
 from apples.livequeue.records import Submission
 from apples.livequeue.store import Store
@@ -181,17 +180,19 @@ def read_weather(path):
 
 def write_history(directory):
     record = dataclasses.replace(made(Record), id=new_id(0.0), key="k", snapshot={"hosts": []}, workload={})
-    return History(directory).append(record)
+    history = History(directory / "history.db")
+    history.append(record)
+    history.put_benchmark("key", 64, "machine", made(Benchmark), 1.0)
+    history.close()
+    return history.path
 
 
-def write_benchmarks(directory):
-    CalibrationStore(directory).put("key", "machine", [made(Benchmark)], 1.0)
-    return next(directory.glob("*.json"))
-
-
-def read_benchmarks(path):
-    store = CalibrationStore(path.parent)
-    return store.entries(), store.get("key", "machine"), store.costs("key")
+def read_history(path):
+    history = History(path)
+    try:
+        return history.records(), history.benchmarks("key"), history.training_runs("k")
+    finally:
+        history.close()
 
 
 def write_status(directory):
@@ -218,8 +219,7 @@ STATES = {
     "battery states": (write_batteries, batteryfile.read),
     "sensor spool": (write_spool, read_spool),
     "weather store": (write_weather, read_weather),
-    "history": (write_history, lambda path: History(path.parent).records()),
-    "benchmark store": (write_benchmarks, read_benchmarks),
+    "history": (write_history, read_history),
     "run directory": (write_status, read_status),
 }
 SETTINGS = {

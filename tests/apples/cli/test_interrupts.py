@@ -5,8 +5,8 @@ import signal
 import time
 
 import pytest
-from apples.costs.store import History
 
+from apples.costs.store import History
 from apples.run.directory import run_directory
 
 LONG = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=100000000")
@@ -28,7 +28,7 @@ def nothing_left(tmp_path):
     def check(command, state):
         assert command.survivors() == []
         assert [p.name for p in tmp_path.iterdir() if p.name.startswith("apples-") and p != state] == []
-        outcomes = [record.outcome for record in History(state / "history").records()]
+        outcomes = [record.outcome for record in History(state / "history.db").records()]
         return [None if outcome is None else outcome.ended for outcome in outcomes]
 
     return check

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from apples.costs.store import History
+
 
 def test_a_bare_machine(first_run):
     command, state = first_run
@@ -20,8 +22,7 @@ def test_a_bare_machine(first_run):
     assert re.search(r"^observed  \S+ s, prediction \S+% too (long|short)$", command.err, re.MULTILINE)
     assert command.survivors() == []
     assert sorted(p.name for p in state.iterdir() if "-" not in p.name) == [
-        "benchmarks",
-        "history",
+        "history.db",
         "weather.db",
     ]
 
@@ -72,7 +73,7 @@ def test_a_dry_run_runs_nothing(run, known, small):
     document = json.loads(run("apples-run", *small, "--dry-run", "--json", "-q", state=known).out)
     assert "observed_s" not in document
     assert sum(entry["rows"] for entry in document["hosts"]) == 64
-    assert len(list((known / "history").iterdir())) == 1
+    assert len(History(known / "history.db").records()) == 1
 
 
 def test_a_time_limit(run, known, small):
@@ -113,7 +114,7 @@ def test_the_history_of_the_first_run(run, known):
 def test_no_history_yet(run):
     ended = run("apples", "history")
     assert (ended.code, ended.out) == (0, "")
-    assert re.match(r"no runs yet in .*history; apples-run SIZE makes the first", ended.err)
+    assert re.match(r"no runs yet in .*history.db; apples-run SIZE makes the first", ended.err)
 
 
 def test_a_run_nobody_knows(run, known):

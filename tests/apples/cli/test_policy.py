@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from apples.costs.store import History
 from apples.testing.localcluster import LocalCluster
 
 SMALL = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
@@ -31,8 +32,7 @@ def test_a_run_starts_what_it_needs_and_it_goes_again(run, start, known, place):
     assert [rank["rank"] for rank in shared["ranks"]] == list(range(len(shared["ranks"])))
     assert shared["ranks"]
     assert "starting a node manager" in done.err
-    kept = [json.loads(path.read_text()) for path in (known / "history").glob("*.json")]
-    assert shared in [document["record"]["sharing"] for document in kept]
+    assert shared in [record.sharing for record in History(known / "history.db").records()]
     # they carry the environment of the run, and are given the second that they take to notice
     assert done.survivors() == []
     assert not socket.exists()

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from apples.costs.runs import expected_compute
-from apples.errors import ConfigError, HistoryError, LaunchError, NoFeasiblePlan
+from apples.costs.runs import expected_compute, training_run
+from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.model.cut import Axes
 from apples.model.grid import Estimate, Host, Snapshot
 from apples.model.limits import Limits
 from apples.model.plan import Outcome
 from apples.model.runrequest import Benchmarks, RunRequest
+from apples.planning.options import planning_options
 from apples.run.agent import SCHEDULERS, Agent
 from apples.run.loop import AttemptLoop
 from apples.testing import failed, finished
@@ -82,14 +83,14 @@ def test_costs_are_those_of_the_slabs_of_the_plan(bench):
     decision = b.agent.decide(request_for(b, overrides={"max_ranks": 1}))
     assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
     assert decision.plan.assignments[0].compute_s == pytest.approx(64 * 10 * 2e-3)
-    assert "rows=64" in decision.key
+    assert decision.slab_rows == 64
 
 
 def test_slabs_like_those_of_a_benchmark_need_no_other_one(bench):
     b = bench(Host(name="a"), Host(name="b"))
     decision = b.agent.decide(request_for(b, size=62))
     assert b.platform.benchmarked == [("a", 1, 32)]
-    assert "rows=32" in decision.key
+    assert decision.slab_rows == 32
 
 
 def test_costs_of_slabs_between_two_benchmarks_lie_between_theirs(bench):
@@ -131,7 +132,7 @@ def test_hosts_that_a_first_plan_left_out_save_a_costly_slab(bench):
     decision = b.agent.decide(request_for(b))
     assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
     assert decision.plan.rows == (32, 32)
-    assert "rows=32" in decision.key, "the record is judged by the benchmark of its slabs"
+    assert decision.slab_rows == 32, "the record is judged by the benchmark of its slabs"
 
 
 def test_first_plan_remains_if_its_slabs_cannot_be_measured(bench):
@@ -170,7 +171,7 @@ def test_a_run_goes_on_with_the_costs_of_its_slabs(bench):
 def test_slabs_of_plans_are_not_measured_where_nothing_may_be(bench):
     b = bench(Host(name="a"), Host(name="b"))
     request = request_for(b, overrides={"max_ranks": 1})
-    b.costing.of(b.platform, request).costs(b.said.append)
+    b.priced(request)
     decision = b.agent.decide(replace(request, benchmarks=Benchmarks.NONE))
     assert b.platform.benchmarked == [("a", 1, 32)]
     assert decision.slab_rows == 32
@@ -196,7 +197,7 @@ def test_every_scheduler_places_all_rows(bench, scheduler):
 
 def test_the_users_options_are_laid_over_the_schedulers_own(bench):
     b = bench()
-    paper = request_for(b, scheduler="paper", overrides={"max_ranks": 2}).planning
+    paper = planning_options(request_for(b, scheduler="paper", overrides={"max_ranks": 2}))
     assert (paper.model, paper.allocation, paper.max_ranks) == ("paper", "lp", 2)
     assert len(b.agent.decide(request_for(b, overrides={"ranks": 3})).plan.rows) == 3
 
@@ -322,7 +323,7 @@ def test_whoever_listens_hears_of_the_plan_and_of_the_end(bench):
 
     b, heard = bench(script=[finished(2.0, ["alpha"]), launch]), []
     b.agent = Agent(
-        b.platform, b.history, b.costing, b.said.append, report=lambda kind, text: heard.append((kind, text))
+        b.platform, b.history, b.said.append, report=lambda kind, text: heard.append((kind, text))
     )
     run(b)
     with pytest.raises(LaunchError):
@@ -345,25 +346,6 @@ def test_a_run_that_may_not_start_leaves_no_record(bench):
     with pytest.raises(LaunchError, match="not this machine"):
         run(b)
     assert b.history.records() == []
-
-
-def test_a_history_that_cannot_be_written_shows_before_the_run(bench):
-    b = bench(script=[finished(2.0)])
-    request = request_for(b)
-    decision = b.agent.decide(request)
-    b.history.directory.write_text("in the way")
-    with pytest.raises(HistoryError, match=r"cannot be written: .*APPLES_STATE"):
-        AttemptLoop(b.agent, request).run(decision)
-    assert b.platform.launcher.requests == []
-
-
-def test_a_history_that_cannot_be_read_shows_before_benchmarks(bench):
-    b = bench()
-    b.history.directory.mkdir(parents=True)
-    (b.history.directory / "half.json").write_text('{"format": "apples-run-rec')
-    with pytest.raises(HistoryError, match=r"half.json: is not readable JSON .*half-written"):
-        b.agent.decide(request_for(b))
-    assert b.platform.benchmarked == []
 
 
 def test_hosts_nobody_measured_are_named(bench):
@@ -424,7 +406,7 @@ def test_run_on_two_axes_is_kept_with_its_boxes(bench, observed):
     assert b.agent.history.get(record.id).plan == decision.plan
     assert decision.plan.rows == (64, 64)
     # Half of every row costs half of it, in the plan and in what the run teaches.
-    expected = expected_compute(record, decision.costs)
+    expected = expected_compute(training_run(record), decision.costs)
     assert expected == pytest.approx({a.rank: a.compute_s for a in decision.plan.assignments})
     assert sum(a.work for a in decision.plan.assignments) == 64
 

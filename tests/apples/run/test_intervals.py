@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apples.costs.store import launches_of
 from apples.model.plan import Attempt, Outcome, RankObservation, Record, unplanned
 from apples.run import intervals
 
@@ -106,6 +107,11 @@ def record(*outcomes, **more):
     )
 
 
+def launches(*records):
+    """The launches of these records, as the history returns them."""
+    return [launch for one in records for launch in launches_of(one)]
+
+
 def ran(observed_s, lost=(), checkpoints=0, checkpoint_s=0.0):
     seen = RankObservation(
         rank=0,
@@ -130,7 +136,9 @@ def ran(observed_s, lost=(), checkpoints=0, checkpoint_s=0.0):
 
 
 def test_every_host_has_its_own_rate_and_those_of_a_plan_add_up():
-    rates = intervals.rates_from([record(ran(10 * DAY, lost=["a2"]), ran(20 * DAY)), record(ran(30 * DAY))])
+    rates = intervals.rates_from(
+        launches(record(ran(10 * DAY, lost=["a2"]), ran(20 * DAY)), record(ran(30 * DAY)))
+    )
     assert rates == pytest.approx({"a1": 1 / (90 * DAY), "a2": 2 / (90 * DAY)})
     assert intervals.mtbf_of(["a1", "a2"], rates) == pytest.approx(30 * DAY)
     assert intervals.mtbf_of(["new"], rates) == pytest.approx(intervals.PRIOR_S)
@@ -139,15 +147,17 @@ def test_every_host_has_its_own_rate_and_those_of_a_plan_add_up():
 
 def test_runs_of_before_there_were_attempts_count_too():
     old = replace(record(ran(30 * DAY)), attempts=())
-    assert intervals.rates_from([old, replace(old, outcome=None)])["a1"] == pytest.approx(1 / (60 * DAY))
+    assert intervals.rates_from(launches(old, replace(old, outcome=None)))["a1"] == pytest.approx(
+        1 / (60 * DAY)
+    )
 
 
 def test_the_cost_of_a_checkpoint_is_learnt_and_goes_with_its_bytes():
     options = {"checkpoint_bytes": 1e6}
     kept = [record(ran(1.0, checkpoints=4, checkpoint_s=s), options=options) for s in (0.4, 0.8, 80.0)]
-    assert intervals.cost_from(kept, 2e6) == pytest.approx(0.4)
-    assert intervals.cost_from([record(ran(1.0))], 2e6) is None
-    assert intervals.cost_from([record(ran(1.0, checkpoints=1, checkpoint_s=1.0))], 2e6) is None
+    assert intervals.cost_from(launches(*kept), 2e6) == pytest.approx(0.4)
+    assert intervals.cost_from(launches(record(ran(1.0))), 2e6) is None
+    assert intervals.cost_from(launches(record(ran(1.0, checkpoints=1, checkpoint_s=1.0))), 2e6) is None
 
 
 @settings(max_examples=50)
