@@ -7,11 +7,9 @@ records. Each benchmark is a row as well. Values carry a checksum: a damaged one
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 import secrets
-import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -129,24 +127,9 @@ class History:
     def __init__(self, path: Path, notify: Notify = lambda text: None, *, read_only: bool = False) -> None:
         self.path, self._notify = path, notify
         self._reported: set[str] = set()
-        self._file = SqliteFile(path, _FORMAT, busy_s=_BUSY_S, in_memory=read_only)
-        # The second way needs neither a lock nor a shared index, for which the directory would have to be writable.
-        for option in ("mode=ro", "immutable=1") if read_only else ():
-            with (
-                contextlib.suppress(sqlite3.Error),
-                contextlib.closing(sqlite3.connect(f"file:{path}?{option}", uri=True)) as source,
-            ):
-                source.execute("SELECT id FROM runs LIMIT 1")
-                self._continue_in_memory(source)
-                break
-
-    def _continue_in_memory(self, source: sqlite3.Connection) -> None:
-        """Go on with a copy of a file that cannot be written; what is added is lost with this process."""
-        memory = SqliteFile(self.path, _FORMAT, busy_s=_BUSY_S, in_memory=True)
-        with memory.explained():
-            source.backup(memory.connection)
-        self._file.close()
-        self._file = memory
+        self._file = (
+            SqliteFile.unwritable(path, _FORMAT) if read_only else SqliteFile(path, _FORMAT, busy_s=_BUSY_S)
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -267,7 +250,7 @@ class History:
             if not is_unwritable(error.__cause__):
                 raise
             self._notify(f"{error}; this run goes on, but its record is not kept")
-            self._continue_in_memory(self._file.connection)
+            self._file = self._file.in_memory()
             self._write(statement, values)
 
     def _rows(self, statement: str, values: Sequence[object] = ()) -> list[Any]:

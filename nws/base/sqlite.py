@@ -4,6 +4,8 @@ A file with another header or schema is never written to. Every failure of SQLit
 the reason and the remedy.
 """
 
+from __future__ import annotations
+
 import os
 import sqlite3
 import threading
@@ -112,6 +114,28 @@ class SqliteFile:
             self.connection.backup(copy)
             # one file, without a write-ahead log beside it
             copy.execute("PRAGMA journal_mode=DELETE")
+
+    def in_memory(self) -> SqliteFile:
+        """Return a copy of the content in memory, for a process that goes on where a file cannot be written."""
+        memory = SqliteFile(self.path, self._format, busy_s=self._busy_s, in_memory=True)
+        with self.explained():
+            self.connection.backup(memory.connection)
+        return memory
+
+    @classmethod
+    def unwritable(cls, path: Path, kind: SqliteFormat) -> SqliteFile:
+        """Return the content of a file that cannot be written, in memory; empty if it cannot be read either."""
+        memory = cls(path, kind, busy_s=0.0, in_memory=True)
+        # The second way needs neither a lock nor a shared index, for which the directory would have to be writable.
+        for option in ("mode=ro", "immutable=1"):
+            with (
+                suppress(sqlite3.Error),
+                closing(sqlite3.connect(f"file:{path}?{option}", uri=True)) as source,
+            ):
+                if source.execute("PRAGMA application_id").fetchone()[0] == kind.application_id:
+                    source.backup(memory.connection)
+                    break
+        return memory
 
     def close(self) -> None:
         """Close the connection."""
