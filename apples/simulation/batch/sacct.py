@@ -98,12 +98,8 @@ def parse_sacct(lines: Iterable[str], name: str, *, before: int = 0) -> Trace:
             continue
         read += 1
         words = table.words(line, mended)
-        if isinstance(words, str):
-            dropped[words] += 1
-            continue
-        job = _job(words)
-        if isinstance(job, str):
-            dropped[job] += 1
+        if isinstance(words, str) or isinstance(job := _job(words), str):
+            dropped[words if isinstance(words, str) else job] += 1
             continue
         number, user, project, submitted, *_, state = words
         if state.startswith("RESIZING"):
