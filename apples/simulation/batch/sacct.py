@@ -97,25 +97,22 @@ def parse_sacct(lines: Iterable[str], name: str, *, before: int = 0) -> Trace:
         if not line.strip() or line == header:
             continue
         read += 1
-        words = table.words(line, mended)
-        if isinstance(words, str) or isinstance(job := _job(words), str):
-            dropped[words if isinstance(words, str) else job] += 1
+        job = table.job(line, mended)
+        if isinstance(job, str):
+            dropped[job] += 1
             continue
-        number, user, project, submitted, *_, state = words
-        if state.startswith("RESIZING"):
+        if job.resized:
             mended["a part of a resized job, joined with its last part"] += 1
-            resized.setdefault(number, []).append(job)
+            resized.setdefault(job.name, []).append(job)
             continue
-        job = job.joined(resized.pop(number, ()))
+        job = job.joined(resized.pop(job.name, ()))
         if job.limit_s is None:
             mended["no time limit, taken as the run time"] += 1
-        if "+" in number:
+        if "+" in job.name:
             mended["a component of a heterogeneous job, taken as a job of its own"] += 1
-        if _EPOCH.fullmatch(submitted):
-            mended["times in seconds since the epoch (SLURM_TIME_FORMAT=%s)"] += 1
         run_s = job.end - job.start
         request = max(run_s if job.limit_s is None else job.limit_s, 1.0)
-        ids = (users.of(user), projects.of(project))
+        ids = (users.of(job.user), projects.of(job.project))
         jobs.append((job.number, job.submit, job.start - job.submit, run_s, job.procs, request, *ids))
     if resized:
         dropped["a part of a resized job without its last part"] = sum(map(len, resized.values()))
@@ -158,8 +155,16 @@ class _Table:
         texts = [column for column, title in enumerate(titles) if title in _FREE_TEXT]
         self._texts = (texts[0], texts[-1]) if texts else None
 
-    def words(self, line: str, mended: Counter[str]) -> list[str] | str:
-        """Return the values of `COLUMNS`, or the reason why they are uncertain; count what was mended."""
+    def job(self, line: str, mended: Counter[str]) -> _Job | str:
+        """Return the job of a line, or the reason why the line is none; count what was mended."""
+        words = self._words(line, mended)
+        job = words if isinstance(words, str) else _job(words)
+        if not isinstance(job, str) and _EPOCH.fullmatch(words[COLUMNS.index("Submit")]):
+            mended["times in seconds since the epoch (SLURM_TIME_FORMAT=%s)"] += 1
+        return job
+
+    def _words(self, line: str, mended: Counter[str]) -> list[str] | str:
+        """Return the values of `COLUMNS`, or the reason why they are uncertain."""
         words = [word.strip() for word in line.rstrip("\r\n").split("|")]
         more = len(words) - self._width
         if more < 0:
@@ -177,14 +182,22 @@ class _Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """A job that ran; times in s since the epoch. limit_s : None without a limit"""
+    """A job that ran, or a part of one; times in s since the epoch.
 
+    name : its number as written, with the element of an array or the component of a heterogeneous job
+    limit_s : None without a limit.  resized : this part ended because the job got another size
+    """
+
+    name: str
     number: int
+    user: str
+    project: str
     submit: float
     start: float
     end: float
     procs: int
     limit_s: float | None
+    resized: bool
 
     def joined(self, parts: Sequence[_Job]) -> _Job:
         """Return the job from the start of its first part on, with the processors of its largest."""
@@ -194,7 +207,7 @@ class _Job:
 
 def _job(words: Sequence[str]) -> str | _Job:
     """Return the job of a line, or the reason why the line is none."""
-    number, _, _, submitted, started, ended, limit, cpus, _ = words
+    number, user, project, submitted, started, ended, limit, cpus, state = words
     if "." in number:
         return "a step of a job"
     digits = re.split("[_+]", number)[0]
@@ -210,7 +223,16 @@ def _job(words: Sequence[str]) -> str | _Job:
     if not (cpus.isascii() and cpus.isdecimal() and len(cpus) < 10 and int(cpus) >= 1):
         return "no number of processors"
     return _Job(
-        number=int(digits), submit=submit, start=start, end=end, procs=int(cpus), limit_s=limit_s(limit)
+        name=number,
+        number=int(digits),
+        user=user,
+        project=project,
+        submit=submit,
+        start=start,
+        end=end,
+        procs=int(cpus),
+        limit_s=limit_s(limit),
+        resized=state.startswith("RESIZING"),
     )
 
 
