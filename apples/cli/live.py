@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from apples.cli.report import cells
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+
+State = TypeVar("State")
 
 _EVERY_S = 1.0
 
@@ -27,16 +29,16 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
 
 
 def watch(
-    found: dict[str, Any],
-    survey: Callable[[], dict[str, Any]],
-    show: Callable[[dict[str, Any]], RenderableType],
+    state: State,
+    survey: Callable[[], State],
+    show: Callable[[State], RenderableType],
 ) -> None:
-    """Show `found`, and every second a new survey, until interrupted."""
+    """Show a state, and every second a new survey, until interrupted."""
     from rich.live import Live
 
     from apples.errors import SharingError
 
-    with Live(show(found), auto_refresh=False, screen=False) as live:
+    with Live(show(state), auto_refresh=False, screen=False) as live:
         while True:
             time.sleep(_EVERY_S)
             try:

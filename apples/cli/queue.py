@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +17,8 @@ from nws.base.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from apples.livequeue.queuemessages import JobRow, QueuePage
 
 _SOCKET = click.option("--socket", type=click.Path(path_type=Path), help="Socket of the manager to ask.")
 _HEADER = ("", "job", "name", "user", "procs", "asked", "estimate", "state", "waited", "start")
@@ -38,22 +40,23 @@ def queue(
     everything: bool, user: str | None, as_json: bool, watching: bool, log: Path | None, socket: Path | None
 ) -> int:
     """Show the queue: order, requests, estimates, and the expected start of each job."""
+    from msgspec import structs, to_builtins
+
     from apples.errors import ConfigError
     from apples.livequeue import client
 
     if as_json and watching:
         raise ConfigError("--json and --watch exclude each other; give one of them")
 
-    def survey() -> dict[str, Any]:
-        found = client.survey(socket, everything=everything or log is not None)
-        found["jobs"] = [job for job in found["jobs"] if user in (None, job["user"])]
-        return found
+    def survey() -> QueuePage:
+        page = client.survey(socket, everything=everything or log is not None)
+        return structs.replace(page, jobs=tuple(job for job in page.jobs if user in (None, job.user)))
 
     found = survey()
     if log is not None:
         _write_log(found, log)
     elif as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(to_builtins(found)))
     elif watching:
         watch(found, survey, _live)
     else:
@@ -81,74 +84,74 @@ def cancel(jobs: tuple[int, ...], socket: Path | None) -> int:
 
     code = 0
     for answer in ask("cancel", list(dict.fromkeys(jobs)), socket):
-        if "refused" in answer:
-            click.echo(visible(f"apples cancel: {answer['refused']}"), err=True)
-            code = max(code, int(answer["code"]))
-        elif answer["is"] == "over":
-            click.echo(f"apples cancel: job {answer['job']} is over already", err=True)
+        if answer.refused is not None:
+            click.echo(visible(f"apples cancel: {answer.refused}"), err=True)
+            code = max(code, int(answer.code))
+        elif answer.state == "over":
+            click.echo(f"apples cancel: job {answer.job} is over already", err=True)
             code = max(code, RequestRejected.exit_code)
         else:
-            click.echo(f"job {answer['job']}: {answer['is']}")
+            click.echo(f"job {answer.job}: {answer.state}")
     return code
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(found: QueuePage) -> list[str]:
     """Return the queue as text lines."""
     return [_summary(found), *table(_header(found), _rows(found))]
 
 
-def _summary(found: dict[str, Any]) -> str:
-    states = [job["state"] for job in found["jobs"]]
+def _summary(found: QueuePage) -> str:
+    states = [job.state for job in found.jobs]
     waiting = states.count("waiting")
     return (
-        f"{found['free']} of {found['processors']} processors free, {waiting} job{'s' * (waiting != 1)} waiting; "
-        f"priority {found['priority']}, backfill {found['backfill']}, estimates {found['estimates']}"
+        f"{found.free} of {found.processors} processors free, {waiting} job{'s' * (waiting != 1)} waiting; "
+        f"priority {found.priority}, backfill {found.backfill}, estimates {found.estimates}"
     )
 
 
-def _header(found: dict[str, Any]) -> list[str]:
-    return [*_HEADER, "hosts"] if len(found["hosts"]) > 1 else list(_HEADER)
+def _header(found: QueuePage) -> list[str]:
+    return [*_HEADER, "hosts"] if len(found.hosts) > 1 else list(_HEADER)
 
 
-def _rows(found: dict[str, Any]) -> list[list[object]]:
+def _rows(found: QueuePage) -> list[list[object]]:
     from nws.base.durations import format_seconds
 
-    def key(job: dict[str, Any]) -> tuple[int, int]:
+    def key(job: JobRow) -> tuple[int, int]:
         order = ("ended", "running", "starting", "waiting")
-        return order.index(job["state"]), job["position"] or job["id"]
+        return order.index(job.state), job.position or job.id
 
-    several = len(found["hosts"]) > 1
+    several = len(found.hosts) > 1
     return [
         [
-            job["position"] or "",
-            job["id"],
-            visible(job["name"]),
-            visible(job["user"]),
-            job["procs"],
-            format_seconds(job["request_s"]),
-            format_seconds(job["estimate_s"]),
+            job.position or "",
+            job.id,
+            visible(job.name),
+            visible(job.user),
+            job.procs,
+            format_seconds(job.request_s),
+            format_seconds(job.estimate_s),
             _state(job),
-            format_seconds(job["waited_s"]),
+            format_seconds(job.waited_s),
             _start(job),
-            *([fold(job["hosts"])] if several else []),
+            *([fold(job.hosts)] if several else []),
         ]
-        for job in sorted(found["jobs"], key=key)
+        for job in sorted(found.jobs, key=key)
     ]
 
 
-def _state(job: dict[str, Any]) -> str:
-    if job["state"] != "ended":
-        return str(job["state"])
-    return f"failed {job['exit_code']}" if job["outcome"] == "failed" else str(job["outcome"])
+def _state(job: JobRow) -> str:
+    if job.state != "ended":
+        return str(job.state)
+    return f"failed {job.exit_code}" if job.outcome == "failed" else str(job.outcome)
 
 
-def _start(job: dict[str, Any]) -> str:
+def _start(job: JobRow) -> str:
     """Return the time of the start, or the range of the expected one."""
-    if job["start"] is not None:
-        return _clock(job["start"])
-    if job["start_early"] is None:
+    if job.start is not None:
+        return _clock(job.start)
+    if job.start_early is None:
         return "-"
-    early, late = _clock(job["start_early"]), _clock(job["start_late"])
+    early, late = _clock(job.start_early), _clock(job.start_late or job.start_early)
     return f"≈ {early}" if early == late else f"≈ {early} … {late}"
 
 
@@ -157,13 +160,13 @@ def _clock(at: float) -> str:
     return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%a %d %H:%M", then)
 
 
-def _live(found: dict[str, Any]) -> RenderableType:
+def _live(found: QueuePage) -> RenderableType:
     from rich.console import Group
 
     return Group(_summary(found), grid(_header(found), _rows(found)))
 
 
-def _write_log(found: dict[str, Any], path: Path) -> None:
+def _write_log(found: QueuePage, path: Path) -> None:
     from apples.errors import ConfigError
     from apples.livequeue.log import swf_lines
 

@@ -20,6 +20,7 @@ import click
 if TYPE_CHECKING:
     from apples.cli.console import Console
     from apples.cli.runoptions import RunOptions
+    from apples.livequeue.queuemessages import JobRow
 
 #: The request is the bound times the margin, plus seconds for measuring, planning and starting ranks.
 _MARGIN, _AROUND_S = 1.25, 30.0
@@ -38,7 +39,7 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
     from nws.base.ownpython import OWN_PYTHON
     from nws.base.terminal import visible
 
-    processors = int(ask("queue")["processors"])
+    processors = int(ask("queue").processors)
     most = min(options.plan.max_ranks or processors, processors)
     agent, request = assemble(size, replace(options, plan=replace(options.plan, max_ranks=most)), console)
     decision = agent.decide(request)
@@ -90,13 +91,13 @@ def _follow(number: int, output: Path, error: Path) -> int:
     from apples.livequeue.client import ask
     from nws.base.terminal import visible
 
-    found: dict[str, Any] = {}
+    ends: list[JobRow | SharingError] = []
 
     def wait() -> None:
         try:
-            found.update(ask("wait", number, retry=True))
+            ends.append(ask("wait", number, retry=True))
         except SharingError as problem:
-            found["lost"] = str(problem)
+            ends.append(problem)
 
     waiter = threading.Thread(target=wait, daemon=True)
     offsets = {output: 0, error: 0}
@@ -113,11 +114,12 @@ def _follow(number: int, output: Path, error: Path) -> int:
         _pass_on(offsets, targets)
         raise
     _pass_on(offsets, targets)
-    if "lost" in found:
-        raise SharingError(f"job {number}: {found['lost']}; `apples queue --all` shows how it ended")
-    if found["detail"]:
-        click.echo(visible(f"apples-run: job {number} {found['outcome']}: {found['detail']}"), err=True)
-    return int(found["exit_code"])
+    (end,) = ends
+    if isinstance(end, SharingError):
+        raise SharingError(f"job {number}: {end}; `apples queue --all` shows how it ended")
+    if end.detail:
+        click.echo(visible(f"apples-run: job {number} {end.outcome}: {end.detail}"), err=True)
+    return end.exit_code or 0
 
 
 def _pass_on(offsets: dict[Path, int], targets: dict[Path, BinaryIO]) -> None:

@@ -36,19 +36,22 @@ def sharing_lines(sharing: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def process_lines(processes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a table of the ranks, and the efficiencies if they were measured."""
-    from apples.daemons.client import efficiencies
+def process_lines(processes: Iterable[object]) -> list[str]:
+    """Return a table of the ranks, and the efficiencies if they were measured. `processes`: reports or documents"""
+    from msgspec import convert
 
-    known = sorted(processes, key=lambda process: int(process["rank"]))
+    from apples.daemons.client import efficiencies
+    from apples.daemons.nodemessages import ProcessReport
+
+    reports = convert(list(processes), list[ProcessReport])
+    known = sorted(reports, key=lambda process: process.rank)
     if not known:
         return ["no rank of the job has registered with the node manager; see its messages above"]
-    times = ("t_cpu", "t_comm", "granularity", "stopped")
     rows = [
         [
-            f"rank {process['rank']}",
-            process["class"] or None,
-            *(seconds(process[f"{name}_s"]) for name in times),
+            f"rank {process.rank}",
+            process.process_class,
+            *map(seconds, (process.t_cpu_s, process.t_comm_s, process.granularity_s, process.stopped_s)),
         ]
         for process in known
     ]

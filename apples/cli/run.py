@@ -84,7 +84,7 @@ def _policy_there(
     found = find_node()
     if found is None:
         return None
-    policy = str(found[1]["policy"])
+    policy = found[1].policy
     try:
         session = _session(policy, options, console)
         stack.enter_context(session)

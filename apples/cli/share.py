@@ -82,7 +82,7 @@ def share(
         )
     socket, status = found
     with _monitored(name) as monitored, NodeClient(socket) as client:
-        click.echo(f"· job {name}, node {status['node']}, policy {status['policy']}", err=True)
+        click.echo(f"· job {name}, node {status.node}, policy {status.policy}", err=True)
         sys.stdout.flush()
         client.ask("hold")
         code = _run(started, {**monitored.environment, SOCKET_VARIABLE: str(socket)})

@@ -75,6 +75,8 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
     The job runs on this host, in this directory, with this environment, when the queue starts it. The variables
     APPLES_QUEUE_JOB, APPLES_QUEUE_PROCS and APPLES_QUEUE_HOSTS hold its number, its number of processors and its hosts.
     """
+    from msgspec import to_builtins
+
     from apples.livequeue.client import ask
 
     number = ask("submit", submission(command, options), options.socket, retry=True)
@@ -84,11 +86,11 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
     click.echo(f"job {number}", err=True)
     ended = ask("wait", number, options.socket, retry=True)
     if options.as_json:
-        click.echo(json.dumps({"version": 1, "job": number, "ended": ended}))
-    if ended["outcome"] != "finished":
-        detail = f": {ended['detail']}" if ended["detail"] else ""
-        click.echo(visible(f"apples submit: job {number} {ended['outcome']}{detail}"), err=True)
-    return int(ended["exit_code"])
+        click.echo(json.dumps({"version": 1, "job": number, "ended": to_builtins(ended)}))
+    if ended.outcome != "finished":
+        detail = f": {ended.detail}" if ended.detail else ""
+        click.echo(visible(f"apples submit: job {number} {ended.outcome}{detail}"), err=True)
+    return int(ended.exit_code)
 
 
 def submission(command: tuple[str, ...], options: SubmitOptions) -> dict[str, Any]:

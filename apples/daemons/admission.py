@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 
 from apples.daemons.ipc.listener import raise_descriptors
 from apples.daemons.ipc.timer import now
-from apples.daemons.ipc.wire import SILENCE_S, DatagramSeal, Forged, Json, derive, random_word
+from apples.daemons.ipc.wire import SILENCE_S, DatagramSeal, Forged, derive, random_word
 from apples.daemons.nodeconnection import NodeConnection
-from apples.daemons.nodemessages import checked_hello
+from apples.daemons.nodemessages import TO_MANAGER, Hello, Welcome, legal
 from nws.base.ratelimit import RefusalLog
 
 #: Connections of one address that have not proved a key: at most, and as a part of the descriptors.
@@ -44,7 +44,7 @@ class NodeAdmission:
         line: bytes,
         names: Mapping[str, NodeConnection],
         words: Mapping[str, NodeConnection],
-    ) -> Json | None:
+    ) -> Hello | None:
         """Return the first line of a node that may join; refuse any other with the reason, and return None.
 
         Args:
@@ -57,25 +57,35 @@ class NodeAdmission:
             Forged: The line proves the key, but is no introduction.
         """
         try:
-            hello = node.open_hello(self._key, line)
+            text = node.open_hello(self._key, line)
         except Forged:
             node.refuse("the keys differ; give the node a key of this manager, made for its name")
             return None
-        checked_hello(hello)
+        hello = legal(TO_MANAGER, text)
+        if not isinstance(hello, Hello):
+            raise Forged("a line that is not legal: no introduction")
         why = _objection(hello, self._policy, names, words)
         if why is None:
             return hello
         node.refuse(why)
         return None
 
-    def admit(self, node: NodeConnection, hello: Json) -> None:
+    def admit(self, node: NodeConnection, hello: Hello) -> None:
         """Take over the introduction of a node; it counts no longer among connections without a proof."""
         node.admit(self.session, hello, now())
         self._count_out(node)
 
-    def welcome(self, node: NodeConnection, document: Json) -> None:
+    def welcome(self, node: NodeConnection, place: str, slice_s: float, multicast: str | None) -> None:
         """Send the first sealed line, with the key of multicast heartbeats."""
-        node.send(document | {"group_key": node.hidden(self._group_key)})
+        node.send(
+            Welcome(
+                place=place,
+                policy=self._policy,
+                slice_s=slice_s,
+                multicast=multicast,
+                group_key=node.hidden(self._group_key),
+            )
+        )
 
     def ended(self, node: NodeConnection, reason: str) -> None:
         """Log and forget a connection that ended before it was admitted."""
@@ -89,15 +99,15 @@ class NodeAdmission:
 
 
 def _objection(
-    hello: Json, policy: str, names: Mapping[str, NodeConnection], words: Mapping[str, NodeConnection]
+    hello: Hello, policy: str, names: Mapping[str, NodeConnection], words: Mapping[str, NodeConnection]
 ) -> str | None:
     """Return the reason to refuse a node, None to admit it."""
-    if hello["policy"] != policy:
-        return f"the manager's policy is {policy}, the node's {hello['policy']}"
-    known = names.get(hello["node"])
-    if known is not None and known.word != hello["word"] and now() - known.heard_at < SILENCE_S:
-        return f"a node {hello['node']} is connected already; give one of them another --name"
-    holder = words.get(hello["word"])
+    if hello.policy != policy:
+        return f"the manager's policy is {policy}, the node's {hello.policy}"
+    known = names.get(hello.node)
+    if known is not None and known.word != hello.word and now() - known.heard_at < SILENCE_S:
+        return f"a node {hello.node} is connected already; give one of them another --name"
+    holder = words.get(hello.word)
     if holder is not None and holder is not known:
         # Signs of life are assigned by this word: a node must not take those of another.
         return f"its random word is that of node {holder.name}; start it again"

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+import msgspec
+from msgspec import Meta
 
 from apples.coscheduling.classes import ProcessClass
 from apples.daemons.processes import ProcessRegistration
@@ -27,16 +28,14 @@ Value = TypeVar("Value")
 _MOST = 512
 
 #: Name of a program, as `_key` makes it.
-_Name = Annotated[str, Field(max_length=65_536)]
+_Name = Annotated[str, Meta(max_length=65_536)]
 
 
-class _Remembered(BaseModel):
+class _Remembered(msgspec.Struct):
     """The file. classes, duties : by program, the newest last"""
 
-    model_config = ConfigDict(strict=True)
-
-    classes: Annotated[dict[_Name, str], Field(max_length=_MOST)] = {}
-    duties: Annotated[dict[_Name, Annotated[float, Field(ge=0, le=1)]], Field(max_length=_MOST)] = {}
+    classes: Annotated[dict[_Name, str], Meta(max_length=_MOST)] = {}
+    duties: Annotated[dict[_Name, Annotated[float, Meta(ge=0, le=1)]], Meta(max_length=_MOST)] = {}
 
 
 class ClassMemory:
@@ -44,13 +43,13 @@ class ClassMemory:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        found = _Remembered()
+        remembered = _Remembered()
         with (
             suppress(OSError, ValueError, RecursionError),
             open(open_private(path, os.O_RDONLY), "rb") as file,
         ):
-            found = _Remembered.model_validate(unseal(file.read()))
-        self._classes, self._duties = found.classes, found.duties
+            remembered = msgspec.convert(unseal(file.read()), _Remembered)
+        self._classes, self._duties = remembered.classes, remembered.duties
 
     @classmethod
     def of_user(cls) -> ClassMemory:

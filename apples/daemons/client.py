@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from msgspec import structs, to_builtins
+
+from apples.daemons.exchanges import NODE_REQUESTS
 from apples.daemons.ipc.client import DaemonClient
+from apples.daemons.nodemessages import JobState, MachineView, NodeStatus, ProcessReport
 from apples.daemons.paths import known_sockets
 from apples.errors import NoDaemon, SharingError
+from apples.monitoring.efficiencies import Times
 from apples.monitoring.efficiencies import efficiencies as monitored_efficiencies
 
 Json = dict[str, Any]
@@ -22,6 +27,7 @@ class NodeClient(DaemonClient):
     """One connection to a node manager; a context manager."""
 
     daemon = "node manager"
+    exchanges = NODE_REQUESTS
     start = "start one with `apples node`, or name the right socket with APPLES_NODE_SOCKET"
     stranger = "Start a node manager with `apples node`, or name the right socket with APPLES_NODE_SOCKET"
     #: It asks the manager itself for some questions.
@@ -32,7 +38,7 @@ class NodeClient(DaemonClient):
         super().__init__([path])
 
 
-def find_node(given: Path | None = None) -> tuple[Path, Json] | None:
+def find_node(given: Path | None = None) -> tuple[Path, NodeStatus] | None:
     """Return socket and status of the node manager of this host; None if none answers.
 
     `given` is its socket, if the user names one.
@@ -52,14 +58,14 @@ def survey(given: Path | None = None) -> Json:
     The manager's view counts if a manager answers, else the state of the node managers of this host.
     """
     paths = known_sockets(given)
-    statuses: dict[str, Json] = {}
-    manager: Json | None = None
+    statuses: dict[str, NodeStatus] = {}
+    machine: MachineView | None = None
     for path in paths:
         try:
             with NodeClient(path) as client:
-                status = client.ask("status")
-                statuses[status["node"]] = status | {"heard_s": 0.0}
-                manager = manager or client.ask("view")
+                status: NodeStatus = client.ask("status")
+                statuses[status.node] = status
+                machine = machine or client.ask("view")
         except SharingError:
             continue
     if not statuses:
@@ -68,59 +74,59 @@ def survey(given: Path | None = None) -> Json:
             f"no node manager answers on this host ({where}); start one with `apples node`, or run with "
             "`apples-run SIZE --policy NAME`, which starts one while it needs it"
         )
-    nodes = statuses if manager is None else {**manager["nodes"], **statuses}
-    known = {} if manager is None else manager["jobs"]
-    about = None if manager is None else {k: v for k, v in manager.items() if k not in ("nodes", "jobs")}
-    return {"version": 1, "manager": about, "jobs": jobs_of(nodes.values(), known), "nodes": nodes}
+    return machine_document(machine, statuses)
 
 
-def jobs_of(nodes: Iterable[Mapping[str, Any]], known: Mapping[str, Json]) -> dict[str, Json]:
+def machine_document(machine: MachineView | None, here: Mapping[str, NodeStatus]) -> Json:
+    """Return the document of `apples jobs --json`.
+
+    Args:
+        machine: From the machine manager, None without one.
+        here: State of the nodes whose node managers were asked.
+    """
+    nodes: dict[str, Json] = {}
+    reports = dict(here)
+    for name, view in ({} if machine is None else machine.nodes).items():
+        ages = to_builtins(view)
+        report = ages.pop("report")
+        nodes[name] = (report or {}) | ages
+        if view.report is not None:
+            reports.setdefault(name, view.report)
+    nodes |= {name: to_builtins(status) | {"heard_s": 0.0} for name, status in here.items()}
+    about = None if machine is None else to_builtins(structs.replace(machine, jobs={}, nodes={}))
+    if about is not None:
+        del about["jobs"], about["nodes"]
+    jobs = jobs_of(
+        (reports[name] for name in nodes if name in reports), {} if machine is None else machine.jobs
+    )
+    return {"version": 1, "manager": about, "jobs": jobs, "nodes": nodes}
+
+
+def jobs_of(nodes: Iterable[NodeStatus], known: Mapping[str, JobState]) -> dict[str, Json]:
     """Return jobs with their processes, from the reports of nodes and the manager's view of each job."""
-    jobs = {name: dict(entry, processes=[]) for name, entry in known.items()}
+    states = dict(known)
+    ranks: dict[str, list[ProcessReport]] = {name: [] for name in known}
     for node in nodes:
-        for process in node.get("processes", ()):
-            name = process["job"]
-            entry = jobs.setdefault(
-                name,
-                {
-                    "state": "here",
-                    "slot": None,
-                    "ranks": process["ranks"],
-                    "uid": process["uid"],
-                    "processes": [],
-                },
-            )
-            entry["processes"].append(process | {"node": node["node"]})
-    for entry in jobs.values():
-        entry["processes"].sort(key=lambda process: process["rank"])
-        entry["efficiencies"] = efficiencies(entry["processes"])
-    return jobs
+        for process in node.processes:
+            here = JobState(state="here", slot=None, ranks=process.ranks, uid=process.uid)
+            states.setdefault(process.job, here)
+            ranks.setdefault(process.job, []).append(structs.replace(process, node=node.node))
+    return {
+        name: to_builtins(state)
+        | {
+            "processes": to_builtins(sorted(ranks[name], key=lambda process: process.rank)),
+            "efficiencies": efficiencies(ranks[name]),
+        }
+        for name, state in states.items()
+    }
 
 
-def efficiencies(processes: Iterable[Mapping[str, Any]]) -> Json | None:
+def efficiencies(processes: Iterable[ProcessReport]) -> Json | None:
     """Return the metrics of the monitored processes; None if no process is monitored.
 
     parallel : load_balance × communication × cpu_share × activity (`apples.monitoring.efficiencies`)
     """
-    found = monitored_efficiencies([_Times(p) for p in processes if p["t_cpu_s"] is not None])
-    if found is None:
-        return None
-    return {
-        "parallel": found.parallel,
-        "load_balance": found.load_balance,
-        "communication": found.communication,
-        "cpu_share": found.cpu_share,
-        "activity": found.activity,
-    }
-
-
-class _Times:
-    """Times of a process from its node manager's report."""
-
-    def __init__(self, process: Mapping[str, Any]) -> None:
-        self.t_cpu_s = float(process["t_cpu_s"])
-        self.threads = int(process["threads"])
-        self.ran_s = float(process["ran_s"])
-        # A node manager of an earlier version does not report these.
-        self.off_s = float(process.get("off_s", 0.0))
-        self.queued_s = float(process.get("queued_s", 0.0))
+    measured = [process for process in processes if process.t_cpu_s is not None]
+    metrics = monitored_efficiencies(cast(list[Times], measured))
+    names = ("parallel", "load_balance", "communication", "cpu_share", "activity")
+    return None if metrics is None else {name: getattr(metrics, name) for name in names}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import select
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -27,11 +27,11 @@ from apples.daemons.ipc.wire import (
     DatagramSeal,
     Forged,
     HeartbeatMessage,
-    Json,
     presence_word,
 )
 from apples.daemons.jobtable import JobTable
 from apples.daemons.nodeconnection import NodeConnection
+from apples.daemons.nodemessages import Lateness
 
 #: Datagrams read at once, and four more for each node, so that a flood of them cannot delay the next heartbeat.
 _MOST_DATAGRAMS = 64
@@ -52,7 +52,7 @@ class HeartbeatSender:
     """Sends heartbeats and receives presence datagrams on one UDP socket.
 
     seal : of heartbeats by multicast
-    slice_s : seconds between two heartbeats.  started : instant of the first
+    slice_s : seconds between two heartbeats.  started : instant of the first.  sent, skipped : their numbers
     jobs : its turns and the version of its matrix
     nodes : connections by name.  words : connections by the random word of the node's process
     """
@@ -79,7 +79,7 @@ class HeartbeatSender:
         # In whole nanoseconds, like the timer's period, or the two would drift apart.
         self.slice_s = round(slice_s * 1e9) / 1e9
         self.started, self._tick = 0.0, -1
-        self._number, self._skipped = 0, 0
+        self.sent, self.skipped = 0, 0
         self._late: deque[float] = deque(maxlen=_REMEMBERED)
         self._timer = Timer()
         self._arrived = select.poll()
@@ -97,18 +97,10 @@ class HeartbeatSender:
         self._datagrams.close()
         self._timer.close()
 
-    def describe(self) -> Json:
-        """Return the number of heartbeats sent and skipped, and quantiles of their lateness in seconds."""
-        late = sorted(self._late)
-        return {
-            "beats": self._number,
-            "left_out": self._skipped,
-            "late_s": {
-                "p50": late[len(late) // 2] if late else None,
-                "p95": late[int(len(late) * 0.95)] if late else None,
-                "most": late[-1] if late else None,
-            },
-        }
+    def lateness(self) -> Lateness:
+        """Return quantiles of the lateness of the last heartbeats."""
+        late: Sequence[float | None] = sorted(self._late) or [None]
+        return Lateness(p50=late[len(late) // 2], p95=late[int(len(late) * 0.95)], most=late[-1])
 
     def receive(self) -> None:
         """Read the presence datagrams that have arrived."""
@@ -141,11 +133,11 @@ class HeartbeatSender:
         if timely:
             if not self._ahead:
                 self._prepare()
-            self._number += 1
+            self.sent += 1
             self._send(self._ahead.popleft())
             self._late.append(late)
             due -= 1
-        self._skipped += due
+        self.skipped += due
         self.receive()
 
     def _prepare(self) -> None:
@@ -155,7 +147,7 @@ class HeartbeatSender:
         self._version = self._jobs.version
         for number, turn in enumerate(self._jobs.machine.upcoming(max(int(PULSE_S / self.slice_s), 1))):
             sent_s, slot = first_s + number * self.slice_s, -1 if turn.slot is None else turn.slot
-            count = self._number + 1 + number
+            count = self.sent + 1 + number
             body = self._seal.beat_body(HeartbeatMessage(count, self._version, sent_s, slot, self.slice_s))
             sealed = {name: seal.sealed(body) for name, seal in direct.items() if seal is not None}
             self._ahead.append(_Heartbeat(turn, body, self._seal.sealed(body), sealed))

@@ -1,7 +1,7 @@
 """A run's part in the policy of one host: the node manager there is found or started, and held while the run needs it.
 
-On the launcher's machine it is called directly. On other hosts `serve` answers requests of the launcher, one JSON
-document a line, and ends with the connection. The daemons outlive the run while other runs need them, except those of a
+On the launcher's machine it is called directly. On other hosts `converse` answers the launcher for the host agent until
+the connection ends. The daemons outlive the run while other runs need them, except those of a
 step of Slurm, which Slurm kills after the step: they are ended before, so that they resume all processes.
 """
 
@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, TypeAdapter
+import msgspec
 
 from apples.coscheduling.policies import PolicyKind, policy_kind
 from apples.daemons.client import NodeClient, find_node
-from apples.daemons.ipc.requests import read_request
+from apples.daemons.exchanges import HOST_REQUESTS, LASTING, NodeManager, SharedHost
+from apples.daemons.ipc.requests import Refusal, read_request
+from apples.daemons.nodemessages import NodeStatus, ProcessReport
 from apples.daemons.paths import ManagerAccess, machine_of
-from apples.daemons.starting import Notify, cut_off, start_node
+from apples.daemons.starting import Notify, start_node
 from apples.errors import SharingError
+from apples.hosts.frames import FromAgent
 from nws.base.errors import ReportedError
 
 #: Where neither ssh nor a local start shows it: the address by which others reach this host.
@@ -29,26 +32,11 @@ REACHED_AT = "APPLES_REACHED_AT"
 #: Seconds until daemons that have been asked to end must have ended.
 _END_S = 2.0
 
-#: Longest request, bytes.
-LONGEST_LINE = 1 << 16
-
-_Text = Annotated[str, Field(strict=True, max_length=4096)]
-_NOTHING: TypeAdapter[Any] = TypeAdapter(None)
-_FIRST_LINE: Mapping[str, TypeAdapter[Any]] = {"lasting": TypeAdapter(Annotated[bool, Field(strict=True)])}
-#: Requests with the type of their argument.
-_ARGUMENTS: Mapping[str, TypeAdapter[Any]] = {
-    "look": _NOTHING,
-    "join": TypeAdapter(tuple[_Text, ManagerAccess | None, _Text | None]),
-    "holds": _NOTHING,
-    "ranks": TypeAdapter(_Text),
-    "leave": _NOTHING,
-}
-
 
 class HostSharing:
     """The node manager of this host for one run; `leave` releases it.
 
-    started : it was started here.  path : its socket.  status : its answer when the run joined it
+    started : it was started here
     """
 
     def __init__(self, notify: Notify, *, lasting: bool = True) -> None:
@@ -56,7 +44,7 @@ class HostSharing:
         self.started = False
         self._lasting = lasting
         self._daemons: Sequence[subprocess.Popen[bytes]] = ()
-        self.path, self.status = Path(), dict[str, Any]()
+        self._joined: tuple[Path, NodeStatus] | None = None
         self._notify = notify
         self._client: NodeClient | None = None
 
@@ -65,19 +53,30 @@ class HostSharing:
 
         Raises `SharingError`, also if it has another policy.
         """
-        found = find_node()
-        if found is None:
+        self._joined = find_node()
+        if self._joined is None:
             started = start_node(kind, self._notify, machine=machine, listen=listen)
-            found, self._daemons = (started.path, started.status), started.daemons
+            self._joined, self._daemons = (started.path, started.status), started.daemons
             self.started |= bool(started.daemons)
-        self.path, self.status = found
         check_policy(kind, self.status, self.path)
-        if cut_off(self.status):
+        if self.status.cut_off:
             self._notify(
-                f"the manager at {self.status['manager']} is not connected: everything runs until it is back"
+                f"the manager at {self.status.manager} is not connected: everything runs until it is back"
             )
         self._client = NodeClient(self.path)
         self._client.ask("hold")
+
+    @property
+    def path(self) -> Path:
+        """The socket of the node manager that was joined."""
+        assert self._joined is not None
+        return self._joined[0]
+
+    @property
+    def status(self) -> NodeStatus:
+        """Its answer when the run joined it."""
+        assert self._joined is not None
+        return self._joined[1]
 
     def ask(self, what: str, argument: object = None) -> Any:
         """Return the node manager's answer to one request; raises `SharingError`."""
@@ -103,38 +102,44 @@ class HostSharing:
         self._daemons = ()
 
 
-def check_policy(kind: PolicyKind, status: Mapping[str, Any], socket: str | Path) -> None:
+def check_policy(kind: PolicyKind, status: NodeStatus | NodeManager, socket: str | Path) -> None:
     """Raise `SharingError` if the node manager at a socket has another policy."""
-    if status["policy"] != kind.name:
+    if status.policy != kind.name:
         raise SharingError(
-            f"the node manager of this host ({socket}) runs policy {status['policy']}, not {kind.name}; ask for "
-            f"--policy {status['policy']}, or end it (process {status['pid']}) to have another started"
+            f"the node manager of this host ({socket}) runs policy {status.policy}, not {kind.name}; ask for "
+            f"--policy {status.policy}, or end it (process {status.pid}) to have another started"
         )
 
 
-def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> None:
-    """Answer the requests of a launcher on another host until its connection ends.
+def converse(texts: Iterator[bytes], send: Callable[[bytes, bytes], object]) -> None:
+    """Answer the questions of a launcher on another host until they end. `send`: gets kind and payload of each frame
 
-    The first line has `lasting`. Requests: `look`, `join` (the policy; a machine manager's address and key, or null;
+    The first text has `lasting`. Requests: `look`, `join` (the policy; a machine manager's address and key, or null;
     the address at which to listen, or null for that which the launcher reached), `holds`, `ranks` (of a job, as the
     node manager reports them), and `leave`. A refused request is answered by `refused`, a reason.
     """
-    requests = iter(lines)
+
+    def refuse(error: Exception) -> None:
+        text = str(error).encode(errors="replace").decode()
+        send(FromAgent.ANSWER, msgspec.json.encode(Refusal(refused=text)))
+
     try:
-        _, lasting = read_request(_FIRST_LINE, next(requests, b""))
+        _, lasting = read_request(LASTING, next(texts, b""))
     except ReportedError as error:
-        answer({"refused": str(error)})
+        refuse(error)
         return
-    sharing = HostSharing(lambda text: answer({"note": text}), lasting=lasting)
+
+    def note(text: str) -> None:
+        send(FromAgent.NOTE, text.encode(errors="replace"))
+
+    sharing = HostSharing(note, lasting=lasting)
     try:
-        for line in requests:
+        for text in texts:
             try:
-                what, argument = read_request(_ARGUMENTS, line)
-                answer({what: _REQUESTS[what](sharing, argument)})
+                what, argument = read_request(HOST_REQUESTS, text)
+                send(FromAgent.ANSWER, msgspec.json.encode({what: _REQUESTS[what](sharing, argument)}))
             except (ReportedError, OSError) as error:
-                answer({"refused": str(error)})
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                answer({"refused": f"the node manager's answer cannot be understood: {error!r}"})
+                refuse(error)
     finally:
         sharing.leave()
 
@@ -146,15 +151,15 @@ def _addresses() -> tuple[str, str]:
     return (known[0], known[2]) if len(known) == 4 else (here, os.environ.get(REACHED_AT, here))
 
 
-def _look(_: HostSharing, __: object) -> dict[str, Any]:
-    found = find_node()
-    return {"launcher": _addresses()[0], "node": None if found is None else _described(*found)}
+def _look(_: HostSharing, __: object) -> SharedHost:
+    answer = find_node()
+    return SharedHost(launcher=_addresses()[0], node=None if answer is None else _described(*answer))
 
 
-def _join(sharing: HostSharing, argument: tuple[str, ManagerAccess | None, str | None]) -> dict[str, Any]:
+def _join(sharing: HostSharing, argument: tuple[str, ManagerAccess | None, str | None]) -> NodeManager:
     policy, machine, listen = argument
     sharing.join(policy_kind(policy), machine, listen or _addresses()[1])
-    return _described(sharing.path, sharing.status) | {"started": sharing.started}
+    return _described(sharing.path, sharing.status, started=sharing.started)
 
 
 def _holds(sharing: HostSharing, _: object) -> bool:
@@ -165,18 +170,24 @@ def _leave(sharing: HostSharing, _: object) -> None:
     sharing.leave()
 
 
-def _ranks(sharing: HostSharing, job: str) -> Any:
-    return sharing.ask("job", job)
+def _ranks(sharing: HostSharing, job: str) -> list[ProcessReport]:
+    reports: list[ProcessReport] = sharing.ask("job", job)
+    return reports
 
 
-def _described(path: Path, status: dict[str, Any]) -> dict[str, Any]:
-    machine = machine_of(status["manager"], path)
-    known = ("node", "policy", "slots", "manager", "connected", "pid")
-    return {
-        **{name: status[name] for name in known},
-        "socket": str(path),
-        "key": None if machine is None else machine.key,
-    }
+def _described(path: Path, status: NodeStatus, *, started: bool = False) -> NodeManager:
+    machine = machine_of(status.manager, path)
+    return NodeManager(
+        node=status.node,
+        policy=status.policy,
+        slots=status.slots,
+        manager=status.manager,
+        connected=status.connected,
+        pid=status.pid,
+        socket=str(path),
+        key=None if machine is None else machine.key,
+        started=started,
+    )
 
 
 _REQUESTS: dict[str, Callable[[HostSharing, Any], Any]] = {

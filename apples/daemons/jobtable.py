@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from apples.coscheduling.machine import MachineScheduler
-from apples.daemons.matrixview import JobView, MatrixRow, MatrixView
+from apples.daemons.nodemessages import JobState, JobView, MatrixRow, MatrixView, ProcessEntry
 
 #: A node that is away for so long takes its jobs out of the matrix, seconds.
 FORGET_S = 3.0
@@ -66,7 +65,7 @@ class JobTable:
         self,
         node: str,
         processors: int,
-        processes: Iterable[Mapping[str, Any]],
+        processes: Iterable[ProcessEntry],
         placed: Mapping[str, JobView],
         now: float,
     ) -> list[tuple[str, str]]:
@@ -81,12 +80,11 @@ class JobTable:
         held: dict[str, set[int]] = {}
         refused = {}
         for entry in processes:
-            job, rank = entry["job"], entry["rank"]
-            why = self._enter(node, job, rank, entry)
+            why = self._enter(node, entry)
             if why is not None:
-                refused[job] = why
+                refused[entry.job] = why
             else:
-                held.setdefault(job, set()).add(rank)
+                held.setdefault(entry.job, set()).add(entry.rank)
         for name, job in list(self._jobs.items()):
             was = placed.get(name)
             if was is not None and name in held:
@@ -104,11 +102,11 @@ class JobTable:
             self.machine.remove_node(node)
             self.version += 1
 
-    def registered(self, node: str, entry: Mapping[str, Any], now: float) -> str | None:
+    def registered(self, node: str, entry: ProcessEntry, now: float) -> str | None:
         """Add a process that has registered on a node; return the reason if its job is refused, else None."""
-        why = self._enter(node, entry["job"], entry["rank"], entry)
+        why = self._enter(node, entry)
         if why is None:
-            self._settle_job(entry["job"], self._jobs[entry["job"]], now)
+            self._settle_job(entry.job, self._jobs[entry.job], now)
         return why
 
     def ended(self, node: str, name: str, rank: int, now: float) -> None:
@@ -161,31 +159,31 @@ class JobTable:
             rows[slot] = MatrixRow(jobs=beat.jobs.get(node, {}), fill=beat.fill.get(node, {}))
         return MatrixView(version=self.version, settled=self.settled, rows=rows, jobs=jobs)
 
-    def describe(self) -> dict[str, dict[str, Any]]:
-        """Return by job: ranks, registered and ended ranks, slot (None while it waits), state."""
+    def describe(self) -> dict[str, JobState]:
+        """Return the state of each job."""
         allotments, waiting = self.machine.matrix.allotments, self.machine.waiting
-        found = {}
-        for name, job in self._jobs.items():
-            state = "in" if name in allotments else "waits" if name in waiting else "gathers"
-            found[name] = {
-                "state": state,
-                "slot": allotments[name].slot if name in allotments else None,
-                "ranks": job.ranks,
-                "registered": len(job.nodes),
-                "ended": len(job.ended),
-                "nodes": sorted(set(job.nodes.values())),
-                "uid": job.uid,
-            }
-        return found
+        return {
+            name: JobState(
+                state="in" if name in allotments else "waits" if name in waiting else "gathers",
+                slot=allotments[name].slot if name in allotments else None,
+                ranks=job.ranks,
+                registered=len(job.nodes),
+                ended=len(job.ended),
+                nodes=sorted(set(job.nodes.values())),
+                uid=job.uid,
+            )
+            for name, job in self._jobs.items()
+        }
 
-    def _enter(self, node: str, name: str, rank: int, entry: Mapping[str, Any]) -> str | None:
+    def _enter(self, node: str, entry: ProcessEntry) -> str | None:
+        name, rank = entry.job, entry.rank
         job = self._jobs.get(name)
         if job is None:
-            job = self._jobs[name] = _Job(ranks=entry["ranks"], uid=entry["uid"])
-        if job.uid != entry["uid"]:
+            job = self._jobs[name] = _Job(ranks=entry.ranks, uid=entry.uid)
+        if job.uid != entry.uid:
             return f"a job {name} of user {job.uid} is known; choose another name"
-        if job.ranks != entry["ranks"]:
-            return f"job {name} is known with {job.ranks} ranks, not {entry['ranks']}; choose another name"
+        if job.ranks != entry.ranks:
+            return f"job {name} is known with {job.ranks} ranks, not {entry.ranks}; choose another name"
         where = job.nodes.get(rank)
         if where not in (None, node):
             return f"rank {rank} of job {name} is on {where}; choose another name"

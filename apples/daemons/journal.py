@@ -6,12 +6,13 @@ lost; pid and start time identify them. The file is written to a temporary name 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+
+import msgspec
 
 from apples.daemons.paths import ManagerAccess, machine_file
 from apples.daemons.processes import ProcessRegistration
@@ -22,6 +23,12 @@ from nws.base.sealed import seal, unseal
 
 #: No pid of Linux is larger.
 _LARGEST_PID = 1 << 22
+
+
+class _Registered(msgspec.Struct):
+    """The file."""
+
+    processes: list[ProcessRegistration]
 
 
 class Journal:
@@ -54,16 +61,13 @@ class Journal:
 
     def read(self) -> list[ProcessRegistration]:
         """Return the registrations of an earlier node manager; empty if no file can be read."""
-        from pydantic import TypeAdapter
-
         try:
             with open(open_private(self._path, os.O_RDONLY), "rb") as file:
-                text = json.dumps(unseal(file.read())["processes"])
-                found = TypeAdapter(list[ProcessRegistration]).validate_json(text, strict=True)
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+                registrations = msgspec.convert(unseal(file.read()), _Registered).processes
+        except (OSError, ValueError, RecursionError):
             return []
         # Neither number nor path beyond those of the kernel: the file may be damaged.
-        return [one for one in found if 0 < one.pid <= _LARGEST_PID and "\0" not in (one.page or "")]
+        return [one for one in registrations if 0 < one.pid <= _LARGEST_PID and "\0" not in (one.page or "")]
 
     def write(self, registrations: Iterable[ProcessRegistration]) -> None:
         """Write the current registrations; raises `OSError`."""

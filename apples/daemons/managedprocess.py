@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
+
+from msgspec import UNSET
 
 from apples.coscheduling.classes import Classification, MonitorCounts, ProcessClass
 from apples.coscheduling.contention import LEAST_SHARE
 from apples.coscheduling.events import Wait
 from apples.coscheduling.fitting import duty_cycle
+from apples.daemons.nodemessages import ProcessReport
 from apples.daemons.processcontrol import ProcessControl
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import ApplesError
 from apples.monitoring.counters import PageTimes
-from apples.monitoring.efficiencies import reading_document
 
 #: Longest time that a running process stays stopped by another program before that is noticed, seconds.
 LOOK_AGAIN_S = 0.2
@@ -222,26 +224,29 @@ class ManagedProcess:
 
     def describe(
         self, now: float, *, ordered: bool, known: Classification | None, cpu: bool
-    ) -> dict[str, Any]:
-        """Return its document. `ordered`: the policy has an order for it. `cpu`: with CPU seconds from the kernel."""
-        registration = self.registration
-        return {
-            "job": registration.process.job,
-            "rank": registration.process.rank,
-            "ranks": registration.ranks,
-            "pid": registration.pid,
-            "uid": registration.uid,
-            "state": "free" if not ordered else "stopped" if self.stopped_at is not None else "runs",
-            "waits": None if self.wait is None or self.page is None else self.wait.value,
-            "class": None if known is None else known.process_class.value,
-            "monitored": self.page is not None,
-            "stopped_s": self.held_s(now),
-            "here_s": now - self.arrived_at,
-            "ran_s": self.ran_s,
-            "off_s": self.off_s,
-            "queued_s": self.queued_s,
-            "threads": self.threads,
-            **({"cpu_s": self.control.cpu_s()} if cpu else {}),
-            "refused": self.refused,
-            **reading_document(self.reading if self.page is not None else None),
-        }
+    ) -> ProcessReport:
+        """Return its report. `ordered`: the policy has an order for it. `cpu`: with CPU seconds from the kernel."""
+        registration, reading = self.registration, self.reading if self.page is not None else None
+        return ProcessReport(
+            job=registration.process.job,
+            rank=registration.process.rank,
+            ranks=registration.ranks,
+            pid=registration.pid,
+            uid=registration.uid,
+            state="free" if not ordered else "stopped" if self.stopped_at is not None else "runs",
+            waits=None if self.wait is None or self.page is None else self.wait.value,
+            process_class=None if known is None else known.process_class.value,
+            monitored=self.page is not None,
+            stopped_s=self.held_s(now),
+            here_s=now - self.arrived_at,
+            ran_s=self.ran_s,
+            off_s=self.off_s,
+            queued_s=self.queued_s,
+            threads=self.threads,
+            cpu_s=self.control.cpu_s() if cpu else UNSET,
+            refused=self.refused,
+            t_cpu_s=None if reading is None else reading.t_cpu_s,
+            t_comm_s=None if reading is None else reading.t_comm_s,
+            c_comm=None if reading is None else reading.c_comm,
+            granularity_s=reading.granularity_s if reading is not None and reading.c_comm else None,
+        )

@@ -12,7 +12,9 @@ import os
 import random
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from apples.daemons.heartbeatreceiver import HeartbeatReceiver
 from apples.daemons.ipc.lookup import Address, Lookup
@@ -22,18 +24,15 @@ from apples.daemons.ipc.timer import now
 from apples.daemons.ipc.wire import (
     LONGEST_LINE,
     SILENCE_S,
-    VERSION,
     DatagramSeal,
     Forged,
     HeartbeatMessage,
-    Json,
     Seal,
-    checked_word,
     derive,
     hidden,
-    plain,
     random_word,
 )
+from apples.daemons.nodemessages import TO_NODE, FromManager, FromNode, Hello, Welcome, legal, read_challenge
 from apples.daemons.settings import address_text
 
 #: Mean pause before the next attempt, seconds.
@@ -46,14 +45,15 @@ _CONNECT_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionCallbacks:
-    """Callbacks of the node. `hello` returns its introduction; `welcome` and `line` get a document, `lost` the reason.
+    """Callbacks of the node. `welcome` and `line` get a message of the manager, `lost` the reason.
 
+    hello : returns the introduction, from random words of connection and process and the last presence number
     beat : gets a heartbeat, and its instant by the raw clock of its `sent_s` and by the clock of timers
     """
 
-    hello: Callable[[], Json]
-    welcome: Callable[[Json], None]
-    line: Callable[[Json], None]
+    hello: Callable[[str, str, int], Hello]
+    welcome: Callable[[Welcome], None]
+    line: Callable[[FromManager], None]
     beat: Callable[[HeartbeatMessage, float, float], None]
     lost: Callable[[str], None]
 
@@ -133,10 +133,10 @@ class ManagerConnection:
         self._stream = Stream(self._loop, connection, on_line=self._challenged, on_end=self._gone)
         self._loop.after(_CONNECT_S, lambda stream=self._stream: self._check_attempt(stream))  # type: ignore[misc]
 
-    def send(self, document: Json) -> None:
-        """Send a document to the manager; it is lost if there is no connection."""
+    def send(self, message: FromNode) -> None:
+        """Send a message to the manager; it is lost if there is no connection."""
         if self.welcomed and self._stream is not None and self._seal is not None:
-            self._stream.send(self._seal.line(document))
+            self._stream.send(self._seal.line(msgspec.json.encode(message)))
 
     def tick(self, instant: float, *, silent: bool) -> None:
         """Give up a silent manager, else show presence, about once a second. `silent`: no heartbeats arrive."""
@@ -147,13 +147,7 @@ class ManagerConnection:
 
     def close(self) -> None:
         """Close the connection for ever."""
-        self._callbacks = ConnectionCallbacks(
-            hello=dict,
-            welcome=lambda document: None,
-            line=lambda document: None,
-            beat=lambda *heard: None,
-            lost=lambda reason: None,
-        )
+        self._callbacks = replace(self._callbacks, lost=lambda reason: None)
         if self._stream is not None:
             self._stream.close()
         if self._attempt is not None:
@@ -167,15 +161,9 @@ class ManagerConnection:
 
     def _challenged(self, line: bytes) -> None:
         """Answer the manager's challenge with a challenge and an introduction, under a key of this purpose."""
-        document = plain(line)
-        if "refused" in document:
-            raise Forged(str(document["refused"]))
-        if document.get("apples") != VERSION:
-            raise Forged(
-                f"its protocol is {document.get('apples')!r}, ours {VERSION}; install the same version"
-            )
         # Nothing is proved yet: another program may have taken the manager's port.
-        theirs, session = (checked_word(document.get(name), what=name) for name in ("challenge", "session"))
+        challenge = read_challenge(line)
+        theirs, session = challenge.challenge, challenge.session
         nonce, stream = random_word(), self._stream
         assert stream is not None
         self._seal = Seal(derive(self._key, "stream", theirs, nonce), ours="node", theirs="manager")
@@ -185,32 +173,35 @@ class ManagerConnection:
         )
         stream.trust(LONGEST_LINE)
         stream.on_line = self._line
-        hello = self._callbacks.hello() | {"nonce": nonce, "word": self.word, "shown": self.receiver.shown}
-        stream.send(Seal(derive(self._key, "hello", theirs), ours="node", theirs="manager").line(hello))
+        hello = self._callbacks.hello(nonce, self.word, self.receiver.shown)
+        seal = Seal(derive(self._key, "hello", theirs), ours="node", theirs="manager")
+        stream.send(seal.line(msgspec.json.encode(hello)))
 
     def _line(self, line: bytes) -> None:
         assert self._seal is not None
         assert self._stream is not None
         if line.startswith(b"{"):
             # Refusals are not sealed, because the manager may not have this key. They are only logged.
-            raise Forged(str(plain(line).get("refused", "a line that is not sealed")))
-        document = self._seal.open(line)
+            raise Forged(getattr(legal(TO_NODE, line), "refused", "a line that is not sealed"))
+        message: FromManager = legal(TO_NODE, self._seal.open(line))
         self._last_line = now()
         if self.welcomed:
-            self._callbacks.line(document)
+            self._callbacks.line(message)
             return
+        if not isinstance(message, Welcome):
+            raise Forged("a first sealed line that is no welcome")
         self.welcomed = True
         self.refused_since = None
         self._reported = ""
         connection = self._stream.socket
-        self.receiver.group_seal = self._reveal(document["group_key"])
+        self.receiver.group_seal = self._reveal(message.group_key)
         try:
             host, port = connection.getpeername()[:2]
-            self.receiver.open(connection, (str(host), int(port)), document.get("multicast"))
+            self.receiver.open(connection, (str(host), int(port)), message.multicast)
         except OSError as error:
             self._stream.close(f"no socket for its heartbeats: {error.strerror}")
             return
-        self._callbacks.welcome(document)
+        self._callbacks.welcome(message)
         self.receiver.show(silent=True)
 
     def _gone(self, reason: str) -> None:

@@ -16,11 +16,10 @@ from apples.daemons.ipc.loop import Loop, run_until_signal, settle_memory
 from apples.daemons.ipc.peers import peer_address
 from apples.daemons.ipc.streams import Stream, keep_honest
 from apples.daemons.ipc.timer import now, with_heartbeat
-from apples.daemons.ipc.wire import PULSE_S, SILENCE_S, Json, random_word
+from apples.daemons.ipc.wire import PULSE_S, SILENCE_S, random_word
 from apples.daemons.jobtable import JobTable
-from apples.daemons.matrixview import job_of_json
 from apples.daemons.nodeconnection import NodeConnection
-from apples.daemons.nodemessages import checked_line
+from apples.daemons.nodemessages import Ask, Ended, MachineView, RefuseJob, Registered, Report, View
 from apples.daemons.settings import SharingSettings, address_text
 from apples.daemons.statusqueries import FRESH_S, StatusQueries
 from nws.base.detach import notify
@@ -108,36 +107,35 @@ class ManagerDaemon:
         if node.seal is None:
             self._hello(node, line)
             return
-        document = checked_line(node.seal.open(line))
+        message = node.opened(line)
         node.heard_at = now()
         if node.name is None:
             return
-        if "registered" in document:
-            entry = document["registered"]
-            why = self.jobs.registered(node.name, entry, now())
+        if isinstance(message, Registered):
+            why = self.jobs.registered(node.name, message.process, now())
             if why is not None:
-                node.send({"refuse": entry["job"], "why": why})
-        elif "ended" in document:
-            self.jobs.ended(node.name, document["ended"]["job"], document["ended"]["rank"], now())
-        elif "status" in document:
-            node.take_report(document["status"])
+                node.send(RefuseJob(job=message.process.job, why=why))
+        elif isinstance(message, Ended):
+            self.jobs.ended(node.name, message.job, message.rank, now())
+        elif isinstance(message, Report):
+            node.take_report(message.status)
             self._queries.reported(node)
-        elif "ask" in document:
+        elif isinstance(message, Ask):
             stale = {one for one in self._nodes.values() if node.heard_at - one.told_at > FRESH_S}
-            self._queries.put(node, document["ask"], stale)
+            self._queries.put(node, message.query, stale)
         self._send_changes()
 
     def _answer(self, queries: list[tuple[NodeConnection, int]]) -> None:
         view = self.view()
         for node, number in queries:
-            node.send({"answer": number, "view": view})
+            node.send(View(query=number, view=view))
 
     def _hello(self, node: NodeConnection, line: bytes) -> None:
         """Welcome the sender of a first line among the nodes, in place of an earlier connection, if it may join."""
         hello = self._admission.read_hello(node, line, self._nodes, self.heartbeats.words)
         if hello is None:
             return
-        name = hello["node"]
+        name = hello.node
         old = self._nodes.get(name)
         if old is not None:
             self._forget(old)
@@ -146,18 +144,15 @@ class ManagerDaemon:
         self._admission.admit(node, hello)
         self._nodes[name] = self.heartbeats.words[node.word] = node
         self._count()
-        sharing = self._sharing
-        welcome = {"place": self.place, "policy": sharing.policy.name, "slice_s": sharing.slice_s}
-        self._admission.welcome(node, welcome | {"multicast": self.heartbeats.multicast})
+        self._admission.welcome(node, self.place, self._sharing.slice_s, self.heartbeats.multicast)
         node.ask()
         if self._nodes.get(name) is not node:
             # The connection broke while it was welcomed; `_ended` has removed it already.
             return
-        placed = {job: job_of_json(entry) for job, entry in hello["placed"].items()}
-        for job, why in self.jobs.joined(name, hello["processors"], hello["processes"], placed, now()):
-            node.send({"refuse": job, "why": why})
-        held = f", with {len(hello['processes'])} processes" if hello["processes"] else ""
-        self._log(f"node {name} has joined: {hello['processors']} processors{held}")
+        for job, why in self.jobs.joined(name, hello.processors, hello.processes, hello.placed, now()):
+            node.send(RefuseJob(job=job, why=why))
+        held = f", with {len(hello.processes)} processes" if hello.processes else ""
+        self._log(f"node {name} has joined: {hello.processors} processors{held}")
         self._send_changes()
 
     def _ended(self, node: NodeConnection, reason: str) -> None:
@@ -188,7 +183,7 @@ class ManagerDaemon:
         # A node that cannot be reached is removed meanwhile, which the nodes after it are sent too.
         for name, node in list(self._nodes.items()):
             if self._nodes.get(name) is node:
-                node.send({"matrix": self.jobs.view(name).as_json()})
+                node.send(self.jobs.view(name))
 
     def _second(self) -> None:
         # First: a step that fails must not be the last.
@@ -210,19 +205,21 @@ class ManagerDaemon:
         started, slice_s = self.heartbeats.started, self.heartbeats.slice_s
         self._loop.at(with_heartbeat(started, slice_s, now() + PULSE_S), self._second)
 
-    def view(self) -> Json:
+    def view(self) -> MachineView:
         """Return the state of the whole machine."""
         instant = now()
-        return {
-            "place": self.place,
-            "policy": self._sharing.policy.name,
-            "slice_s": self._sharing.slice_s,
-            "mpl": self._sharing.rows,
-            "settled": self.jobs.settled,
-            **self.heartbeats.describe(),
-            "jobs": self.jobs.describe(),
-            "nodes": {name: node.describe(instant) for name, node in sorted(self._nodes.items())},
-        }
+        return MachineView(
+            place=self.place,
+            policy=self._sharing.policy.name,
+            slice_s=self._sharing.slice_s,
+            mpl=self._sharing.rows,
+            settled=self.jobs.settled,
+            beats=self.heartbeats.sent,
+            left_out=self.heartbeats.skipped,
+            late_s=self.heartbeats.lateness(),
+            jobs=self.jobs.describe(),
+            nodes={name: node.describe(instant) for name, node in sorted(self._nodes.items())},
+        )
 
 
 def _introduction(place: str, sharing: SharingSettings, multicast: str | None, priority: str) -> str:

@@ -12,14 +12,29 @@ from typing import TypeAlias
 from apples.coscheduling.events import Process
 from apples.daemons.ipc.loop import Loop
 from apples.daemons.ipc.timer import now, raw
-from apples.daemons.ipc.wire import HeartbeatMessage, Json
+from apples.daemons.ipc.wire import HeartbeatMessage
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
-from apples.daemons.matrixview import MatrixView, job_json
 from apples.daemons.node import ManagedNode
+from apples.daemons.nodemessages import (
+    Ask,
+    Ended,
+    FromManager,
+    Hello,
+    MachineView,
+    MatrixView,
+    NodeStatus,
+    ProcessEntry,
+    RefuseJob,
+    Registered,
+    Report,
+    Tell,
+    View,
+    Welcome,
+)
 from apples.daemons.processes import ProcessRegistration
 from apples.daemons.settings import NodeSettings
 
-Answer: TypeAlias = Callable[[Json], None]
+ViewAnswer: TypeAlias = Callable[[MachineView | None], None]
 
 #: Slices without a heartbeat before everything runs.
 SILENT_SLICES = 1.5
@@ -45,7 +60,7 @@ class ManagerSession:
         settings: NodeSettings,
         *,
         enforce: Callable[[], None],
-        status: Callable[[], Json],
+        status: Callable[[], NodeStatus],
         acted: Callable[[float], None],
         log: Callable[[str], None],
     ) -> None:
@@ -55,7 +70,7 @@ class ManagerSession:
         self.acted_at = 0.0
         self.heartbeats: deque[tuple[int, float, float, float]] = deque(maxlen=_HEARTBEATS)
         self._pending: HeartbeatMessage | None = None
-        self._queries: dict[int, Answer] = {}
+        self._queries: dict[int, ViewAnswer] = {}
         self._asked = 0
         self.connection: ManagerConnection | None = None
         manager, key = settings.sharing.manager, settings.key
@@ -69,15 +84,10 @@ class ManagerSession:
             )
             self.connection = ManagerConnection(loop, manager, key, callbacks)
 
-    def describe(self) -> Json:
-        """Return the part of the node's status that concerns the manager."""
-        connection = self.connection
-        return {
-            "manager": None if connection is None else connection.place,
-            "connected": connection is not None and connection.welcomed,
-            "silent": self._node.silent,
-            "multicast": connection is not None and connection.multicast_heard and not self._node.silent,
-        }
+    @property
+    def multicast(self) -> bool:
+        """Whether heartbeats arrive by multicast."""
+        return self.connection is not None and self.connection.multicast_heard and not self._node.silent
 
     def refused_s(self, instant: float) -> float:
         """Return seconds since which no machine manager listens, 0 if one does or none is used."""
@@ -87,68 +97,69 @@ class ManagerSession:
     def report_arrival(self, registration: ProcessRegistration) -> None:
         """Report a process that has registered."""
         if self.connection is not None:
-            self.connection.send({"registered": _entry(registration)})
+            self.connection.send(Registered(process=_entry(registration)))
 
     def report_end(self, process: Process) -> None:
         """Report a process that has left."""
         if self.connection is not None:
-            self.connection.send({"ended": {"job": process.job, "rank": process.rank}})
+            self.connection.send(Ended(job=process.job, rank=process.rank))
 
-    def query_view(self, answer: Answer) -> None:
+    def query_view(self, answer: ViewAnswer) -> None:
         """Ask the manager for the view of the whole machine; answer with None if it cannot be had in time."""
         if self.connection is None or not self.connection.welcomed:
-            answer({"view": None})
+            answer(None)
             return
         self._asked += 1
         number = self._asked
         self._queries[number] = answer
-        self.connection.send({"ask": number})
+        self.connection.send(Ask(query=number))
 
         def give_up() -> None:
             if self._queries.pop(number, None) is not None:
-                answer({"view": None})
+                answer(None)
 
         self._loop.after(_ANSWER_S, give_up)
 
-    def _hello(self) -> Json:
+    def _hello(self, nonce: str, word: str, shown: int) -> Hello:
         processes = self._node.processes
         jobs = {process.job for process in processes}
-        return {
-            "node": self._settings.name,
-            "processors": self._settings.processors,
-            "policy": self._node.kind.name,
-            "processes": [_entry(managed.registration) for managed in processes.values()],
-            "placed": {job: job_json(view) for job, view in self._node.view.jobs.items() if job in jobs},
-        }
-
-    def _welcome(self, document: Json) -> None:
-        self.slice_s = float(document["slice_s"])
-        self._log(
-            f"manager at {document['place']}: policy {document['policy']}, slices of {self.slice_s * 1e3:g} ms"
+        return Hello(
+            node=self._settings.name,
+            nonce=nonce,
+            word=word,
+            shown=shown,
+            processors=self._settings.processors,
+            policy=self._node.kind.name,
+            processes=[_entry(managed.registration) for managed in processes.values()],
+            placed={job: view for job, view in self._node.view.jobs.items() if job in jobs},
         )
+
+    def _welcome(self, welcome: Welcome) -> None:
+        self.slice_s = welcome.slice_s
+        self._log(f"manager at {welcome.place}: policy {welcome.policy}, slices of {self.slice_s * 1e3:g} ms")
         self._pending = None
 
-    def _line(self, document: Json) -> None:
-        if "matrix" in document:
-            self._node.learn(MatrixView.of_json(document["matrix"]), now())
+    def _line(self, message: FromManager) -> None:
+        if isinstance(message, MatrixView):
+            self._node.learn(message, now())
             pending = self._pending
             if pending is not None and pending.version <= self._node.view.version:
                 self._pending = None
                 self._act(pending, now())
             else:
                 self._enforce()
-        elif "refuse" in document:
+        elif isinstance(message, RefuseJob):
             for process, managed in self._node.processes.items():
-                if process.job == document["refuse"]:
-                    managed.refused = document["why"]
-            self._log(f"job {document['refuse']} is not accepted: {document['why']}")
-        elif "answer" in document:
-            answer = self._queries.pop(document["answer"], None)
+                if process.job == message.job:
+                    managed.refused = message.why
+            self._log(f"job {message.job} is not accepted: {message.why}")
+        elif isinstance(message, View):
+            answer = self._queries.pop(message.query, None)
             if answer is not None:
-                answer({"view": document["view"]})
-        elif "tell" in document and self.connection is not None:
+                answer(message.view)
+        elif isinstance(message, Tell) and self.connection is not None:
             self._node.read_all()
-            self.connection.send({"status": self._status()})
+            self.connection.send(Report(status=self._status()))
 
     def _heartbeat(self, heartbeat: HeartbeatMessage, received: float, instant: float) -> None:
         self.slice_s = heartbeat.slice_s
@@ -177,7 +188,7 @@ class ManagerSession:
         assert self.connection is not None
         self._log(f"no manager at {self.connection.place}: {reason}")
         for answer in self._queries.values():
-            answer({"view": None})
+            answer(None)
         self._queries.clear()
 
     def _silence(self) -> None:
@@ -187,7 +198,7 @@ class ManagerSession:
         self._enforce()
 
 
-def _entry(registration: ProcessRegistration) -> Json:
-    """Return the manager's document of a process."""
+def _entry(registration: ProcessRegistration) -> ProcessEntry:
+    """Return a process as the manager knows it."""
     job, rank = registration.process
-    return {"job": job, "rank": rank, "ranks": registration.ranks, "uid": registration.uid}
+    return ProcessEntry(job=job, rank=rank, ranks=registration.ranks, uid=registration.uid)

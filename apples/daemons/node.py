@@ -27,7 +27,7 @@ from apples.coscheduling.events import (
 from apples.coscheduling.node import NodePolicy
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind
 from apples.daemons.managedprocess import ManagedProcess, Page
-from apples.daemons.matrixview import MatrixView
+from apples.daemons.nodemessages import MatrixView, ProcessReport
 from apples.daemons.processcontrol import ProcessControl
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from apples.daemons.settings import UserLimits
@@ -219,8 +219,8 @@ class ManagedNode:
         for managed in self.processes.values():
             managed.read()
 
-    def describe(self, now: float, *, cpu: bool = True) -> Iterator[dict[str, Any]]:
-        """Yield one document for each process. `cpu`: with its CPU seconds, which cost a kernel call each."""
+    def describe(self, now: float, *, cpu: bool = True) -> Iterator[ProcessReport]:
+        """Yield the report of each process. `cpu`: with its CPU seconds, which cost a kernel call each."""
         wanted, known = self.policy.wanted(), self.policy.classifications
         for process, managed in self.processes.items():
             yield managed.describe(now, ordered=process in wanted, known=known.get(process), cpu=cpu)

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from apples.daemons.ipc.streams import Stream
 from apples.daemons.ipc.wire import (
     LONGEST_LINE,
     PULSE_S,
     SILENCE_S,
-    VERSION,
     DatagramSeal,
-    Json,
     Seal,
-    claimed_node,
     derive,
     hidden,
     node_key,
-    open_line,
+    plain_line,
+)
+from apples.daemons.nodemessages import (
+    TO_MANAGER,
+    VERSION,
+    Challenge,
+    FromManager,
+    FromNode,
+    Hello,
+    NodeStatus,
+    NodeView,
+    Pulse,
+    Refused,
+    Tell,
+    claimed_node,
+    legal,
 )
 
 #: Time for a new connection to prove that it holds the key, seconds.
@@ -56,7 +70,7 @@ class NodeConnection:
     silent: bool = True
     heard_at: float = 0.0
     told_at: float = 0.0
-    status: Json = field(default_factory=dict)
+    status: NodeStatus | None = None
     processors: int = 0
 
     @property
@@ -66,42 +80,48 @@ class NodeConnection:
 
     def greet(self, session: str) -> None:
         """Send the challenge and the random word of the manager's session, not sealed."""
-        self.stream.send(open_line({"apples": VERSION, "challenge": self.challenge, "session": session}))
+        self.stream.send(plain_line(Challenge(apples=VERSION, challenge=self.challenge, session=session)))
 
-    def open_hello(self, key: bytes, line: bytes) -> Json:
-        """Return the first line of a node; raises `Forged` unless it proves that the sender holds that node's key."""
-        own = node_key(key, claimed_node(line))
-        hello = Seal(derive(own, "hello", self.challenge), ours="manager", theirs="node").open(line)
-        self.proved, self.key = True, own
+    def open_hello(self, key: bytes, line: bytes) -> bytes:
+        """Return the text of a node's first line; raises `Forged` unless it proves the key of that node."""
+        claimed_key = node_key(key, claimed_node(line))
+        hello = Seal(derive(claimed_key, "hello", self.challenge), ours="manager", theirs="node").open(line)
+        self.proved, self.key = True, claimed_key
         return hello
 
-    def admit(self, session: str, hello: Json, now: float) -> None:
+    def admit(self, session: str, hello: Hello, now: float) -> None:
         """Take over the node's introduction. From here on lines are sealed under a key that only both sides have."""
-        self.datagrams, self.nonce = DatagramSeal(self.key, session), hello["nonce"]
+        self.datagrams, self.nonce = DatagramSeal(self.key, session), hello.nonce
         self.seal = Seal(
-            derive(self.key, "stream", self.challenge, hello["nonce"]), ours="manager", theirs="node"
+            derive(self.key, "stream", self.challenge, hello.nonce), ours="manager", theirs="node"
         )
-        self.name, self.word, self.heard_at = hello["node"], hello["word"], now
-        self.processors, self.shown = hello["processors"], hello["shown"]
+        self.name, self.word, self.heard_at = hello.node, hello.word, now
+        self.processors, self.shown = hello.processors, hello.shown
         self.stream.trust(LONGEST_LINE)
 
     def hidden(self, secret: bytes) -> str:
         """Return a secret that only the node can read, in hexadecimal digits."""
         return hidden(self.key, self.challenge, self.nonce, secret).hex()
 
-    def send(self, document: Json) -> None:
+    def send(self, message: FromManager) -> None:
         """Send a sealed line."""
         assert self.seal is not None
-        self.stream.send(self.seal.line(document))
+        self.stream.send(self.seal.line(msgspec.json.encode(message)))
+
+    def opened(self, line: bytes) -> FromNode:
+        """Return the message of a sealed line; raises `Forged`."""
+        assert self.seal is not None
+        message: FromNode = legal(TO_MANAGER, self.seal.open(line))
+        return message
 
     def refuse(self, why: str) -> None:
         """Send the reason, which is not sealed, and close the connection."""
-        self.stream.send(open_line({"refused": why}))
+        self.stream.send(plain_line(Refused(refused=why)))
         self.stream.close(why)
 
     def ask(self) -> None:
         """Request a report."""
-        self.send({"tell": True})
+        self.send(Tell())
 
     def keep_alive(self, now: float, slice_s: float) -> None:
         """Close a silent connection, ask a quiet one, or send a sign of life if heartbeats are none."""
@@ -115,18 +135,19 @@ class NodeConnection:
             self.ask()
         elif self.silent or slice_s > PULSE_S:
             # To all other nodes the heartbeats are the manager's sign of life.
-            self.send({"pulse": True})
+            self.send(Pulse())
 
-    def take_report(self, status: Json) -> None:
+    def take_report(self, status: NodeStatus) -> None:
         """Store a report of the node's state."""
         self.status, self.told_at = status, self.heard_at
-        self.silent, self.multicast = status["silent"], status["multicast"]
+        self.silent, self.multicast = status.silent, status.multicast
 
-    def describe(self, now: float) -> Json:
+    def describe(self, now: float) -> NodeView:
         """Return the last report, its age and the age of the last sign of life in seconds, and the address."""
-        return self.status | {
-            "silent": self.silent,
-            "heard_s": now - self.heard_at,
-            "told_s": now - self.told_at,
-            "address": self.address,
-        }
+        return NodeView(
+            report=self.status,
+            silent=self.silent,
+            heard_s=now - self.heard_at,
+            told_s=now - self.told_at,
+            address=self.address,
+        )

@@ -13,19 +13,20 @@ from collections.abc import Callable
 
 from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
+from apples.daemons.exchanges import RegisterRequest
 from apples.daemons.ipc.loop import Alarm, Loop, run_until_signal, settle_memory
 from apples.daemons.ipc.server import Client
 from apples.daemons.ipc.timer import now
-from apples.daemons.ipc.wire import PULSE_S, Json
+from apples.daemons.ipc.wire import PULSE_S
 from apples.daemons.journal import Journal
-from apples.daemons.managersession import Answer, ManagerSession
+from apples.daemons.managersession import ManagerSession
 from apples.daemons.node import ManagedNode
-from apples.daemons.noderequests import RegisterRequest
+from apples.daemons.nodemessages import NodeStatus, ProcessReport
 from apples.daemons.owntimer import LOOK_S, OwnTimer
 from apples.daemons.paths import private_directory
 from apples.daemons.processcontrol import Capabilities, find_capabilities
 from apples.daemons.processregistry import ProcessRegistry
-from apples.daemons.registration import RegistrationServer
+from apples.daemons.registration import Answer, RegistrationServer
 from apples.daemons.settings import NodeSettings
 from apples.daemons.watchdogclient import WatchdogClient
 from apples.errors import SharingError
@@ -152,13 +153,13 @@ class NodeDaemon:
         instant = now()
         if what == "status":
             self.node.read_all()
-            answer({"status": self._status(instant)})
+            answer(self._status(instant))
         elif what == "job":
             self.node.read_all()
-            live = [entry for entry in self.node.describe(instant) if entry["job"] == argument]
-            answer({"job": [*self._registry.ended.get(str(argument), {}).values(), *live]})
+            live: list[ProcessReport] = [e for e in self.node.describe(instant) if e.job == argument]
+            answer([*self._registry.ended.get(str(argument), {}).values(), *live])
         elif what == "beats":
-            answer({"beats": list(self._manager.heartbeats)})
+            answer(list(self._manager.heartbeats))
         else:
             self._manager.query_view(answer)
 
@@ -206,24 +207,28 @@ class NodeDaemon:
         self._manager.report_end(process)
         self._enforce()
 
-    def _status(self, instant: float, *, cpu: bool = True) -> Json:
-        node = self.node
-        return {
-            "node": self._settings.name,
-            "pid": os.getpid(),
-            "watchdog": self._watchdog.pid if self._watchdog.ready else None,
-            "processors": self._settings.processors,
-            "policy": node.kind.name,
-            "slice_s": self._manager.slice_s if self.timer is None else self.timer.slice_s,
-            **self._manager.describe(),
-            "slot": None if node.slot is None else node.slot.slot,
-            "slots": self.slots_held(),
-            "scheduled": node.policy.scheduled,
-            "contended": sorted(node.policy.contended),
-            "realtime": self._realtime,
-            "powers": self._capabilities.describe(),
-            "processes": list(node.describe(instant, cpu=cpu)),
-        }
+    def _status(self, instant: float, *, cpu: bool = True) -> NodeStatus:
+        node, manager = self.node, self._manager
+        connection = manager.connection
+        return NodeStatus(
+            node=self._settings.name,
+            pid=os.getpid(),
+            watchdog=self._watchdog.pid if self._watchdog.ready else None,
+            processors=self._settings.processors,
+            policy=node.kind.name,
+            slice_s=manager.slice_s if self.timer is None else self.timer.slice_s,
+            manager=None if connection is None else connection.place,
+            connected=connection is not None and connection.welcomed,
+            silent=node.silent,
+            multicast=manager.multicast,
+            slot=None if node.slot is None else node.slot.slot,
+            slots=self.slots_held(),
+            scheduled=node.policy.scheduled,
+            contended=sorted(node.policy.contended),
+            realtime=self._realtime,
+            powers=self._capabilities.describe(),
+            processes=list(node.describe(instant, cpu=cpu)),
+        )
 
     def slots_held(self) -> int:
         """Return how many jobs a new one shares with here or waits for: rows with a job of this node, or all jobs."""

@@ -20,7 +20,7 @@ from apples.daemons.ipc.peers import peer
 from apples.errors import SharingError
 
 if TYPE_CHECKING:
-    from apples.daemons.noderequests import RegisterRequest
+    from apples.daemons.exchanges import RegisterRequest
 
 #: Limit of generations between the client and the registered process: a shell or two in practice.
 _GENERATIONS = 16

@@ -12,16 +12,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from apples.coscheduling.events import Process
 from apples.daemons import cgroups, processes
 from apples.daemons.classmemory import ClassMemory
+from apples.daemons.exchanges import RegisterRequest
 from apples.daemons.ipc.loop import Loop
 from apples.daemons.ipc.timer import now
-from apples.daemons.ipc.wire import Json
 from apples.daemons.journal import Journal
 from apples.daemons.managedprocess import ManagedProcess, Page
 from apples.daemons.node import ManagedNode, check_free, check_limits
-from apples.daemons.noderequests import RegisterRequest
+from apples.daemons.nodemessages import ProcessReport
 from apples.daemons.processcontrol import Capabilities
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from apples.daemons.settings import UserLimits
@@ -52,7 +54,7 @@ class ProcessRegistry:
         self._capabilities, self._journal, self._removed = capabilities, journal, removed
         self._memory, self._limits = memory, limits
         self._pidfds: dict[Process, int] = {}
-        self.ended: dict[str, dict[int, Json]] = {}
+        self.ended: dict[str, dict[int, ProcessReport]] = {}
 
     def register(self, request: RegisterRequest, connection: socket.socket) -> ManagedProcess:
         """Register the process that sent a request over a connection; raises `RegistrationRefused`."""
@@ -128,9 +130,9 @@ class ProcessRegistry:
 
     def _remanaged(self, process: Process, why: str) -> None:
         self._node.read_all()
-        (final,) = (e for e in self._node.describe(now()) if (e["job"], e["rank"]) == process)
+        (final,) = (e for e in self._node.describe(now()) if (e.job, e.rank) == process)
         ranks = self.ended.setdefault(process.job, {})
-        ranks[process.rank] = final | {"state": why}
+        ranks[process.rank] = msgspec.structs.replace(final, state=why)
         while len(ranks) > _ENDED_RANKS:
             del ranks[next(iter(ranks))]
         while len(self.ended) > _ENDED_JOBS:

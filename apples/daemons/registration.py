@@ -15,16 +15,21 @@ from pathlib import Path
 from typing import Protocol
 
 from apples.coscheduling.events import Process
+from apples.daemons.exchanges import NODE_REQUESTS, Held, RegisteredProcess, RegisterRequest
 from apples.daemons.ipc.loop import Loop
 from apples.daemons.ipc.requests import read_request
 from apples.daemons.ipc.server import Client, SocketLimits, UnixServer
-from apples.daemons.ipc.wire import UNTRUSTED_LINE, Json, open_line
-from apples.daemons.noderequests import NODE_REQUESTS, RegisterRequest
+from apples.daemons.ipc.wire import UNTRUSTED_LINE, plain_line
 from apples.daemons.paths import SYSTEM_DIRECTORY
 from apples.daemons.processes import RegistrationRefused
 from apples.errors import RequestRejected
 
-Answer = Callable[[Json], None]
+#: Receives the answer to a request, of the type that `NODE_REQUESTS` has.
+Answer = Callable[[object], None]
+
+
+#: Keys of answers that differ from their requests'; programs with the monitor and rank supervisors know them.
+_ANSWERED = {"register": "registered", "hold": "held"}
 
 
 class RequestHandler(Protocol):
@@ -98,8 +103,8 @@ class RegistrationServer:
             return
         what, argument = read_request(NODE_REQUESTS, line)
 
-        def answer(document: Json) -> None:
-            client.send(open_line(document))
+        def answer(document: object) -> None:
+            client.send(plain_line({_ANSWERED.get(what, what): document}))
 
         if what == "register":
             if client in self._registered:
@@ -111,7 +116,7 @@ class RegistrationServer:
                 raise
             self._registered[client] = process
             self._needed = True
-            answer({"registered": {"job": process.job, "rank": process.rank}})
+            answer(RegisteredProcess(process.job, process.rank))
         elif what == "schedule":
             if client not in self._registered:
                 raise RequestRejected(
@@ -122,7 +127,7 @@ class RegistrationServer:
         elif what == "hold":
             self._holding.add(client)
             self._needed = True
-            answer({"held": {}})
+            answer(Held())
         else:
             self._handler.ask(what, argument, answer)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from apples.coscheduling.fitting import duty_cycle, fit
 from apples.coscheduling.policies import PolicyKind, policy_kind
 from apples.daemons.client import efficiencies, find_node
 from apples.daemons.hostsharing import HostSharing
+from apples.daemons.nodemessages import MachineView, NodeStatus, ProcessReport
 from apples.daemons.paths import SOCKET_VARIABLE
 from apples.daemons.starting import Notify
 from apples.errors import SharingError
@@ -20,14 +23,12 @@ from apples.monitoring.environment import make_directory, monitor_environment, r
 from apples.monitoring.names import JOB_VARIABLE
 
 
-def turns_of(status: Mapping[str, Any], view: Mapping[str, Any] | None) -> TimeShares:
+def turns_of(status: NodeStatus, view: MachineView | None) -> TimeShares:
     """Return the time shares in use on this host, and on all others that the manager knows."""
-    nodes = {} if view is None else view["nodes"]
-    held = {name: int(node["slots"]) for name, node in nodes.items() if "slots" in node}
-    kind = policy_kind(str(status["policy"]))
-    return TimeShares(
-        here=int(status["slots"]), held=held, exclusive=kind.exclusive, node=str(status["node"])
-    )
+    nodes = {} if view is None else view.nodes
+    held = {name: node.report.slots for name, node in nodes.items() if node.report is not None}
+    kind = policy_kind(status.policy)
+    return TimeShares(here=status.slots, held=held, exclusive=kind.exclusive, node=status.node)
 
 
 def new_job() -> str:
@@ -47,21 +48,21 @@ def sharing_document(
     slots: int,
     *,
     started: bool,
-    processes: Iterable[Mapping[str, Any]],
+    processes: Iterable[ProcessReport],
 ) -> dict[str, Any]:
     """Return the report on an ended run that shared its hosts.
 
     node : names of its nodes.  slots : in use there when it began.  started : daemons were started for it
     processes : reports of node managers on its ranks
     """
-    ranks = sorted(processes, key=lambda process: int(process["rank"]))
+    ranks = sorted(processes, key=lambda process: process.rank)
     return {
         "policy": kind.name,
         "node": node,
         "job": job,
         "slots_before": slots,
         "daemons_started": started,
-        "ranks": ranks,
+        "ranks": to_builtins(ranks),
         "efficiencies": efficiencies(ranks),
     }
 
@@ -98,7 +99,7 @@ class SharingSession:
     def _join(self) -> None:
         self._here.join(self.kind)
         status = self._here.status
-        self.slots, self.node = int(status["slots"]), str(status["node"])
+        self.slots, self.node = status.slots, status.node
         self.turns = turns_of(status, self._here.ask("view"))
         self.environment = {SOCKET_VARIABLE: str(self._here.path), JOB_VARIABLE: self.job}
         if self._run and self.kind.needs_monitor:
@@ -127,24 +128,25 @@ class SharingSession:
         return document | {"beside": fits_beside(processes, self._here.ask("status"))}
 
 
-def fits_beside(ranks: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> dict[str, Any]:
+def fits_beside(ranks: Sequence[ProcessReport], status: NodeStatus) -> dict[str, Any]:
     """Return for each other job on a node whether the job of these ranks fits beside it.
 
     own, other : how many times longer each takes than alone
     """
-    own, found = _duties(ranks), {}
-    mine = {process["job"] for process in ranks}
-    for job in dict.fromkeys(process["job"] for process in status["processes"] if process["job"] not in mine):
-        duties = _duties(process for process in status["processes"] if process["job"] == job)
-        if own and duties:
-            both = fit(own, duties, int(status["processors"]))
-            found[str(job)] = {"fits": both.fits, "own": both.first, "other": both.second}
-    return found
+    duties_of_job, fits = _duties(ranks), {}
+    jobs = {process.job for process in ranks}
+    for job in dict.fromkeys(process.job for process in status.processes if process.job not in jobs):
+        duties = _duties(process for process in status.processes if process.job == job)
+        if duties_of_job and duties:
+            both = fit(duties_of_job, duties, status.processors)
+            fits[job] = {"fits": both.fits, "own": both.first, "other": both.second}
+    return fits
 
 
-def _duties(processes: Iterable[Mapping[str, Any]]) -> list[float]:
+def _duties(processes: Iterable[ProcessReport]) -> list[float]:
     """Return the duty cycles of processes that are measured, by rank."""
-    known = sorted(
-        (int(p["rank"]), p["t_cpu_s"], p["t_comm_s"]) for p in processes if p["t_cpu_s"] is not None
-    )
-    return [duty for _, t_cpu_s, t_comm_s in known if (duty := duty_cycle(t_cpu_s, t_comm_s)) is not None]
+    duties = []
+    for process in sorted(processes, key=lambda process: process.rank):
+        if process.t_cpu_s is not None and process.t_comm_s is not None:
+            duties.append(duty_cycle(process.t_cpu_s, process.t_comm_s))
+    return [duty for duty in duties if duty is not None]

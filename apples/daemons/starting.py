@@ -12,13 +12,14 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from apples.coscheduling.policies import PolicyKind
 from apples.daemons.client import find_node
+from apples.daemons.nodemessages import NodeStatus
 from apples.daemons.paths import ManagerAccess, new_key, serving_socket
 from apples.errors import SharingError
 from nws.base.files import open_log, write_whole
@@ -41,13 +42,8 @@ class Started(NamedTuple):
     """A node manager. path : its socket.  status : its answer.  daemons : those started for it, none if it was there"""
 
     path: Path
-    status: dict[str, Any]
+    status: NodeStatus
     daemons: Sequence[subprocess.Popen[bytes]]
-
-
-def cut_off(status: Mapping[str, Any]) -> bool:
-    """Return whether a node manager has a manager and does not reach it."""
-    return status["manager"] is not None and not status["connected"]
 
 
 def start_node(
@@ -111,14 +107,14 @@ def start_node(
         daemons.append(
             process := _daemon(["node", "--name", name, "--socket", str(socket), *options], log.fileno())
         )
-        while (found := find_node(socket)) is None or (cut_off(found[1]) and process.poll() is None):
+        while (answer := find_node(socket)) is None or (answer[1].cut_off and process.poll() is None):
             wait(process)
-        if found[1]["pid"] != process.pid:
+        if answer[1].pid != process.pid:
             # Another run was quicker, and its node manager has its own machine manager, or the same.
             for daemon in daemons:
                 daemon.terminate()
             daemons = []
-        return Started(*found, daemons)
+        return Started(*answer, daemons)
 
 
 def _opened_log() -> IO[bytes]:

@@ -10,9 +10,11 @@ import os
 import secrets
 import socket
 import threading
-from typing import Any, Self
+from typing import Self
 
 import psutil
+
+from apples.hosts.hostmessages import Callback
 
 #: Range of ports that the user's MPI may listen on, as in `2000:2100`.
 _RANGES = ("MPIEXEC_PORT_RANGE", "MPICH_PORT_RANGE", "I_MPI_PORT_RANGE")
@@ -39,7 +41,7 @@ class CallbackListener:
         self._listener.close()
         self._thread.join()
 
-    def request(self) -> dict[str, Any]:
+    def request(self) -> Callback:
         """Return the part of a host's request that makes it connect here."""
         addresses = [
             entry.address
@@ -47,7 +49,7 @@ class CallbackListener:
             for entry in entries
             if entry.family == socket.AF_INET and not entry.address.startswith("127.")
         ]
-        return {"addresses": addresses, "port": self._listener.getsockname()[1], "token": self._token}
+        return Callback(addresses=addresses, port=self._listener.getsockname()[1], token=self._token)
 
     def _answer(self) -> None:
         while True:

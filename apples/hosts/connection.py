@@ -7,7 +7,6 @@ heartbeats: an agent that receives none ends its host's part of the run, and a s
 import contextlib
 import fcntl
 import gc
-import json
 import os
 import select
 import signal
@@ -18,13 +17,15 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from apples.hosts import hostagent
-from apples.hosts.frames import Unframer, frame
+from apples.hosts.frames import FromAgent, ToAgent, Unframer, frame
+from apples.hosts.hostmessages import AgentReport
 from apples.hosts.kernel import FORWARDED, PR_SET_PDEATHSIG, close_all_but, prctl
 from apples.hosts.travelling import agent_program
-from nws.base.sentprogram import PYTHON
+from nws.base.sentprogram import PYTHON, framed
 from nws.base.ssh import meaning
 
 #: Seconds between heartbeats, both ways.
@@ -126,7 +127,7 @@ class ForkedAgent:
 class AgentConnection:
     """The connection to the host agent of one host.
 
-    found : the agent's report when it was ready, None before.  gone : it reported that no process is left on its host
+    report : the agent's report when it was ready, None before.  gone : it reported that no process is left on its host
     leaving : its host has announced its end
     lost : why no more frames are expected from it, None while some are
     """
@@ -142,7 +143,7 @@ class AgentConnection:
             outputs: stdout and stderr of the ranks of a forked agent; None to receive their output in frames
         """
         self.address, self.host = address, address.host
-        self.found: dict[str, Any] | None = None
+        self.report: AgentReport | None = None
         self.gone = self.leaving = False
         self.lost: str | None = None
         self.received_at = time.monotonic()
@@ -171,7 +172,7 @@ class AgentConnection:
         os.set_blocking(self.fd, False)
         if command is not None:
             # Together with the setup it fits into an empty pipe, so this does not wait for the host.
-            self._write(agent_program())
+            self._write(framed(agent_program()))
 
     @property
     def over(self) -> bool:
@@ -204,7 +205,7 @@ class AgentConnection:
         if self._lock.acquire(blocking=False):
             try:
                 with contextlib.suppress(OSError):
-                    os.write(self._in, frame(b"B"))
+                    os.write(self._in, frame(ToAgent.HEARTBEAT))
             finally:
                 self._lock.release()
 
@@ -235,30 +236,29 @@ class AgentConnection:
 
     def _note(self, frames: Sequence[tuple[bytes, bytes]]) -> None:
         for kind, payload in frames:
-            if kind == b"R":
+            if kind == FromAgent.REPORT:
                 self._take_report(payload)
-            elif kind == b"W":
+            elif kind == FromAgent.REFUSED:
                 self.lose(f"cannot take part: {payload.decode(errors='replace')}")
-            elif kind == b"G":
+            elif kind == FromAgent.GONE:
                 self.gone = True
-            elif kind == b"L":
+            elif kind == FromAgent.LEAVING:
                 self.leaving = True
 
     def _take_report(self, payload: bytes) -> None:
         try:
-            found = json.loads(payload)
-            self.found = {name: found[name] for name in ("shared", "directory", "launcher", "pid")}
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            self.report = msgspec.json.decode(payload, type=AgentReport)
+        except (ValueError, RecursionError) as error:
             self.lose(f"sent an illegal report ({error!r}); install the same version there")
 
     def silent_at(self, timeouts: LivenessTimeouts) -> float:
         """Return when the host counts as lost without another frame (`time.monotonic`)."""
-        return self.received_at + (timeouts.connect_s if self.found is None else timeouts.lost_s)
+        return self.received_at + (timeouts.connect_s if self.report is None else timeouts.lost_s)
 
     def check_silence(self, now: float, timeouts: LivenessTimeouts) -> None:
         """Count the host as lost if it was silent for too long."""
         if not self.over and now >= self.silent_at(timeouts):
-            after = "did not answer" if self.found is None else "was not heard of"
+            after = "did not answer" if self.report is None else "was not heard of"
             self.lose(f"{after} for {now - self.received_at:.0f} s; it is off, frozen, or its link is cut")
 
     def lose(self, why: str) -> None:
@@ -286,7 +286,7 @@ class AgentConnection:
         except subprocess.TimeoutExpired:
             code = -signal.SIGKILL
         address = self.address.address or self.host
-        if self.found is not None:
+        if self.report is not None:
             lines = self.stderr_text().splitlines()
             return "was lost: its connection ended" + (f" ({lines[-1]})" if lines else "")
         if self.address.address is None:
@@ -313,37 +313,3 @@ class Heartbeats(threading.Thread):
         self._ended.set()
         if self.is_alive():
             self.join()
-
-
-def setup(
-    run_dir: Path,
-    token: str,
-    proxies: int,
-    environment: Mapping[str, str],
-    *,
-    watched: str | None,
-    look_s: float,
-    heartbeats: bool,
-) -> bytes:
-    """Build the setup frame for a host agent.
-
-    Args:
-        token: name of a file in the run directory, by which the agent sees whether the directory is shared
-        proxies: number of start orders that will follow
-        watched: path of the page of rank 0 (empty without one) if this host's agent has to forward its progress
-        look_s: seconds between its looks at the progress
-        heartbeats: both sides send them, and the agent ends its part of the run without them
-    """
-    return json.dumps(
-        {
-            "run_dir": str(run_dir.absolute()),
-            "token": token,
-            "directory": os.getcwd(),
-            "proxies": proxies,
-            "watched": watched,
-            "look_s": look_s,
-            "environment": dict(environment),
-            "beat_s": HEARTBEAT_S if heartbeats else None,
-            "silence_s": AGENT_TIMEOUT_S if heartbeats else None,
-        }
-    ).encode()

@@ -8,6 +8,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from apples.hosts.connection import HEARTBEAT_S, AgentConnection, Heartbeats, LivenessTimeouts
+from apples.hosts.frames import ToAgent
+from apples.hosts.hostmessages import Setup, encoded
 
 
 class HostAgents(UserDict[str, AgentConnection]):
@@ -23,11 +25,11 @@ class HostAgents(UserDict[str, AgentConnection]):
         self._checked_at = time.monotonic()
         self._heartbeats = Heartbeats(self)
 
-    def add(self, agent: AgentConnection, setup: bytes) -> None:
+    def add(self, agent: AgentConnection, setup: Setup) -> None:
         """Add a connection and send its agent the setup frame."""
         self[agent.host] = agent
         self._poll.register(agent.fd, select.EPOLLIN)
-        agent.send(b"J", setup)
+        agent.send(ToAgent.SETUP, encoded(setup))
 
     def start_heartbeats(self) -> None:
         """Start sending heartbeats, if any are sent; no connection is added afterwards."""
@@ -37,7 +39,7 @@ class HostAgents(UserDict[str, AgentConnection]):
     @property
     def ready(self) -> bool:
         """Whether every agent has reported that it is ready."""
-        return all(agent.found for agent in self.values())
+        return all(agent.report for agent in self.values())
 
     @property
     def over(self) -> bool:
@@ -79,8 +81,8 @@ class HostAgents(UserDict[str, AgentConnection]):
         """Send a file of the run directory, if it exists, to the hosts that do not share the directory."""
         if file.exists():
             for agent in self.values():
-                if not (agent.found or {})["shared"]:
-                    agent.send(b"F", file.name.encode() + b"\n" + file.read_bytes())
+                if agent.report is not None and not agent.report.shared:
+                    agent.send(ToAgent.FILE, file.name.encode() + b"\n" + file.read_bytes())
 
     def send(self, kind: bytes, payload: bytes = b"", *, only: Collection[str] | None = None) -> None:
         """Send a frame to every agent that is not over, or to those of the hosts `only`."""

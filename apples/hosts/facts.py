@@ -9,10 +9,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from apples.hosts.answers import FactsAnswer, SurveyAnswer
+from apples.hosts.hostmessages import Callback, CheckRequest, DiskAnswer, FactsAnswer, Survey
 
 PACKAGE = "apples-grid"
 
@@ -43,18 +41,6 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """CPU and memory of a host from a few readings of its sensors; fields as in `nws.client.hostprobe.survey`."""
-
-    availability: float
-    capacity: float
-    quota: float | None
-    cpus: int
-    memory_bytes: float
-    load: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
     """The facts that a host reported.
 
@@ -73,7 +59,7 @@ class HostFacts:
     interfaces: Mapping[str, tuple[str, ...]]
     versions: Mapping[str, str]
     missing: tuple[str, ...]
-    disks: Mapping[str, Mapping[str, Any]]
+    disks: Mapping[str, DiskAnswer]
     cpu_model: str
     shared_memory_bytes: float | None
     skew_s: float
@@ -93,18 +79,18 @@ class HostFacts:
         return next((name for name, own in self.interfaces.items() if self.reached_at in own), None)
 
 
-def request(needs: Needs, callback: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the request of a check, as `apples.hosts.hostcheck` reads it.
+def request(needs: Needs, callback: Callback | None = None) -> CheckRequest:
+    """Return the request of a check.
 
     Args:
         needs: of the run
         callback: our addresses, and the port and token of a listener; None for a host that need not call back
     """
-    return {
-        "files": list(needs.files),
-        "callback": callback,
-        "disks": {path: needs.tokens.get(path) for path in (*needs.disk_bytes, *needs.wished)},
-    }
+    return CheckRequest(
+        files=needs.files,
+        callback=callback,
+        disks={path: needs.tokens.get(path) for path in (*needs.disk_bytes, *needs.wished)},
+    )
 
 
 def parse(answer: FactsAnswer, received_s: float) -> HostFacts:
@@ -113,29 +99,24 @@ def parse(answer: FactsAnswer, received_s: float) -> HostFacts:
     Args:
         received_s: the time of our clock when the answer arrived
     """
-    network, called = answer.network, answer.called_back
+    network = answer.network
     return HostFacts(
         name=network.name,
-        resolved=tuple(network.resolved),
+        resolved=network.resolved,
         reached_at=network.reached_at,
         reached_from=network.reached_from,
-        interfaces={name: tuple(own) for name, own in network.interfaces.items()},
+        interfaces=network.interfaces,
         versions=answer.versions,
-        missing=tuple(answer.missing),
-        disks={path: disk.model_dump() for path, disk in answer.disks.items()},
+        missing=answer.missing,
+        disks=answer.disks,
         cpu_model=answer.cpu_model,
         shared_memory_bytes=answer.shared_memory_bytes,
         skew_s=answer.clock_s - received_s,
-        survey=survey_of(answer.survey),
+        survey=answer.survey,
         survey_error=answer.survey_error,
-        called_back=None if called is None else tuple(called),
+        called_back=answer.called_back,
         node_manager=answer.node_manager,
     )
-
-
-def survey_of(answer: SurveyAnswer | None) -> Survey | None:
-    """Return the sensors' part of an answer."""
-    return None if answer is None else Survey(**answer.model_dump())
 
 
 def problems(facts: HostFacts, needs: Needs, known_as: tuple[str, ...]) -> tuple[str, ...]:
@@ -154,7 +135,7 @@ def problems(facts: HostFacts, needs: Needs, known_as: tuple[str, ...]) -> tuple
 def holds(facts: HostFacts, path: str, size_bytes: float) -> bool:
     """Return whether a host can write `size_bytes` at `path`, in the same directory as this machine."""
     disk = facts.disks.get(path)
-    return disk is not None and bool(disk["shared"]) and not _disk(disk, path, size_bytes, shared=True)
+    return disk is not None and disk.shared and not _disk(disk, path, size_bytes, shared=True)
 
 
 def managed(facts: Mapping[str, HostFacts]) -> list[str]:
@@ -265,21 +246,21 @@ def survey_problems(facts: HostFacts) -> list[str]:
     return []
 
 
-def _disk(disk: Mapping[str, Any], path: str, wanted: float, *, shared: bool) -> list[str]:
-    directory = disk["directory"]
-    if not disk["exists"]:
+def _disk(disk: DiskAnswer, path: str, wanted: float, *, shared: bool) -> list[str]:
+    directory = disk.directory
+    if not disk.exists:
         return [
             f"has no directory {directory}, where {path} is written; make it on a file system that every host sees"
         ]
-    if shared and not disk["shared"]:
+    if shared and not disk.shared:
         return [
             f"has another {directory} than this machine; put {path} on a file system that every host sees"
         ]
-    if not disk["writable"]:
+    if not disk.writable:
         return [f"may not write to {directory}, where {path} is written; change its permissions"]
-    if disk["free_bytes"] < wanted:
+    if disk.free_bytes < wanted:
         return [
-            f"has {disk['free_bytes'] / 1e6:.0f} MB free in {directory} and {path} takes {wanted / 1e6:.0f} MB; "
+            f"has {disk.free_bytes / 1e6:.0f} MB free in {directory} and {path} takes {wanted / 1e6:.0f} MB; "
             "free some, or put it elsewhere"
         ]
     return []

@@ -3,17 +3,8 @@
 Before its first frame an agent sends `PREAMBLE`, so that output of a login shell before it can be skipped. Imported by
 the host agent, so it imports little.
 
-    to an agent             from an agent
-    J  setup, JSON          R  ready, JSON: its report
-    S  start, JSON          T  a rank's status file, after a change
-    K  signal, a number     O  E  output of ranks, to stdout and stderr
-    B  heartbeat            B  heartbeat
-    C  cut the lifeline     P  a proxy has ended, JSON
-    X  kill everything      F  a file of the run directory: name, newline, bytes
-    D  new slabs, text      N  a line of progress
-    F  a file, as in F →    G  no process is left on the host
-                            W  the agent cannot take part: the reason, text
-                            L  the host is about to end: TERM came
+`ToAgent` and `FromAgent` name the kinds. The first frame to an agent opens ranks, a check, or the node manager's part;
+in the latter two each `QUESTION` gets one `ANSWER`.
 """
 
 from __future__ import annotations
@@ -22,6 +13,37 @@ import os
 import select
 import struct
 import time
+
+
+class ToAgent:
+    """Kinds of frames to an agent, with their payloads. The letters are the bytes on the wire."""
+
+    #: JSON. The first frame of a run, of a check, and of a node manager's part in a run.
+    SETUP, CHECK, SHARE = b"J", b"H", b"M"
+    #: JSON: a command to start; a question of a check or about the node manager.
+    START, QUESTION = b"S", b"Q"
+    #: The number of a signal for all ranks; new slabs as text.
+    SIGNAL, SLABS = b"K", b"D"
+    #: A file for the run directory: name, newline, bytes.
+    FILE = b"F"
+    #: Empty: sign of life; close the lifeline; kill everything.
+    HEARTBEAT, CUT, KILL = b"B", b"C", b"X"
+
+
+class FromAgent:
+    """Kinds of frames from an agent, with their payloads."""
+
+    #: JSON: the agent is ready; a rank's status file has changed; a command has ended; the answer to a question.
+    REPORT, STATUS, ENDED, ANSWER = b"R", b"T", b"P", b"A"
+    #: Output of the ranks.
+    STDOUT, STDERR = b"O", b"E"
+    #: A file of the run directory; a line of progress.
+    FILE, PROGRESS = b"F", b"N"
+    #: Text: why the agent cannot take part; a note for the user.
+    REFUSED, NOTE = b"W", b"Y"
+    #: Empty: sign of life; no process is left on the host; the host is about to end, because TERM came.
+    HEARTBEAT, GONE, LEAVING = b"B", b"G", b"L"
+
 
 PREAMBLE = b"APPLES HOST AGENT 1\n"
 HEADER = struct.Struct(">cI")

@@ -1,4 +1,7 @@
-"""The host agent: starts the ranks of a run on its host, reports on them, and ends them with the launcher.
+"""The host agent, the one program on a host: it runs ranks, checks the host, or joins its node manager.
+
+The launcher's first frame names which (`apples.hosts.frames`). An agent of a run starts its ranks, reports on them, and
+ends them with the launcher.
 
 Over ssh or `srun` it is sent along (`apples.hosts.travelling`), so that hosts need no installation. On its own
 machine the launcher forks it (`apples.hosts.connection`), because a new interpreter takes longer to start.
@@ -26,29 +29,33 @@ if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 import json
+from itertools import chain
 
 from apples.hosts import rundirectory
-from apples.hosts.frames import CHUNK, PREAMBLE, FrameWriter, Unframer, frame
+from apples.hosts.frames import CHUNK, PREAMBLE, FrameWriter, FromAgent, ToAgent, Unframer, frame
 from apples.hosts.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from apples.hosts.orders import SETUP, START, IllegalOrder, read_file, read_order, read_signal, read_slabs
 from apples.hosts.proxies import Proxies
 from apples.hosts.ranksupervisors import RankSupervisors
+from apples.hosts.relays import write_all
 from apples.hosts.steering import ProgressReader, offer
 from nws.base.files import write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
 #: Commands of this script other than `serve`, and the modules whose `main` runs them.
 COMMANDS = {
-    "rsh": "remoteshell",
-    "exec": "parentdeath",
-    "fds": "fdserver",
-    "guard": "allocationkeepalive",
-    "hold": "allocationkeepalive",
+    "rsh": "apples.hosts.remoteshell",
+    "exec": "apples.hosts.parentdeath",
+    "fds": "apples.hosts.fdserver",
+    "guard": "apples.slurm.keepalive",
+    "hold": "apples.slurm.keepalive",
 }
+#: First frames of conversations, and the modules whose `converse` answers; the second needs this package on the host.
+CONVERSATIONS = {ToAgent.CHECK: "apples.hosts.hostcheck", ToAgent.SHARE: "apples.daemons.hostsharing"}
 
 #: `python -I -S` leaves out site-packages and the user's settings. The helpers need neither, and start sooner.
 BARE = ("-I", "-S")
@@ -83,7 +90,7 @@ class HostAgent:
         self._outputs: dict[int, bytes] = {}
         if outputs is None:
             (out, out_write), (err, err_write) = os.pipe(), os.pipe()
-            self._outputs, outputs = {out: b"O", err: b"E"}, (out_write, err_write)
+            self._outputs, outputs = {out: FromAgent.STDOUT, err: FromAgent.STDERR}, (out_write, err_write)
         self._proxies = Proxies((lifeline_read, events_write, *outputs), setup["proxies"])
         self._wake, wake_write = os.pipe()
         for fd in (0, 1, self._events, self._wake, wake_write):
@@ -96,7 +103,9 @@ class HostAgent:
 
     def run(self) -> None:
         """Serve until no process is left on this host and the launcher has the last frame."""
-        self._launcher.send(b"R", json.dumps(_report(self._setup["directory"], self._shared)).encode())
+        self._launcher.send(
+            FromAgent.REPORT, json.dumps(_report(self._setup["directory"], self._shared)).encode()
+        )
         while self._events in self._sources or self._out_of(self._outputs):
             self._serve()
             now = time.monotonic()
@@ -120,11 +129,11 @@ class HostAgent:
         if self._setup["beat_s"] is not None:
             if now >= self._beat_at:
                 self._beat_at = now + self._setup["beat_s"]
-                self._launcher.send(b"B")
+                self._launcher.send(FromAgent.HEARTBEAT)
             moments.append(self._beat_at)
         if self._tail is not None:
             for line in self._tail.lines(now):
-                self._launcher.send(b"N", line)
+                self._launcher.send(FromAgent.PROGRESS, line)
             moments.append(self._tail.look_at)
         for fd, _ in poll.poll(1000.0 * max(0.0, min(moments) - now) if moments else None):
             if fd == 1:
@@ -166,27 +175,27 @@ class HostAgent:
             text = (
                 f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else f"an order: {error}"
             )
-            self._launcher.send(b"W", text.encode(errors="replace"))
+            self._launcher.send(FromAgent.REFUSED, text.encode(errors="replace"))
             self._sources.pop(0, None)
             self._cut()
 
     def _handle(self, kind: bytes, payload: bytes) -> None:
-        if kind == b"S":
+        if kind == ToAgent.START:
             order = read_order(payload, START)
             environment = order["environment"] or {**os.environ, **self._setup["environment"]}
             command = helper(*order["command"]) if order["helper"] else order["command"]
             self._proxies.start(order["id"], command, environment)
-        elif kind == b"K":
+        elif kind == ToAgent.SIGNAL:
             self._supervisors.forward(read_signal(payload))
-        elif kind == b"D":
+        elif kind == ToAgent.SLABS:
             offer(self._run_dir, read_slabs(payload))
             self._tail = self._tail or ProgressReader(self._run_dir, "")
-        elif kind == b"F":
+        elif kind == ToAgent.FILE:
             name, content = read_file(payload)
             write_whole(os.path.join(self._run_dir, name), content)
-        elif kind == b"C":
+        elif kind == ToAgent.CUT:
             self._cut()
-        elif kind == b"X":
+        elif kind == ToAgent.KILL:
             self._kill()
 
     def _on_events(self, fd: int) -> None:
@@ -203,27 +212,29 @@ class HostAgent:
                     text = file.read()
             except FileNotFoundError:
                 why = f"the status of rank {rank} disappeared from {self._run_dir}"
-                self._launcher.send(b"W", f"{why}; use a run directory that nothing else cleans".encode())
+                self._launcher.send(
+                    FromAgent.REFUSED, f"{why}; use a run directory that nothing else cleans".encode()
+                )
                 self._cut()
                 return
             status = json.loads(text)
             if status["ended"] is None:
                 self._supervisors.add(rank, status["keeper"])
-            self._launcher.send(b"T", text)
+            self._launcher.send(FromAgent.STATUS, text)
 
     def _on_wake(self, fd: int) -> None:
         """Handle signals: children have ended, the host will end (the first TERM), or this agent is asked to end."""
         asked = set(os.read(fd, CHUNK)) - {signal.SIGCHLD}
         if asked == {signal.SIGTERM} and not self._noticed:
             self._noticed = True
-            self._launcher.send(b"L")
+            self._launcher.send(FromAgent.LEAVING)
         elif asked:
             self._cut()
         self._report_ended()
 
     def _report_ended(self) -> None:
         for number, code in self._proxies.ended():
-            self._launcher.send(b"P", json.dumps({"id": number, "code": code}).encode())
+            self._launcher.send(FromAgent.ENDED, json.dumps({"id": number, "code": code}).encode())
 
     def _on_output(self, fd: int) -> None:
         data = os.read(fd, CHUNK)
@@ -257,7 +268,7 @@ class HostAgent:
             self._report_ended()
         if not self._shared:
             rundirectory.send_back(self._run_dir, self._launcher)
-        self._launcher.send(b"G")
+        self._launcher.send(FromAgent.GONE)
         self._launcher.drain(GONE_S)
 
 
@@ -282,23 +293,50 @@ def serve(outputs: tuple[int, int] | None = None) -> None:
                 return
             frames = unframer.feed(data)
         (kind, setup), *early = frames
-        if kind != b"J":
+        if kind not in (ToAgent.SETUP, *CONVERSATIONS):
             raise IllegalOrder(f"the first frame is {kind!r}")
-        agent = HostAgent(read_order(setup, SETUP), unframer, outputs)
+        agent = HostAgent(read_order(setup, SETUP), unframer, outputs) if kind == ToAgent.SETUP else None
     except OSError as error:
         _write(
-            frame(b"W", f"{error.filename or 'the host agent'}: {error.strerror}".encode(errors="replace"))
+            frame(
+                FromAgent.REFUSED,
+                f"{error.filename or 'the host agent'}: {error.strerror}".encode(errors="replace"),
+            )
         )
         return
     except ValueError as error:
-        _write(frame(b"W", f"the launcher's setup: {error}".encode(errors="replace")))
+        _write(frame(FromAgent.REFUSED, f"the launcher's setup: {error}".encode(errors="replace")))
+        return
+    if agent is None:
+        converse(CONVERSATIONS[kind], chain([setup], questions(early, unframer)))
         return
     try:
         agent.take(b"", early)
         agent.run()
     except MemoryError:
         # The kernel closes the lifeline when this process ends, so the ranks end as well.
-        _write(frame(b"W", b"no memory is left on this host"))
+        _write(frame(FromAgent.REFUSED, b"no memory is left on this host"))
+
+
+def questions(early: list[tuple[bytes, bytes]], unframer: Unframer) -> Iterator[bytes]:
+    """Yield the payloads of frames until the launcher closes the connection. `early`: already received"""
+    while True:
+        for _, payload in early:
+            yield payload
+        data = os.read(0, CHUNK)
+        if not data:
+            return
+        early = unframer.feed(data)
+
+
+def converse(module: str, payloads: Iterator[bytes]) -> None:
+    """Answer the questions of one conversation by a module's `converse`, in frames."""
+    from importlib import import_module
+
+    frames = os.dup(1)
+    # A sensor or a program that prints must not break the frames.
+    os.dup2(2, 1)
+    import_module(module).converse(payloads, lambda kind, payload: write_all(frames, frame(kind, payload)))
 
 
 def _wake_on_signals(wake: int) -> None:
@@ -342,7 +380,7 @@ def main(arguments: list[str]) -> int:
         return 0
     from importlib import import_module
 
-    module = import_module(f"apples.hosts.{COMMANDS[arguments[0]]}")
+    module = import_module(COMMANDS[arguments[0]])
     return int(module.main(arguments))
 
 

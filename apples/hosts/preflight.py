@@ -14,33 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from apples.hosts import facts
-from apples.hosts.answers import FactsAnswer, SurveyedAnswer, read
 from apples.hosts.callback import CallbackListener
 from apples.hosts.facts import HostFacts, Needs
-from nws.base.hostconnection import HostCheckError, HostConnection, together
-from nws.base.sentprogram import sent_program
-
-#: The check, and all modules that it imports: the standard library only.
-MODULES = (
-    "apples.hosts.hostcheck",
-    "apples.hosts.nodesockets",
-    "nws.base.errors",
-    "nws.base.program",
-    "nws.base.threads",
-    "nws.client.hostprobe",
-    "nws.sensors.cgroups",
-    "nws.sensors.cpu",
-    "nws.sensors.echo",
-    "nws.sensors.levels",
-    "nws.sensors.load",
-    "nws.sensors.memory",
-    "nws.sensors.network",
-    "nws.sensors.procfs",
-    "nws.sensors.registry",
-    "nws.sensors.sharing",
-    "nws.sensors.spin",
-    "nws.series",
-)
+from apples.hosts.frames import ToAgent
+from apples.hosts.hostmessages import AskSurvey, FactsAnswer, SurveyedAnswer, encoded, read
+from apples.hosts.questions import AgentConversation
+from apples.hosts.travelling import CHECK_MODULES, agent_program
+from nws.base.hostconnection import HostCheckError, together
 
 #: Seconds a host may take for its check, connection included.
 LIMIT_S = 20.0
@@ -93,17 +73,18 @@ def check(candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIM
 @contextmanager
 def asked(
     candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIMIT_S
-) -> Iterator[list[tuple[Checked, HostConnection]]]:
+) -> Iterator[list[tuple[Checked, AgentConversation]]]:
     """Return the same with the connections still open for orders; all are closed at the end, whatever happens."""
-    connections: list[HostConnection] = []
-    program = sent_program(MODULES)
+    connections: list[AgentConversation] = []
+    program = agent_program(CHECK_MODULES)
     over_ssh = [candidate.address is not None and not candidate.through for candidate in candidates]
     try:
         with CallbackListener() if any(over_ssh) else contextlib.nullcontext() as listener:
             for candidate, calls in zip(candidates, over_ssh, strict=True):
                 request = facts.request(needs, listener.request() if listener and calls else None)
+                opening = (ToAgent.CHECK, encoded(request))
                 connections.append(
-                    HostConnection(candidate.address, request, candidate.through, program=program)
+                    AgentConversation(candidate.address, opening, candidate.through, program=program)
                 )
             pairs = list(zip(candidates, connections, strict=True))
             checked = together(
@@ -111,34 +92,33 @@ def asked(
             )
         yield list(zip(_without_duplicates(checked), connections, strict=True))
     finally:
-        together(HostConnection.close, connections)
+        together(AgentConversation.close, connections)
 
 
-def surveyed_again(hosts: Sequence[tuple[Checked, HostConnection]]) -> list[Checked]:
+def surveyed_again(hosts: Sequence[tuple[Checked, AgentConversation]]) -> list[Checked]:
     """Return the hosts with new readings; without an answer a host keeps those of its check.
 
     `problems` has the reason if the new readings show one.
     """
 
-    def one(host: tuple[Checked, HostConnection]) -> Checked:
+    def one(host: tuple[Checked, AgentConversation]) -> Checked:
         checked, connection = host
         assert checked.facts is not None
         try:
-            answer = read(SurveyedAnswer, connection.ask({"do": "survey"}, SURVEY_S))
+            answer = connection.question(AskSurvey(), SurveyedAnswer, SURVEY_S)
         except HostCheckError:
             return checked
-        report = replace(
-            checked.facts, survey=facts.survey_of(answer.survey), survey_error=answer.survey_error
-        )
+        report = replace(checked.facts, survey=answer.survey, survey_error=answer.survey_error)
         return replace(checked, facts=report, problems=tuple(facts.survey_problems(report)))
 
     return together(one, hosts, stop=lambda host: host[1].stop())
 
 
-def _check(candidate: Candidate, connection: HostConnection, needs: Needs, limit_s: float) -> Checked:
+def _check(candidate: Candidate, connection: AgentConversation, needs: Needs, limit_s: float) -> Checked:
     started = time.monotonic()
     try:
-        report = facts.parse(read(FactsAnswer, connection.receive(limit_s)), time.time())
+        answer: FactsAnswer = read(FactsAnswer, connection.answer(limit_s))
+        report = facts.parse(answer, time.time())
     except HostCheckError as trouble:
         return Checked(candidate=candidate, problems=(str(trouble),), took_s=time.monotonic() - started)
     wrong = facts.problems(report, needs, addresses_of(candidate))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
+from apples.hosts.frames import FromAgent
 from apples.hosts.steering import PROGRESS, SLABS
 
 TYPE_CHECKING = False
@@ -38,7 +39,7 @@ def send_back(run_dir: str, launcher: FrameWriter) -> None:
         state = os.lstat(path)
         if stat.S_ISREG(state.st_mode) and state.st_size <= LARGEST_FILE:
             with open(path, "rb") as file:
-                launcher.send(b"F", name.encode() + b"\n" + file.read())
+                launcher.send(FromAgent.FILE, name.encode() + b"\n" + file.read())
     _remove(run_dir)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from apples.hosts.facts import Survey
+from apples.hosts.hostmessages import Survey
 from apples.hosts.speed import Kernel, LinkSpeed
 
 #: A CPU counts as slow beyond this factor of the median, a link beyond the other, a host as busy below this share.

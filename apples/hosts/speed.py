@@ -9,9 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from apples.hosts.answers import KernelAnswer, LinkAnswer, LossAnswer, PortAnswer, read
+from apples.hosts.hostmessages import (
+    AskKernel,
+    AskLink,
+    AskLoss,
+    AskServe,
+    KernelAnswer,
+    LinkAnswer,
+    LossAnswer,
+    PortAnswer,
+)
 from apples.hosts.preflight import Checked
-from nws.base.hostconnection import HostCheckError, HostConnection, together
+from apples.hosts.questions import AgentConversation
+from nws.base.hostconnection import HostCheckError, together
 from nws.base.ownpython import OWN_PYTHON
 
 #: A mesh that one process goes over in a moment, and that fits every host's memory.
@@ -20,7 +30,7 @@ KERNEL = ("-m", "stencil_app", "heat", "--benchmark", "OUTPUT", "--rows", "16", 
 #: Seconds: kernels may have to be compiled first; one direction of a link, its losses, and its answer.
 KERNEL_S, LINK_S, LOSS_S, ANSWER_S = 120.0, 3.0, 8.0, 10.0
 
-CheckedConnection = tuple[Checked, HostConnection]
+CheckedConnection = tuple[Checked, AgentConversation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +62,7 @@ def kernels(hosts: Sequence[CheckedConnection]) -> dict[str, Kernel]:
 
     def one(host: CheckedConnection) -> Kernel:
         try:
-            answer = read(KernelAnswer, host[1].ask({"do": "kernel", "command": command}, KERNEL_S))
+            answer = host[1].question(AskKernel(command=command), KernelAnswer, KERNEL_S)
         except HostCheckError as trouble:
             return Kernel(seconds_per_cell=None, error=str(trouble))
         return Kernel(seconds_per_cell=answer.seconds_per_cell)
@@ -128,7 +138,7 @@ def _stop(host: CheckedConnection) -> None:
 
 def _serve(host: CheckedConnection, address: str) -> int | None:
     try:
-        return read(PortAnswer, host[1].ask({"do": "serve", "address": address}, ANSWER_S)).port
+        return host[1].question(AskServe(address=address), PortAnswer, ANSWER_S).port
     except HostCheckError:
         return None
 
@@ -144,20 +154,15 @@ def _probe(
     port = ports[names[1]]
     if port is None:
         return LinkSpeed(source=names[0], target=names[1], error="nothing answers probes there")
-    order = {
-        "do": "link",
-        "peer": names[1],
-        "address": addresses[names[1]],
-        "port": port,
-        "within_s": LINK_S,
-    }
+    peer, address = names[1], addresses[names[1]]
     try:
-        link = read(LinkAnswer, source[1].ask(order, LINK_S + ANSWER_S))
+        measure = AskLink(peer=peer, address=address, port=port, within_s=LINK_S)
+        link = source[1].question(measure, LinkAnswer, LINK_S + ANSWER_S)
         lost = None
         if losses:
             # Messages that are lost take long: the kernel waits before it sends them again.
-            answer = source[1].ask({**order, "do": "loss", "within_s": LOSS_S}, LOSS_S + ANSWER_S)
-            lost = read(LossAnswer, answer).lost
+            count = AskLoss(peer=peer, address=address, port=port, within_s=LOSS_S)
+            lost = source[1].question(count, LossAnswer, LOSS_S + ANSWER_S).lost
     except HostCheckError as trouble:
         return LinkSpeed(source=names[0], target=names[1], error=str(trouble))
     return LinkSpeed(

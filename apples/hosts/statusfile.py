@@ -1,6 +1,6 @@
 """Writes `status-00003.json`, the start and end of one rank. Imported by the rank wrapper, so it imports little.
 
-`apples.launching.statuses` reads these files and documents their fields.
+`apples.hosts.hostmessages.RankRecord` documents the fields.
 """
 
 from __future__ import annotations

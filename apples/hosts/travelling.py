@@ -1,7 +1,10 @@
-"""The host agent as it travels: the first input of an agent's connection, and the command that receives it."""
+"""The host agent as it travels: the first input of an agent's connection, and the command that receives it.
+
+For ranks it is sent without the check and the sensors: so it fits into an empty pipe, and nothing waits for the host.
+"""
 
 from apples.hosts.hostagent import BARE
-from nws.base.sentprogram import BOOTSTRAP, framed, interpreter, sent_program
+from nws.base.sentprogram import BOOTSTRAP, interpreter, sent_program
 
 #: The host agent, and all modules that it, its helpers on hosts and the rank wrapper import: the standard library only.
 MODULES = (
@@ -22,6 +25,31 @@ MODULES = (
     "nws.base.files",
 )
 
+#: The check, and all modules that it imports beside these.
+CHECK_MODULES = (
+    "apples.hosts.hostcheck",
+    "apples.hosts.nodesockets",
+    "nws.base.errors",
+    "nws.base.program",
+    "nws.base.threads",
+    "nws.client.hostprobe",
+    "nws.sensors.cgroups",
+    "nws.sensors.cpu",
+    "nws.sensors.echo",
+    "nws.sensors.levels",
+    "nws.sensors.load",
+    "nws.sensors.memory",
+    "nws.sensors.network",
+    "nws.sensors.procfs",
+    "nws.sensors.registry",
+    "nws.sensors.sharing",
+    "nws.sensors.spin",
+    "nws.series",
+)
+
+#: The agent of hosts that have this package, which a conversation about the node manager needs.
+INSTALLED = b"from apples.hosts.hostagent import main; main(['serve'])\n"
+
 
 def agent_command() -> list[str]:
     """Return the command that runs the agent on any host; `agent_program` is its first input."""
@@ -29,6 +57,6 @@ def agent_command() -> list[str]:
     return interpreter(*BARE, "-c", BOOTSTRAP, "hostagent.py", "serve")
 
 
-def agent_program() -> bytes:
-    """Return the agent as its command reads it."""
-    return framed(sent_program(MODULES, "serve"))
+def agent_program(more: tuple[str, ...] = ()) -> bytes:
+    """Return the source of the agent with `more` modules."""
+    return sent_program((*MODULES, *more), "serve")

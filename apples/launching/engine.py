@@ -8,10 +8,10 @@ import select
 import time
 from dataclasses import replace
 
+from apples.hosts.hostmessages import RankRecord
 from apples.launching.filelock import locked
 from apples.launching.processes import LaunchMethod, RunProcesses
 from apples.launching.signals import SignalQueue
-from apples.launching.statuses import RankRecord
 from apples.launching.termination import (
     CutLifeline,
     Forward,

@@ -5,6 +5,7 @@ import os
 import re
 
 from apples.errors import LaunchError
+from apples.hosts.frames import FromAgent
 from apples.hosts.relays import write_all
 from apples.model.launchrequest import LaunchRequest
 
@@ -45,7 +46,7 @@ class RankOutput:
         pattern = request.progress_pattern if request.on_progress is not None else None
         self._reader = None if pattern is None else OutputReader(pattern)
         self._file: int | None = None
-        self._fds = {b"O": 2 if request.program_output_to_stderr else 1, b"E": 2}
+        self._fds = {FromAgent.STDOUT: 2 if request.program_output_to_stderr else 1, FromAgent.STDERR: 2}
         if request.output is not None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             try:
@@ -53,10 +54,12 @@ class RankOutput:
             except OSError as error:
                 raise LaunchError(f"cannot start the ranks: {error.filename}: {error.strerror}") from error
             self._fds = dict.fromkeys(self._fds, self._file)
-        self.inherited = None if self._reader is not None else (self._fds[b"O"], self._fds[b"E"])
+        self.inherited = (
+            None if self._reader is not None else (self._fds[FromAgent.STDOUT], self._fds[FromAgent.STDERR])
+        )
 
     def take(self, kind: bytes, data: bytes) -> list[bytes]:
-        """Write output of ranks, kind `O` for stdout or `E` for stderr; return the lines of progress that it shows."""
+        """Write output of ranks, of the frame's kind; return the lines of progress that it shows."""
         write_all(self._fds[kind], data)
         return [] if self._reader is None else self._reader.lines(data)
 

@@ -6,7 +6,6 @@ Status changes, output and exit codes come back over the agents' connections. No
 """
 
 import contextlib
-import json
 import os
 import secrets
 import select
@@ -20,15 +19,20 @@ from pathlib import Path
 from signal import SIGKILL, Signals
 from typing import Any
 
+import msgspec
+
 from apples.errors import LaunchError
 from apples.hosts.connection import (
+    AGENT_TIMEOUT_S,
+    HEARTBEAT_S,
     AgentConnection,
     HostAddress,
     LivenessTimeouts,
-    setup,
 )
 from apples.hosts.connections import HostAgents
 from apples.hosts.fdserver import ranks_by_host, server_of
+from apples.hosts.frames import FromAgent, ToAgent
+from apples.hosts.hostmessages import AgentReport, ProxyEnd, RankRecord, Setup, StartOrder, encoded
 from apples.hosts.orders import read_file
 from apples.hosts.steering import SHOWN_LOOK_S, STEERED_LOOK_S, clear, page_of
 from apples.launching.command import (
@@ -42,7 +46,6 @@ from apples.launching.command import (
 )
 from apples.launching.outputreader import RankOutput
 from apples.launching.starter import Starter
-from apples.launching.statuses import RankRecord, clear_statuses, parse_status, status_path
 from apples.model.launchrequest import LaunchRequest
 from apples.model.progress import NewSlabs
 from apples.monitoring.names import LIBRARY
@@ -128,8 +131,16 @@ class RunProcesses:
         look_s = STEERED_LOOK_S if steered else SHOWN_LOOK_S
         self._agents.add(
             AgentConnection(address, command, log, self._output.inherited),
-            setup(
-                self._run_dir, self._token, proxies, own, watched=watched, look_s=look_s, heartbeats=not here
+            Setup(
+                run_dir=str(self._run_dir.absolute()),
+                token=self._token,
+                directory=os.getcwd(),
+                proxies=proxies,
+                watched=watched,
+                look_s=look_s,
+                environment=own,
+                beat_s=None if here else HEARTBEAT_S,
+                silence_s=None if here else AGENT_TIMEOUT_S,
             ),
         )
 
@@ -175,7 +186,7 @@ class RunProcesses:
     def offer(self, order: NewSlabs) -> None:
         """Write new slabs, as in `20,22,22`, where rank 0 looks for them on its host."""
         self._readers |= {self._first_host, order.reader or self._first_host}
-        self._agents.send(b"D", ",".join(map(str, order.rows)).encode(), only=self._readers)
+        self._agents.send(ToAgent.SLABS, ",".join(map(str, order.rows)).encode(), only=self._readers)
 
     def lost_hosts(self) -> Mapping[str, str]:
         """Return the hosts that were lost, each with the reason."""
@@ -187,18 +198,18 @@ class RunProcesses:
 
     def forward(self, number: Signals) -> None:
         """Send a signal to every rank that runs, and to each that starts later."""
-        self._agents.send(b"K", str(int(number)).encode())
+        self._agents.send(ToAgent.SIGNAL, str(int(number)).encode())
 
     def cut(self) -> None:
         """Close the lifeline on every host: supervisors kill their programs and agents end. Idempotent."""
         if not self._cut:
             self._cut = True
-            self._agents.send(b"C")
+            self._agents.send(ToAgent.CUT)
 
     def kill(self) -> None:
         """Kill all processes on every host, and the command here."""
         self._cut = True
-        self._agents.send(b"X")
+        self._agents.send(ToAgent.KILL)
         if self._starter is not None:
             self._starter.kill()
 
@@ -226,8 +237,8 @@ class RunProcesses:
         self._started = True
         self._agents.send_missing(self._run_dir / LIBRARY)
         request = self._request
-        found = [agent.found or {} for agent in self._agents.values()]
-        command = self._method.command(_rendezvous(found, self._run_dir))
+        reports = [agent.report for agent in self._agents.values() if agent.report is not None]
+        command = self._method.command(_rendezvous(reports, self._run_dir))
         for host, words in _fd_servers(request, self._method):
             self._order(host if host in self._agents else self._first_host, FD_SERVER, words, helper=True)
         environment = partial(self._method.environment, request, os.environ)
@@ -245,7 +256,7 @@ class RunProcesses:
         if agent is None or agent.over:
             self._answer(number, 255)
         else:
-            agent.send(b"S", json.dumps({"id": number, "command": command, **more}).encode())
+            agent.send(ToAgent.START, encoded(StartOrder(id=number, command=command, **more)))
 
     def _answer(self, number: int, code: int) -> None:
         if self._starter is not None:
@@ -259,20 +270,20 @@ class RunProcesses:
             return
         try:
             for kind, payload in agent.receive():
-                if kind == b"T":
+                if kind == FromAgent.STATUS:
                     record = _taken_record(self._run_dir, agent, payload)
                     self.records[record.rank] = changed[record.rank] = record
-                elif kind in (b"O", b"E"):
+                elif kind in (FromAgent.STDOUT, FromAgent.STDERR):
                     self._progress += self._output.take(kind, payload)
-                elif kind == b"N":
+                elif kind == FromAgent.PROGRESS:
                     self._progress.append(payload)
-                elif kind == b"P":
-                    ended = json.loads(payload)
-                    self._answer(ended["id"], ended["code"])
-                elif kind == b"F":
+                elif kind == FromAgent.ENDED:
+                    ended = msgspec.json.decode(payload, type=ProxyEnd)
+                    self._answer(ended.id, ended.code)
+                elif kind == FromAgent.FILE:
                     name, content = read_file(payload)
                     write_whole(self._run_dir / name, content)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             # The host is another machine, and may have another version or a damaged disk.
             agent.lose(f"sent an illegal frame ({error!r}); install the same version there")
         if agent.over:
@@ -285,12 +296,19 @@ class RunProcesses:
                 self._starter_code = -SIGKILL
 
 
+def clear_statuses(run_dir: Path) -> None:
+    """Remove the status files of an earlier run, also those that a killed supervisor did not complete."""
+    for pattern in ("status-*.json*", ".status-*.whole-tmp"):
+        for path in run_dir.glob(pattern):
+            path.unlink(missing_ok=True)
+
+
 def _taken_record(run_dir: Path, agent: AgentConnection, payload: bytes) -> RankRecord:
     """Return the record of a rank's status; raise `ValueError` for other text."""
-    record = parse_status(payload)
-    if not (agent.found or {})["shared"]:
+    record = msgspec.json.decode(payload, type=RankRecord)
+    if agent.report is not None and not agent.report.shared:
         # In a shared directory the supervisor writes the file, and may do so again before this is read.
-        write_whole(status_path(run_dir, record.rank), payload)
+        write_whole(run_dir / f"status-{record.rank:05d}.json", payload)
     return record
 
 
@@ -326,17 +344,17 @@ def _log_text(log: Path, agent: AgentConnection | None) -> str:
     return "\n".join((*text.splitlines(), f"{agent.host} {agent.lost}"))
 
 
-def _rendezvous(found: list[dict[str, Any]], run_dir: Path) -> Rendezvous:
+def _rendezvous(reports: list[AgentReport], run_dir: Path) -> Rendezvous:
     """Return the values that follow from the agents' reports."""
     here = os.getcwd()
-    directory = here if all(one["directory"] for one in found) else str(run_dir.absolute())
-    return Rendezvous(launcher=_own_address(found), directory=directory)
+    directory = here if all(report.directory for report in reports) else str(run_dir.absolute())
+    return Rendezvous(launcher=_own_address(reports), directory=directory)
 
 
-def _own_address(found: list[dict[str, Any]]) -> str:
+def _own_address(reports: list[AgentReport]) -> str:
     """Return the address of this machine from which the hosts were reached; the loopback if it is not local."""
-    for one in found:
-        address = one["launcher"]
+    for report in reports:
+        address = report.launcher
         if address is not None:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -8,7 +8,7 @@ failed, those that were ended because of another are not to blame, and the first
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from apples.launching.statuses import RankRecord, signal_name
+from apples.hosts.hostmessages import RankRecord, signal_name
 from apples.launching.termination import Termination
 from apples.model.plan import Outcome, RankStatus
 from nws.base.durations import format_seconds

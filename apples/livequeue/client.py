@@ -8,11 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from apples.daemons.ipc.client import DaemonClient
 from apples.errors import NoDaemon
 from apples.livequeue.paths import known_sockets
-
-Json = dict[str, Any]
+from apples.livequeue.queuemessages import QUEUE_REQUESTS, PageRequest, QueuePage
 
 #: Seconds of retries after a manager was killed during a request, and seconds between them.
 _RETRY_FOR_S, _RETRY_EVERY_S = 15.0, 0.1
@@ -26,6 +28,7 @@ class QueueClient(DaemonClient):
     """One connection to a manager; a context manager."""
 
     daemon = "queue's manager"
+    exchanges = QUEUE_REQUESTS
     absent = NoManager
     start = "start one with `apples manager --queue`, or name its socket with --socket or APPLES_QUEUE_SOCKET"
     stranger = "Remove that socket, or name the queue's with --socket or APPLES_QUEUE_SOCKET"
@@ -55,12 +58,12 @@ def ask(request: str, argument: object = None, given: Path | None = None, *, ret
             time.sleep(_RETRY_EVERY_S)
 
 
-def survey(given: Path | None = None, *, everything: bool = False) -> Json:
+def survey(given: Path | None = None, *, everything: bool = False) -> QueuePage:
     """Return the whole queue, read page by page. `everything`: include jobs that have ended."""
     with QueueClient(given) as client:
-        found: Json = client.ask("queue", {"all": everything})
-        while (after := found.pop("more")) is not None:
-            page = client.ask("queue", {"all": everything, "after": after})
-            found["jobs"] += page["jobs"]
-            found["more"] = page["more"]
-    return found
+        first: QueuePage = client.ask("queue", PageRequest(all=everything))
+        page, jobs = first, list(first.jobs)
+        while isinstance(page.more, int):
+            page = client.ask("queue", PageRequest(all=everything, after=page.more))
+            jobs += page.jobs
+    return replace(first, jobs=tuple(jobs), more=UNSET)

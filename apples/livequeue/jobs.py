@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apples.daemons.ipc.client import refusal
+from apples.daemons.ipc.client import error_of
+from apples.daemons.ipc.requests import Refusal
 from apples.errors import ConfigError
 from apples.livequeue.client import ask
+from apples.livequeue.queuemessages import Cancelled, JobRow
 from apples.livequeue.records import JobEnd
 
 #: Wall time of a job that requests none, seconds.
@@ -29,12 +31,12 @@ class SubmittedJob:
 
     def wait(self) -> JobEnd:
         """Wait for the end of the job and return it; raise `NoDaemon` if no manager answers for 15 seconds."""
-        row = ask("wait", self.id, self.socket, retry=True)
+        row: JobRow = ask("wait", self.id, self.socket, retry=True)
+        assert row.outcome is not None
+        assert row.exit_code is not None
+        assert row.ended is not None
         return JobEnd(
-            outcome=row["outcome"],
-            exit_code=row["exit_code"],
-            ended_at=row["ended"],
-            detail=row["detail"] or "",
+            outcome=row.outcome, exit_code=row.exit_code, ended_at=row.ended, detail=row.detail or ""
         )
 
     def why(self) -> str:
@@ -43,10 +45,11 @@ class SubmittedJob:
 
     def cancel(self) -> str:
         """Cancel or stop the job. Return "cancelled", "ending" or "over"; raise `RequestRejected`."""
+        answer: Cancelled
         (answer,) = ask("cancel", [self.id], self.socket, retry=True)
-        if "refused" in answer:
-            raise refusal(answer)
-        return str(answer["is"])
+        if answer.refused is not None:
+            raise error_of(Refusal(refused=answer.refused, code=answer.code))
+        return str(answer.state)
 
 
 def submit(

@@ -6,32 +6,32 @@ reservation while they waited, which the replay does not have.
 """
 
 from collections.abc import Iterator
-from typing import Any
+
+from apples.livequeue.queuemessages import QueuePage
 
 _COMPLETED, _FAILED, _CANCELLED = 1, 0, 5
 
 
-def swf_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of the log. `document`: value of `apples.livequeue.status.document` with `everything`."""
+def swf_lines(queue: QueuePage) -> Iterator[str]:
+    """Yield the lines of the log. `queue`: value of `apples.livequeue.status.document` with `everything`."""
     users: dict[str, int] = {}
     projects: dict[str, int] = {}
     yield "; Version: 2.2"
     yield "; Computer: a queue of apples"
-    yield f"; UnixStartTime: {document['origin']:.0f}"
-    yield f"; MaxProcs: {document['processors']}"
+    yield f"; UnixStartTime: {queue.origin:.0f}"
+    yield f"; MaxProcs: {queue.processors}"
     yield "; Note: times in s since UnixStartTime, exact to 1/1024 s"
-    for job in sorted(document["jobs"], key=lambda job: job["id"]):
-        instants = job["instants"]
-        submitted, start, freed = (instants[name] for name in ("submitted_s", "start_s", "freed_s"))
+    for job in sorted(queue.jobs, key=lambda job: job.id):
+        submitted, start, freed = job.instants.submitted_s, job.instants.start_s, job.instants.freed_s
         if start is None or freed is None:
             continue
-        status = {"finished": _COMPLETED, "cancelled": _CANCELLED}.get(job["outcome"], _FAILED)
-        user = users.setdefault(job["user"], len(users) + 1)
-        project = projects.setdefault(job["project"], len(projects) + 1)
-        fields = (job["id"], submitted, start - submitted, freed - start, job["procs"], -1, -1, job["procs"])
+        status = {"finished": _COMPLETED, "cancelled": _CANCELLED}.get(job.outcome or "", _FAILED)
+        user = users.setdefault(job.user, len(users) + 1)
+        project = projects.setdefault(job.project, len(projects) + 1)
+        fields = (job.id, submitted, start - submitted, freed - start, job.procs, -1, -1, job.procs)
         yield " ".join(
             _number(value)
-            for value in (*fields, job["request_s"], -1, status, user, project, -1, -1, -1, -1, -1)
+            for value in (*fields, job.request_s, -1, status, user, project, -1, -1, -1, -1, -1)
         )
 
 

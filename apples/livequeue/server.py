@@ -21,8 +21,8 @@ from apples.errors import HistoryError, RequestRejected, SharingError
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import Machine, listed
 from apples.livequeue.locks import MANAGER, queue_locks
-from apples.livequeue.models import REQUESTS, Answer, Cancelled, stored_job
 from apples.livequeue.paths import SYSTEM_SOCKET, own_socket
+from apples.livequeue.queuemessages import QUEUE_REQUESTS, Cancelled, answer, stored_job
 from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,
@@ -259,7 +259,7 @@ class QueueServer:
     # requests
 
     def _receive(self, client: Client, line: bytes) -> None:
-        request, argument = read_request(REQUESTS, line)
+        request, argument = read_request(QUEUE_REQUESTS, line)
         if request == "submit":
             self._submissions.add(client, argument, self.live.processors)
             self._schedule_instant()
@@ -271,7 +271,7 @@ class QueueServer:
 
     def _answer(self, client: Client, request: str, argument: Any) -> None:
         if request == "cancel":
-            client.send(Answer(cancel=self._cancel(client, argument)).line())
+            client.send(answer("cancel", self._cancel(client, argument)))
         else:
             self._status.answer(client, request, argument)
 

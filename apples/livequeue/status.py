@@ -4,10 +4,12 @@ import os
 import time
 from typing import Any
 
+from msgspec import UNSET
+
 from apples.daemons.ipc.server import Client
 from apples.errors import UnknownJob
 from apples.livequeue.core import LiveQueue
-from apples.livequeue.models import Answer, FirstJob, Instants, JobRow, PageRequest, QueuePage
+from apples.livequeue.queuemessages import FirstJob, Instants, JobRow, PageRequest, QueuePage, answer
 from apples.livequeue.reasons import why
 from apples.livequeue.records import ENDED, JobRecord
 
@@ -40,7 +42,7 @@ def document(live: LiveQueue, uid: int, *, everything: bool, after: int = 0) -> 
     head = live.queue.reservation(live.clock.now())
     return QueuePage(
         processors=live.processors,
-        hosts=dict(live.machine.slots),
+        hosts=live.machine.slots,
         free=max(live.queue.free, 0),
         priority=live.chosen.queue.priority,
         backfill=live.chosen.queue.backfill,
@@ -48,7 +50,7 @@ def document(live: LiveQueue, uid: int, *, everything: bool, after: int = 0) -> 
         first=None if head is None else FirstJob(job=head.job.id, at=live.clock.time_of_day(head.at_s)),
         origin=live.clock.origin,
         more=records[-1].id if len(records) == PAGE else None,
-        jobs=rows,
+        jobs=tuple(rows),
         version=VERSION,
     )
 
@@ -70,8 +72,8 @@ def row(live: LiveQueue, record: JobRecord, uid: int) -> JobRow:
         user=record.user,
         project=record.project,
         procs=record.procs,
-        hosts=dict(record.hosts),
-        cpus=list(record.cpus),
+        hosts=record.hosts,
+        cpus=record.cpus,
         request_s=record.request_s,
         estimate_s=record.estimate_s,
         state=record.state,
@@ -82,7 +84,7 @@ def row(live: LiveQueue, record: JobRecord, uid: int) -> JobRow:
         start_early=None if predicted is None else at_least_now(predicted.early_s),
         start_late=None if predicted is None else at_least_now(predicted.late_s),
         backfilled=record.backfilled,
-        duties=list(record.duties),
+        duties=record.duties,
         beside=record.beside,
         ended=record.ended_at,
         held_s=record.held_s,
@@ -91,12 +93,10 @@ def row(live: LiveQueue, record: JobRecord, uid: int) -> JobRow:
         detail=record.detail if mine else None,
         attempts=record.attempts,
         instants=Instants(submitted_s=record.submitted_s, start_s=record.start_s, freed_s=record.freed_s),
-        **_private(record) if mine else {},
+        command=record.command if mine else UNSET,
+        directory=record.directory if mine else UNSET,
+        output=record.output if mine else UNSET,
     )
-
-
-def _private(record: JobRecord) -> dict[str, Any]:
-    return {"command": list(record.command), "directory": record.directory, "output": record.output}
 
 
 class StatusRequests:
@@ -117,11 +117,11 @@ class StatusRequests:
         if request == "queue":
             page = argument or PageRequest()
             queue = document(self._live, client.uid, everything=page.all, after=page.after)
-            client.send(Answer(queue=queue).line())
+            client.send(answer("queue", queue))
         elif request == "why":
             record = self.record(argument)
             reason = why(self._live, record.id, private=client.may_control(record.uid))
-            client.send(Answer(why=reason or "").line())
+            client.send(answer("why", reason or ""))
         else:
             self._wait(client, self.record(argument))
 
@@ -151,4 +151,4 @@ class StatusRequests:
             self._waiting.setdefault(record.id, []).append(client)
 
     def _send_end(self, client: Client, record: JobRecord) -> None:
-        client.send(Answer(ended=row(self._live, record, client.uid)).line())
+        client.send(answer("ended", row(self._live, record, client.uid)))

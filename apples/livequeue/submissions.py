@@ -3,11 +3,13 @@
 import os
 import pwd
 
+from msgspec.structs import asdict
+
 from apples.daemons.ipc.server import Client
 from apples.errors import ConfigError, RequestRejected, SharingError
 from apples.livequeue.clock import rounded_up
 from apples.livequeue.inherited import Inherited, of_process
-from apples.livequeue.models import Answer, JobRequest
+from apples.livequeue.queuemessages import JobRequest, answer
 from apples.livequeue.records import Submission
 from apples.livequeue.store import Store
 from apples.queueing.configuration import LimitsSection
@@ -59,7 +61,7 @@ class Submissions:
             assert record is not None
             del self._arrived[0]
             if record.uid == submission.uid:
-                client.send(Answer(job=record.id).line())
+                client.send(answer("job", record.id))
             else:
                 client.refuse(RequestRejected("token: that of another user's job"))
 
@@ -101,9 +103,7 @@ def submission_of(request: JobRequest, uid: int, pid: int, processors: int) -> S
     if problems or account is None:
         raise ConfigError(problems)
     limits = _limits(pid, uid)
-    values = request.model_dump()
-    values |= {"command": tuple(request.command), "duties": tuple(request.duties)}
-    values["request_s"] = rounded_up(request.request_s)
+    values = asdict(request) | {"request_s": rounded_up(request.request_s)}
     return Submission(**values, uid=uid, user=account[0], gid=account[1], **limits._asdict())
 
 

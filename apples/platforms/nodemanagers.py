@@ -11,42 +11,23 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any, TypeAlias
 
+import msgspec
+
 from apples.coscheduling.policies import PolicyKind
+from apples.daemons.exchanges import HOST_REQUESTS, NodeManager, SharedHost
 from apples.daemons.hostsharing import check_policy
+from apples.daemons.ipc.requests import Refusal, read_answer
+from apples.daemons.nodemessages import ProcessReport
 from apples.daemons.paths import ManagerAccess
 from apples.daemons.starting import Notify
 from apples.errors import SharingError
-from apples.hosts.answers import (
-    HoldsAnswer,
-    HostAnswer,
-    JoinAnswer,
-    LeaveAnswer,
-    LookAnswer,
-    RanksAnswer,
-    read,
-)
-from apples.hosts.hostcheck import MARK
-from nws.base.hostconnection import HostCheckError, HostConnection, together
+from apples.hosts.frames import ToAgent
+from apples.hosts.questions import AgentConversation
+from apples.hosts.travelling import INSTALLED
+from nws.base.hostconnection import HostCheckError, together
 
-#: Runs on each host, whose environment must have this package.
-_PROGRAM = f"""
-import functools, json, sys
-from apples.daemons.hostsharing import LONGEST_LINE, serve
-lines = iter(functools.partial(sys.stdin.buffer.readline, LONGEST_LINE), b"")
-serve(lines, lambda a: print({MARK!r} + json.dumps(a), flush=True))
-""".encode()
-
-#: Models of the answers to each request.
-_ANSWERS: Mapping[str, type[HostAnswer]] = {
-    "look": LookAnswer,
-    "join": JoinAnswer,
-    "holds": HoldsAnswer,
-    "leave": LeaveAnswer,
-    "ranks": RanksAnswer,
-}
 #: Seconds until a host must answer a question, and until daemons must have started.
 ANSWER_S, _START_S = 10.0, 30.0
 #: Seconds until daemons that were released have ended.
@@ -77,10 +58,10 @@ class NodeManagers:
 
     def __init__(self, notify: Notify) -> None:
         """notify : receives each note of a host"""
-        self.joined: dict[str, dict[str, Any]] = {}
+        self.joined: dict[str, NodeManager] = {}
         self._notify = notify
         self._reached: dict[str, Reached] = {}
-        self._hosts: dict[str, HostConnection] = {}
+        self._hosts: dict[str, AgentConversation] = {}
 
     def reach(self, addresses: Addresses) -> None:
         """Add addresses of hosts."""
@@ -88,18 +69,18 @@ class NodeManagers:
 
     def close(self) -> None:
         """End the connections; with them the hosts are left."""
-        together(HostConnection.close, list(self._hosts.values()))
+        together(AgentConversation.close, list(self._hosts.values()))
         self._hosts.clear()
         self.joined.clear()
 
-    def running_on(self, hosts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def running_on(self, hosts: Sequence[str]) -> dict[str, NodeManager]:
         """Return the node managers of hosts that have one."""
-        return {host: node for host, (node, _) in self._look(hosts).items() if node is not None}
+        shared = self._look(hosts)
+        return {host: one.node for host, one in shared.items() if one.node is not None}
 
-    def _look(self, hosts: Sequence[str]) -> dict[str, tuple[dict[str, Any] | None, str]]:
+    def _look(self, hosts: Sequence[str]) -> dict[str, SharedHost]:
         """Return for each host its node manager, if one runs, and the launcher's address as the host sees it."""
-        found = together(lambda host: self.ask(host, "look"), hosts)
-        return {host: (one["node"], one["launcher"]) for host, one in zip(hosts, found, strict=True)}
+        return dict(zip(hosts, together(lambda host: self.ask(host, "look"), hosts), strict=True))
 
     def join(self, kind: PolicyKind, hosts: Sequence[str], tries: int, over: threading.Event) -> None:
         """Join or start the node managers of hosts, and leave all others; raises `SharingError`.
@@ -130,23 +111,22 @@ class NodeManagers:
             self.joined.pop(host, None)
             self._hosts.pop(host).close()
         self._release()
-        found = self._look(hosts)
-        nodes = {host: node for host, (node, _) in found.items()}
+        shared = self._look(hosts)
+        nodes = {host: one.node for host, one in shared.items()}
         check_policies(kind, nodes)
         machine = _machine_of(nodes) if kind.coordinated else None
         for host in hosts:
             # The other hosts reach this machine where their connections came from.
-            seen = [launcher for other, (_, launcher) in found.items() if not self._hosts[other].is_here]
+            seen = [one.launcher for other, one in shared.items() if not self._hosts[other].is_here]
             listen = next(iter(seen), "127.0.0.1") if self._hosts[host].is_here else None
-            order = None if machine is None else asdict(machine)
-            node = self.joined[host] = self.ask(host, "join", (kind.name, order, listen), _START_S)
+            node = self.joined[host] = self.ask(host, "join", (kind.name, machine, listen), _START_S)
             if not kind.coordinated:
                 continue
             if machine is None:
                 # Its node manager may have been started meanwhile, by a run or by an administrator.
                 machine = _machine_of(nodes | {host: node})
-            elif node["manager"] != machine.address:
-                several = f"{host}: {node['manager']}, others of the plan: {machine.address}"
+            elif node.manager != machine.address:
+                several = f"{host}: {node.manager}, others of the plan: {machine.address}"
                 raise _several_managers(several, started=True)
 
     def _release(self) -> None:
@@ -160,10 +140,10 @@ class NodeManagers:
         """Return whether the node manager that was joined on a host still runs; raises `SharingError`."""
         return bool(self.ask(host, "holds"))
 
-    def ranks(self, job: str) -> list[dict[str, Any]]:
+    def ranks(self, job: str) -> list[ProcessReport]:
         """Return the reports of all node managers on the ranks of a job; raises `SharingError`."""
         return [
-            {**process, "node": node["node"]}
+            msgspec.structs.replace(process, node=node.node)
             for host, node in self.joined.items()
             for process in self.ask(host, "ranks", job)
         ]
@@ -171,53 +151,63 @@ class NodeManagers:
     def ask(self, host: str, what: str, argument: object = None, within_s: float = ANSWER_S) -> Any:
         """Return a host's answer to one request of `apples.daemons.hostsharing.serve`; raises `SharingError`."""
         if host not in self._hosts:
-            self._hosts[host] = _connection(self._reached[host])
+            self._hosts[host] = self._connection(host)
         connection = self._hosts[host]
         try:
-            answer = connection.ask({what: argument}, within_s)
-            while "note" in answer:
-                self._notify(f"{host}: {answer['note']}")
-                answer = connection.receive(within_s)
-            if "refused" not in answer:
-                return read(_ANSWERS[what], answer).model_dump()[what]
-        except HostCheckError as error:
+            connection.send((ToAgent.QUESTION, msgspec.json.encode({what: argument})))
+            answer = read_answer(HOST_REQUESTS[what], connection.answer(within_s))
+        except (HostCheckError, ValueError, RecursionError) as error:
             # A late answer would be taken for that of the next question. With its connection the host is left.
             self.joined.pop(host, None)
             self._hosts.pop(host).close()
-            raise SharingError(f"{host} {error}; the policy needs this package on every host") from None
-        raise SharingError(f"{host}: {answer['refused']}")
+            why = (
+                error
+                if isinstance(error, HostCheckError)
+                else f"gave an answer that cannot be understood ({error})"
+            )
+            raise SharingError(f"{host} {why}; the policy needs this package on every host") from None
+        if isinstance(answer, Refusal):
+            raise SharingError(f"{host}: {answer.refused}")
+        return answer
+
+    def _connection(self, host: str) -> AgentConversation:
+        reached = self._reached[host]
+        address, through = (None, reached) if isinstance(reached, tuple) else (reached, ())
+        return AgentConversation(
+            address,
+            (ToAgent.SHARE, msgspec.json.encode({"lasting": not through})),
+            through,
+            program=INSTALLED,
+            python=sys.executable,
+            notify=lambda note: self._notify(f"{host}: {note}"),
+        )
 
 
-def check_policies(kind: PolicyKind, nodes: Mapping[str, Mapping[str, Any] | None]) -> None:
+def check_policies(kind: PolicyKind, nodes: Mapping[str, NodeManager | None]) -> None:
     """Raise `SharingError` if the node manager of a host has another policy. nodes : None for a host without one"""
     for host, node in nodes.items():
         if node is not None:
-            check_policy(kind, node, f"{host}: {node['socket']}")
+            check_policy(kind, node, f"{host}: {node.socket}")
 
 
-def _connection(reached: Reached) -> HostConnection:
-    address, through = (None, reached) if isinstance(reached, tuple) else (reached, ())
-    return HostConnection(address, {"lasting": not through}, through, program=_PROGRAM, python=sys.executable)
-
-
-def _machine_of(found: Mapping[str, Mapping[str, Any] | None]) -> ManagerAccess | None:
+def _machine_of(nodes: Mapping[str, NodeManager | None]) -> ManagerAccess | None:
     """Return the machine manager that the other hosts are to join, None if no host has one; raise `SharingError`."""
-    known = {host: node for host, node in found.items() if node is not None}
-    ending = [host for host, node in known.items() if node["key"] and not node["connected"]]
+    known = {host: node for host, node in nodes.items() if node is not None}
+    ending = [host for host, node in known.items() if node.key and not node.connected]
     if ending:
         raise _BeginningError(
-            f"{', '.join(ending)}: the machine manager at {known[ending[0]]['manager']} does not answer, and "
+            f"{', '.join(ending)}: the machine manager at {known[ending[0]].manager} does not answer, and "
             "node managers that runs have started end soon after theirs; try again"
         )
-    managers = {host: str(node["manager"]) for host, node in known.items()}
+    managers = {host: str(node.manager) for host, node in known.items()}
     if len(set(managers.values())) > 1:
         several = ", ".join(f"{host}: {manager}" for host, manager in managers.items())
-        raise _several_managers(several, started=any(node["key"] for node in known.values()))
+        raise _several_managers(several, started=any(node.key for node in known.values()))
     if not known:
         return None
-    key = next((str(node["key"]) for node in known.values() if node["key"]), "")
+    key = next((node.key for node in known.values() if node.key), "")
     address = next(iter(managers.values()))
-    without = sorted(found.keys() - known.keys())
+    without = sorted(nodes.keys() - known.keys())
     if without and not key:
         raise SharingError(
             f"{', '.join(without)}: no node manager runs there, and the key of the machine manager at {address} is "

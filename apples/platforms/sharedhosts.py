@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 from apples.coscheduling.policies import PolicyKind, policy_kind
+from apples.daemons.exchanges import NodeManager
 from apples.daemons.paths import SOCKET_VARIABLE
 from apples.daemons.session import new_job, others_there, sharing_document
 from apples.daemons.starting import Notify
@@ -99,7 +100,7 @@ class SharedHosts:
                 return None
             try:
                 found = self.managers.running_on(self._managed)
-                kinds = {policy_kind(str(node["policy"])) for node in found.values()}
+                kinds = {policy_kind(node.policy) for node in found.values()}
                 if len(kinds) == 1:
                     (kind,) = kinds
                     self._shares = _time_shares(found, kind)
@@ -119,7 +120,7 @@ class SharedHosts:
             self.kind, self._settled, self._observed = None, True, {}
             try:
                 found = self.managers.running_on([host for host in hosts if host in self._managed])
-                names = {host: str(node["policy"]) for host, node in found.items()}
+                names = {host: node.policy for host, node in found.items()}
                 if len(set(names.values())) > 1:
                     several = ", ".join(f"{host}: {name}" for host, name in names.items())
                     raise SharingError(f"its hosts have different policies ({several})")
@@ -153,13 +154,13 @@ class SharedHosts:
         if not self._auto:
             self._join_and_watch(hosts)
         with self._lock:
-            return {host: {SOCKET_VARIABLE: node["socket"]} for host, node in self.managers.joined.items()}
+            return {host: {SOCKET_VARIABLE: node.socket} for host, node in self.managers.joined.items()}
 
     def _join_and_watch(self, hosts: Sequence[str]) -> None:
         assert self.kind is not None
         self._stop_watching()
         self._join(self.kind, sorted(hosts))
-        self._slots_before = max(int(node["slots"]) for node in self.managers.joined.values())
+        self._slots_before = max(node.slots for node in self.managers.joined.values())
         there = others_there(self._slots_before)
         self._notify(f"policy {self.kind.name} on {', '.join(sorted(hosts))}: {there}")
         self._watcher = threading.Thread(target=self._watch, args=[self.kind, sorted(hosts)], daemon=True)
@@ -216,14 +217,14 @@ class SharedHosts:
         return sharing_document(
             self.kind,
             self.job,
-            ", ".join(str(node["node"]) for node in self.managers.joined.values()),
+            ", ".join(node.node for node in self.managers.joined.values()),
             self._slots_before,
-            started=any(node["started"] for node in self.managers.joined.values()),
+            started=any(node.started for node in self.managers.joined.values()),
             processes=processes,
         )
 
 
-def _time_shares(found: Mapping[str, Mapping[str, Any]], kind: PolicyKind) -> TimeShares:
+def _time_shares(nodes: Mapping[str, NodeManager], kind: PolicyKind) -> TimeShares:
     """Return the time shares that node managers have given away under one policy."""
-    held = {host: int(node["slots"]) for host, node in found.items()}
+    held = {host: node.slots for host, node in nodes.items()}
     return TimeShares(here=0, node="", held=held, exclusive=kind.exclusive)

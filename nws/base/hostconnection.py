@@ -43,12 +43,13 @@ class HostConnection:
     address : destination for ssh, None for this machine.  through : command prefix that replaces ssh
     program : source of the program there; its answers, lines of JSON, begin with `MARK`
     python : interpreter there, None for any
+    received : bytes that `taken` has not taken yet.  Subclasses may frame texts in another way.
     """
 
     def __init__(
         self,
         address: str | None,
-        request: Mapping[str, Any],
+        request: object,
         through: Sequence[str] = (),
         *,
         program: bytes,
@@ -80,8 +81,8 @@ class HostConnection:
         assert self._process.stdin is not None
         # a host that does not read must not block this process; `receive` sends the rest
         os.set_blocking(self._process.stdin.fileno(), False)
-        self._received, self._late = b"", False
-        self._unsent = memoryview(framed(program) + json.dumps(request).encode() + b"\n")
+        self.received, self._late = b"", False
+        self._unsent = memoryview(framed(program) + self.packed(request))
         self._send()
 
     def __enter__(self) -> Self:
@@ -115,28 +116,41 @@ class HostConnection:
 
     def ask(self, order: Mapping[str, Any], within_s: float) -> dict[str, Any]:
         """Return the answer to one order; raises `HostCheckError`, also if an earlier answer did not come in time."""
-        if self._late:
-            # its answer may still come, and would be taken for this one
-            raise HostCheckError("did not answer an earlier order in time")
-        self._unsent = memoryview(bytes(self._unsent) + json.dumps(order).encode() + b"\n")
-        self._send()
+        self.send(order)
         return self.receive(within_s)
 
     def receive(self, within_s: float) -> dict[str, Any]:
         """Return the next answer; raises `HostCheckError` if there is none in time."""
+        return _document(self.answer(within_s))
+
+    def send(self, order: object) -> None:
+        """Send one order; raises `HostCheckError` if the answer to an earlier one did not come in time."""
+        if self._late:
+            # its answer may still come, and would be taken for this one
+            raise HostCheckError("did not answer an earlier order in time")
+        self._unsent = memoryview(bytes(self._unsent) + self.packed(order))
+        self._send()
+
+    def packed(self, order: object) -> bytes:
+        """Return an order as the program there reads it."""
+        return json.dumps(order).encode() + b"\n"
+
+    def taken(self) -> bytes | None:
+        """Take the text of the next answer from `received`; None if it is not complete."""
+        while b"\n" in self.received:
+            line, _, self.received = self.received.partition(b"\n")
+            if line.startswith(MARK.encode()):
+                return line[len(MARK) :]
+            # Output of a login shell is skipped.
+        return None
+
+    def answer(self, within_s: float) -> bytes:
+        """Return the text of the next answer; raises `HostCheckError` if there is none in time."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
         deadline = time.monotonic() + within_s
-        while True:
-            line, found, rest = self._received.partition(b"\n")
-            if found:
-                self._received = rest
-                text = line.decode(errors="replace")
-                if text.startswith(MARK):
-                    return _document(text.removeprefix(MARK))
-                # Output of a login shell is skipped.
-                continue
+        while (text := self.taken()) is None:
             left_s = max(deadline - time.monotonic(), 0.0)
             ready = select.select([stdout], [stdin] if self._unsent else [], [], left_s)
             if left_s == 0 or not any(ready):
@@ -150,9 +164,10 @@ class HostConnection:
                 data = os.read(stdout.fileno(), 1 << 16)
                 if not data:
                     raise HostCheckError(self._why_ended())
-                self._received += data
-            if len(self._received) > _LONGEST_LINE:
+                self.received += data
+            if len(self.received) > _LONGEST_LINE:
                 raise HostCheckError(f"sent a line of more than {_LONGEST_LINE} bytes")
+        return text
 
     def _send(self) -> None:
         """Send as much as the connection takes at once."""
@@ -182,9 +197,9 @@ class HostConnection:
         return meaning(self._address, code, text, self._python)
 
 
-def _document(text: str) -> dict[str, Any]:
+def _document(text: bytes) -> dict[str, Any]:
     try:
-        return dict(json.loads(text))
+        return dict(json.loads(text.decode(errors="replace")))
     except (ValueError, TypeError, RecursionError) as error:
         raise HostCheckError(f"gave an answer that cannot be understood ({str(error)[:200]})") from None
 

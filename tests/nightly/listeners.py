@@ -18,15 +18,16 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 
-from apples.daemons import nodemessages
+from apples.daemons.exchanges import NODE_REQUESTS
 from apples.daemons.ipc.wire import DatagramSeal, PresenceMessage, Seal, derive, node_key
-from apples.daemons.noderequests import NODE_REQUESTS
+from apples.daemons.nodemessages import FromNode, Hello
 from apples.daemons.paths import read_key
 from apples.hosts.connection import ForkedAgent
 from apples.hosts.frames import Unframer, frame
-from apples.livequeue.models import REQUESTS
+from apples.livequeue.queuemessages import QUEUE_REQUESTS
 from apples.monitoring.pagelayout import MAGIC, PAGE_BYTES, VERSION
 from apples.queueing.queue import warm
 from apples.testing.localcluster import LocalCluster
@@ -168,8 +169,8 @@ class Queue(Lines):
         self.path = self.directory / "queue.sock"
         definitions: dict[str, Any] = {}
         self._schemas = {}
-        for name, adapter in REQUESTS.items():
-            schema = adapter.json_schema()
+        for name, exchange in QUEUE_REQUESTS.items():
+            schema = msgspec.json.schema(exchange.argument.type)
             definitions |= schema.pop("$defs", {})
             self._schemas[name] = schema
         place = str(self.directory)
@@ -232,7 +233,12 @@ class Node(Lines):
 
     def _start(self):
 
-        self._schemas = {name: adapter.json_schema() for name, adapter in NODE_REQUESTS.items()}
+        definitions: dict[str, Any] = {}
+        self._schemas = {}
+        for name, exchange in NODE_REQUESTS.items():
+            schema = msgspec.json.schema(exchange.argument.type)
+            definitions |= schema.pop("$defs", {})
+            self._schemas[name] = schema
         cluster = self._stack.enter_context(LocalCluster(self.directory, {"a": "0"}, policy=self._policy))
         cluster.start()
         self._cluster = cluster
@@ -247,7 +253,7 @@ class Node(Lines):
             self._pages[-1].write_bytes(_page(sleeper.pid))
         pids = (*(one.pid for one in sleepers), os.getpid(), 1)
         names = {"job": ("x", "y", "z"), "pid": pids, "page": tuple(map(str, self._pages))}
-        self.generator = Generator(self._chance, names, {})
+        self.generator = Generator(self._chance, names, {"$defs": definitions})
 
     def legal(self):
         if self._chance.random() < 0.02:
@@ -285,8 +291,8 @@ class Manager(Daemon):
         self._key = read_key(cluster.key)
         host, _, port = cluster.manager_address.rpartition(":")
         self._address = host, int(port)
-        self._hello_schema = nodemessages._Hello.model_json_schema()
-        self._line_schema = nodemessages._Line.model_json_schema()
+        self._hello_schema = msgspec.json.schema(Hello)
+        self._line_schema = msgspec.json.schema(FromNode)
         definitions = {**self._hello_schema["$defs"], **self._line_schema["$defs"]}
         words = tuple(f"{number:032x}" for number in range(4))
         nodes = tuple(f"n{number}" for number in range(8))

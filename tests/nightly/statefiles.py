@@ -10,6 +10,7 @@ import random
 import tempfile
 from pathlib import Path
 
+import msgspec
 from pydantic import TypeAdapter
 
 from apples.applications.appfile import read_application
@@ -20,8 +21,8 @@ from apples.daemons.journal import Journal
 from apples.daemons.processes import ProcessRegistration
 from apples.daemons.settings import load_settings
 from apples.errors import LaunchError
-from apples.launching.statuses import RankRecord, parse_status, status_path
-from apples.livequeue.models import stored_job
+from apples.hosts.hostmessages import RankRecord
+from apples.livequeue.queuemessages import stored_job
 from apples.livequeue.records import Submission
 from apples.livequeue.store import Store
 from apples.model.gridfile import load_grid_file
@@ -196,17 +197,17 @@ def read_history(path):
 
 
 def write_status(directory):
-    path = status_path(directory, 0)
+    path = directory / "status-00000.json"
     record = RankRecord(
         rank=0, host="a", pid=4, keeper=3, started=1.0, ended=2.0, exit_code=0, ended_by="itself"
     )
-    path.write_text(json.dumps(dataclasses.asdict(record)))
+    path.write_text(msgspec.json.encode(record).decode())
     return path
 
 
 def read_status(path):
     try:
-        record = parse_status(path.read_bytes())
+        record = msgspec.json.decode(path.read_bytes(), type=RankRecord)
     except (ValueError, TypeError, RecursionError) as error:
         # As the launcher does, which then gives up the host.
         raise LaunchError(f"{path}: {error}") from None

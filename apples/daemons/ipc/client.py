@@ -4,18 +4,18 @@ A client sends nothing to a socket of another user than root and its own: anothe
 and would receive all that is sent to it.
 """
 
-import json
 import select
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import msgspec
+
 from apples.daemons.ipc.peers import connect_trusted
+from apples.daemons.ipc.requests import Exchange, Refusal, read_answer
 from apples.errors import ConfigError, NoDaemon, RequestRejected, UnknownJob
 from nws.base.errors import ReportedError
-
-Json = dict[str, Any]
 
 #: Requests that are sent before their answers are read.
 _BATCH = 64
@@ -26,12 +26,13 @@ _ERRORS: dict[object, type[ReportedError]] = {error.exit_code: error for error i
 class DaemonClient:
     """One connection to a daemon; a context manager. Subclasses name the daemon.
 
-    daemon : the daemon's name in messages.  absent : raised if it does not answer
+    daemon : the daemon's name in messages.  exchanges : its requests.  absent : raised if it does not answer
     start, stranger : reactions if no process listens, and if another user does
     connect_s, answer_s : seconds for a connection and for each answer, None without limit
     """
 
     daemon: ClassVar[str]
+    exchanges: ClassVar[Mapping[str, Exchange[Any]]]
     absent: ClassVar[type[NoDaemon]] = NoDaemon
     start: ClassVar[str]
     stranger: ClassVar[str]
@@ -60,28 +61,28 @@ class DaemonClient:
     def ask(self, request: str, argument: object = None) -> Any:
         """Return the answer to one request; raise `NoDaemon`, `RequestRejected`, or `ConfigError` for bad input."""
         (answer,) = self.ask_all(request, [argument])
-        if "refused" in answer:
-            raise refusal(answer)
-        return next(iter(answer.values()))
+        if isinstance(answer, Refusal):
+            raise error_of(answer)
+        return answer
 
-    def ask_all(self, request: str, arguments: Sequence[object]) -> list[Json]:
-        """Send one request for each argument at once, and return the answers in order, refusals included."""
-        answers: list[Json] = []
+    def ask_all(self, request: str, arguments: Sequence[object]) -> list[Any]:
+        """Send one request for each argument at once, and return the answers in order, each may be a `Refusal`."""
+        answers: list[Any] = []
         try:
             for first in range(0, len(arguments), _BATCH):
                 batch = arguments[first : first + _BATCH]
-                lines = [json.dumps({request: argument}).encode() + b"\n" for argument in batch]
+                lines = [msgspec.json.encode({request: argument}) + b"\n" for argument in batch]
                 # A daemon that refuses the connection closes it. Its reason can be read all the same.
                 with suppress(BrokenPipeError, ConnectionResetError):
                     self._socket.sendall(b"".join(lines))
                 for _ in batch:
                     line = self._lines.readline()
-                    if not line and answers and "refused" in answers[-1]:
-                        raise refusal(answers[-1])
+                    if not line and answers and isinstance(answers[-1], Refusal):
+                        raise error_of(answers[-1])
                     if not line.endswith(b"\n"):
                         raise self.absent(f"{self.path}: the {self.daemon} has ended")
-                    answers.append(_answer(line))
-        except (OSError, ValueError) as error:
+                    answers.append(read_answer(self.exchanges[request], line))
+        except (OSError, ValueError, RecursionError) as error:
             raise self.absent(f"{self.path}: the {self.daemon} does not answer ({error})") from error
         return answers
 
@@ -105,13 +106,6 @@ class DaemonClient:
         self.close()
 
 
-def _answer(line: bytes) -> Json:
-    answer = json.loads(line)
-    if not isinstance(answer, dict) or not answer:
-        raise ValueError("its answer is no JSON object with a value")
-    return answer
-
-
-def refusal(answer: Json) -> ReportedError:
+def error_of(refusal: Refusal) -> ReportedError:
     """Return the error of a refused request."""
-    return _ERRORS.get(answer.get("code"), RequestRejected)(str(answer["refused"]))
+    return _ERRORS.get(refusal.code, RequestRejected)(refusal.refused)

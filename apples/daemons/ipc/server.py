@@ -5,7 +5,6 @@ take turns: the requests of one delay those of another by a few milliseconds onl
 answered by a refusal; the daemon goes on.
 """
 
-import json
 import os
 import socket
 import traceback
@@ -18,9 +17,10 @@ from pathlib import Path
 from apples.daemons.ipc.listener import Listener, raise_descriptors
 from apples.daemons.ipc.loop import Alarm, Loop
 from apples.daemons.ipc.peers import peer
+from apples.daemons.ipc.requests import Refusal
 from apples.daemons.ipc.streams import Stream
 from apples.daemons.ipc.timer import now
-from apples.daemons.ipc.wire import OVERLONG
+from apples.daemons.ipc.wire import OVERLONG, plain_line
 from apples.errors import RequestRejected, SharingError
 from nws.base.errors import ReportedError
 from nws.base.ratelimit import RefusalLog
@@ -64,7 +64,9 @@ class Client:
 
     def refuse(self, error: ReportedError) -> None:
         """Send the error of a rejected request, with its exit code."""
-        self.send(json.dumps({"refused": str(error), "code": error.exit_code}).encode() + b"\n")
+        # A message may quote a name with bytes that are no UTF-8.
+        text = str(error).encode(errors="replace").decode()
+        self.send(plain_line(Refusal(refused=text, code=error.exit_code)))
 
     def may_control(self, owner: int) -> bool:
         """Return whether this user may see and change what belongs to the user `owner`."""

@@ -300,7 +300,7 @@ def test_illegal_request_is_answered_with_the_legal_ones(shared_cluster):
     for line, why in (
         (b"nonsense\n", "expected one JSON object a line"),
         (b'{"dance": 1}\n', "legal are register, status, view, job, beats, hold"),
-        (b'{"register": 7}\n', "register 7: Input should be a valid dictionary"),
+        (b'{"register": 7}\n', "register 7: Expected `object`, got `int`"),
     ):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(site.socket("a")))
@@ -361,7 +361,12 @@ def test_apples_jobs_shows_who_shares_the_machine(local_cluster):
     assert "no jobs share these hosts now" in nobody
     assert "T_cpu" not in nobody
     two_jobs(site)
-    site.wait(lambda: all(len(node["processes"]) == 2 for node in site.view()["nodes"].values()))
+    site.wait(
+        lambda: all(
+            node["report"] is not None and len(node["report"]["processes"]) == 2
+            for node in site.view()["nodes"].values()
+        )
+    )
     document = json.loads(apples("jobs", "--json", **environment).stdout)
     assert {name: (job["state"], job["ranks"]) for name, job in document["jobs"].items()} == {
         "x": ("in", 2),

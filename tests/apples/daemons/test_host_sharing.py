@@ -1,11 +1,15 @@
 """Requests of a launcher on another host, as lines: none ends the service but the end of the lines."""
 
 import json
+import socket
+import threading
 
 import pytest
 
-from apples.daemons import hostsharing
-from apples.daemons.hostsharing import serve
+from apples.daemons.client import NodeClient
+from apples.daemons.hostsharing import converse
+from apples.errors import NoDaemon
+from apples.hosts.frames import FromAgent
 from tests.transcripts import recorded
 
 FIRST = b'{"lasting": false}\n'
@@ -18,8 +22,8 @@ def no_daemons(tmp_path, monkeypatch):
 
 def answers(*lines):
     found = []
-    serve(lines, found.append)
-    return found
+    converse(iter(lines), lambda kind, text: found.append((kind, text)))
+    return [json.loads(text) for kind, text in found if kind == FromAgent.ANSWER]
 
 
 @pytest.mark.parametrize(
@@ -30,12 +34,12 @@ def answers(*lines):
         (b"[]", "expected one JSON object a line, with one request"),
         (b"{}", "expected one JSON object a line, with one request"),
         (b'{"look": null, "holds": null}', "expected one JSON object a line, with one request"),
-        (b'{"look": 1}', "look 1: Input should be None"),
+        (b'{"look": 1}', "look 1: Expected `null`, got `int`"),
         (b'{"stop": null}', "'stop' is no request; legal are look, join, holds, ranks, leave"),
-        (b'{"join": ["fcs"]}', "join: 1: field required"),
-        (b'{"join": [1, null, null]}', "join: 0 1: input should be a valid string"),
-        (b'{"join": ["fcs", {"address": "a:1"}, null]}', "join: 1.key: field required"),
-        (json.dumps({"ranks": "x" * 5000}).encode(), "String should have at most 4096 characters"),
+        (b'{"join": ["fcs"]}', "join ['fcs']: Expected `array` of length 3"),
+        (b'{"join": [1, null, null]}', "join: [0]: Expected `str`, got `int`"),
+        (b'{"join": ["fcs", {"address": "a:1"}, null]}', "join: [1]: Object missing required field `key`"),
+        (json.dumps({"ranks": "x" * 5000}).encode(), "Expected `str` of length <= 4096"),
     ],
 )
 def test_what_cannot_be_understood_is_refused_and_the_next_answered(line, reason):
@@ -67,14 +71,22 @@ def test_ranks_without_a_node_manager_are_refused():
 
 
 @pytest.mark.parametrize("status", [{}, {"policy": "gang"}, [], {"manager": 3}])
-def test_a_node_manager_that_answers_strangely_is_refused(monkeypatch, tmp_path, status):
-    monkeypatch.setattr(hostsharing, "find_node", lambda: (tmp_path / "n.sock", status))
-    refused, join, holds = answers(
-        FIRST, b'{"look": null}', b'{"join": ["gang", null, null]}', b'{"holds": null}'
-    )
-    assert "the node manager's answer cannot be understood" in refused["refused"]
-    assert "refused" in join
-    assert holds == {"holds": False}
+def test_client_strange_status_counts_as_no_node_manager(tmp_path, status):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "n.sock"))
+        listener.listen()
+
+        def answer():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(json.dumps({"status": status}).encode() + b"\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with NodeClient(tmp_path / "n.sock") as client, pytest.raises(NoDaemon, match="does not answer"):
+            client.ask("status")
+        thread.join()
 
 
 def test_a_node_manager_is_joined_held_asked_and_left(local_cluster, monkeypatch):
@@ -85,6 +97,6 @@ def test_a_node_manager_is_joined_held_asked_and_left(local_cluster, monkeypatch
     found = answers(
         FIRST, join, b'{"holds": null}', b'{"ranks": "none"}', b'{"leave": null}', b'{"holds": null}'
     )
-    joined, *others = [answer for answer in found if "note" not in answer]
+    joined, *others = found
     assert (joined["join"]["policy"], joined["join"]["started"]) == ("gang", False)
     assert others == [{"holds": True}, {"ranks": []}, {"leave": None}, {"holds": False}]

@@ -1,13 +1,14 @@
 """Jobs gather, arrive and leave; nodes come, go and come back; a new manager learns all of it from the nodes."""
 
+import msgspec
 import pytest
 
 from apples.daemons.jobtable import FORGET_S, SETTLE_S, JobTable
-from apples.daemons.matrixview import JobView, MatrixView
+from apples.daemons.nodemessages import TO_NODE, JobView, ProcessEntry
 
 
 def entry(job, rank, ranks=2, uid=7):
-    return {"job": job, "rank": rank, "ranks": ranks, "uid": uid}
+    return ProcessEntry(job=job, rank=rank, ranks=ranks, uid=uid)
 
 
 class Site:
@@ -25,10 +26,10 @@ class Site:
             assert self.roster.registered("ab"[rank % 2], entry(job, rank, ranks), self.now) is None
 
     def slots(self):
-        return {job: about["slot"] for job, about in self.roster.describe().items()}
+        return {job: about.slot for job, about in self.roster.describe().items()}
 
     def states(self):
-        return {job: about["state"] for job, about in self.roster.describe().items()}
+        return {job: about.state for job, about in self.roster.describe().items()}
 
 
 @pytest.fixture
@@ -166,11 +167,11 @@ class TestRestart:
 
     def test_every_job_has_the_slot_it_had(self, held):
         roster = self.restart(held)
-        assert {job: a["slot"] for job, a in roster.describe().items()} == {"x": 0, "y": 1, "z": 2}
+        assert {job: a.slot for job, a in roster.describe().items()} == {"x": 0, "y": 1, "z": 2}
 
     def test_a_rank_that_ended_before_does_not_keep_its_job_out(self, held):
         roster = self.restart(held, ended={("y", 1)})
-        assert roster.describe()["y"]["state"] == "in"
+        assert roster.describe()["y"].state == "in"
         roster.ended("a", "y", 0, 101.0)
         assert "y" not in roster.describe()
 
@@ -179,19 +180,19 @@ class TestRestart:
         for node in "ab":
             roster.joined(node, 1, [], {}, 100.1)
         roster.registered("a", entry("new", 0, ranks=1), 100.2)
-        assert roster.describe()["new"]["state"] == "gathers"
+        assert roster.describe()["new"].state == "gathers"
         assert not roster.view("a").settled
         roster.registered("a", entry("x", 0), 100.3)
         roster.tick(100.0 + SETTLE_S)
-        assert roster.describe()["new"]["state"] == "in"
+        assert roster.describe()["new"].state == "in"
         assert roster.view("a").settled
 
     def test_a_job_waits_for_the_node_that_is_not_back_yet(self, held):
         roster = JobTable(None, 100.0)
         roster.joined("a", 1, [entry("x", 0)], held["a"].jobs, 100.1)
-        assert roster.describe()["x"]["state"] == "gathers"
+        assert roster.describe()["x"].state == "gathers"
         roster.joined("b", 1, [entry("x", 1)], held["b"].jobs, 103.0)
-        assert roster.describe()["x"]["state"] == "in"
+        assert roster.describe()["x"].state == "in"
 
     def test_what_nodes_are_told_survives_the_wire(self, held):
-        assert MatrixView.of_json(held["a"].as_json()) == held["a"]
+        assert TO_NODE.decode(msgspec.json.encode(held["a"])) == held["a"]

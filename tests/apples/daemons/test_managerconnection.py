@@ -10,6 +10,7 @@ from apples.daemons.ipc.loop import Loop
 from apples.daemons.ipc.timer import now
 from apples.daemons.ipc.wire import DatagramSeal, HeartbeatMessage, random_word
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
+from apples.daemons.nodemessages import Hello
 from apples.daemons.paths import read_node_key
 from apples.daemons.settings import parse_address
 from apples.testing.localcluster import kill
@@ -24,7 +25,7 @@ class Air:
         self.now, self.heard, self.number = 1000.0, [], 0
         self.loop, self.session = Loop(), random_word()
         hooks = ConnectionCallbacks(
-            hello=dict,
+            hello=lambda *words: None,
             welcome=lambda document: None,
             line=lambda document: None,
             beat=lambda beat, *instants: self.heard.append(beat.number),
@@ -118,7 +119,9 @@ class Caller:
         self.goes_on = False
         self.loop, self.reasons, self.turns = Loop(), [], 0
         nothing = lambda *what: None  # noqa: E731
-        hooks = ConnectionCallbacks(hello=dict, welcome=nothing, line=nothing, beat=nothing, lost=self.lost)
+        hooks = ConnectionCallbacks(
+            hello=lambda *words: None, welcome=nothing, line=nothing, beat=nothing, lost=self.lost
+        )
         self.link = ManagerConnection(self.loop, ("head", 7171), KEY, hooks)
 
     def lost(self, reason):
@@ -214,9 +217,12 @@ def test_manager_that_listens_again_is_refused_no_longer(local_cluster):
         refused.append(link.refused_since)
         loop.stop()
 
-    hello = {"node": "a", "processors": 1, "policy": "gang", "processes": [], "placed": {}}
+    def hello(nonce, word, shown):
+        about = {"nonce": nonce, "word": word, "shown": shown}
+        return Hello(node="a", processors=1, policy="gang", processes=[], placed={}, **about)
+
     hooks = ConnectionCallbacks(
-        hello=lambda: dict(hello), welcome=welcome, line=lambda line: None, beat=lambda *beat: None, lost=lost
+        hello=hello, welcome=welcome, line=lambda line: None, beat=lambda *beat: None, lost=lost
     )
     link = ManagerConnection(loop, parse_address(site.manager_address), read_node_key(site.key, "a"), hooks)
     link.start()

@@ -72,8 +72,8 @@ def test_what_is_told_of_a_process_has_what_efficiencies_need(gang):
     page = gang.pages["x.0"]
     page.counted, page.ran_s, page.threads = MonitorCounts(2.0, 1.0, 5), 4.0, 2
     gang.node.read_all()
-    told = next(p for p in gang.node.describe(1.0) if p["job"] == "x")
-    assert (told["t_cpu_s"], told["ran_s"], told["threads"]) == (2.0, 4.0, 2)
+    told = next(p for p in gang.node.describe(1.0) if p.job == "x")
+    assert (told.t_cpu_s, told.ran_s, told.threads) == (2.0, 4.0, 2)
 
 
 def test_nothing_is_stopped_without_a_watchdog(gang):
@@ -142,10 +142,10 @@ def test_fcs_reads_the_pages_of_those_whose_slot_ends_and_classifies(bench):
         for name in ("x.0", "y.0"):
             made.pages[name].counted = MonitorCounts(t_cpu_s=10.0 * number, t_comm_s=0.0, c_comm=number)
         made.beat(number % 2, 0.1 * number)
-    described = {entry["job"]: entry for entry in made.node.describe(1.0)}
-    assert described["x"]["class"] == described["y"]["class"] == "DC"
-    assert described["x"]["granularity_s"] == 10.0
-    assert [entry["state"] for entry in described.values()] == ["runs", "runs"]
+    described = {entry.job: entry for entry in made.node.describe(1.0)}
+    assert described["x"].process_class == described["y"].process_class == "DC"
+    assert described["x"].granularity_s == 10.0
+    assert [entry.state for entry in described.values()] == ["runs", "runs"]
     assert {"wait x.0 spin-block", "wait y.0 spin-block"} <= set(made.done())
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
+from apples.daemons.exchanges import RegisterRequest
 from apples.daemons.ipc.loop import Loop
 from apples.daemons.journal import Journal
 from apples.daemons.node import check_limits
-from apples.daemons.noderequests import RegisterRequest
 from apples.daemons.processcontrol import Capabilities
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from apples.daemons.processregistry import ProcessRegistry
@@ -62,7 +62,7 @@ def test_news_of_another_process_with_the_same_descriptor_ends_nobody(keeping):
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         seen()
         assert process not in keeping._node.processes
-        assert [one["state"] for one in keeping.ended["j"].values()] == ["ended"]
+        assert [one.state for one in keeping.ended["j"].values()] == ["ended"]
     child.wait()
 
 

@@ -101,12 +101,12 @@ def test_two_starters_at_once_leave_one_managers_key(place, monkeypatch):
         while (found := find(path)) is None:
             assert not all(starter.done() for starter in starters)
             time.sleep(0.01)
-        first = machine_of(found[1]["manager"], path)
+        first = machine_of(found[1].manager, path)
         assert first is not None
         for starter in starters:
             started = starter.result()
-            assert (started.path, started.status["pid"]) == (path, found[1]["pid"])
-            assert machine_of(started.status["manager"], path) == first
+            assert (started.path, started.status.pid) == (path, found[1].pid)
+            assert machine_of(started.status.manager, path) == first
     assert len(first.key) == 64
     # Those of the later one have been ended.
     assert sorted(len(starter.result().daemons) for starter in starters) == [0, 2]
@@ -119,14 +119,14 @@ def test_manager_at_an_ipv6_address_is_found_with_its_key(place):
         except OSError:
             pytest.skip("no IPv6 here")
     path, status, _ = starting.start_node(policy_kind("gang"), print, listen="::1")
-    assert status["manager"].startswith("[::1]:")
-    assert machine_of(status["manager"], path) is not None
+    assert status.manager.startswith("[::1]:")
+    assert machine_of(status.manager, path) is not None
 
 
 def test_starter_that_comes_too_late_leaves_the_key_alone(place):
     first = starting.start_node(policy_kind("gang"), print)
-    machine = machine_of(first.status["manager"], first.path)
+    machine = machine_of(first.status.manager, first.path)
     assert machine is not None
     late = starting.start_node(policy_kind("gang"), print, machine=ManagerAccess(machine.address, ""))
-    assert late.status["pid"] == first.status["pid"]
-    assert machine_of(late.status["manager"], late.path) == machine
+    assert late.status.pid == first.status.pid
+    assert machine_of(late.status.manager, late.path) == machine

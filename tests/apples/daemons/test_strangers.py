@@ -9,27 +9,29 @@ from contextlib import suppress
 
 import pytest
 
-from apples.daemons.ipc import wire
 from apples.daemons.ipc.loop import Loop
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
-from apples.monitoring.pagelayout import MAGIC, MANAGED, PAGE_BYTES, VERSION
+from apples.daemons.nodemessages import VERSION
+from apples.monitoring.pagelayout import MAGIC, MANAGED, PAGE_BYTES
+from apples.monitoring.pagelayout import VERSION as PAGE_VERSION
 
 LONE = "\ud800"
+CHALLENGE = {"is": "challenge", "apples": VERSION, "challenge": "0" * 32, "session": "0" * 32}
 
 #: Lines as JSON; what the answer has to say.
 HOSTILE = [
     (
         {"register": {"job": "j", "rank": 0, "ranks": 1, "pid": 99999999999}},
-        "pid 99999999999: input should be less",
+        "pid 99999999999: expected `int` <= 4194304",
     ),
-    ({"register": {"job": "j", "rank": 0, "ranks": 1, "pid": 1 << 4000}}, "input should be less"),
-    ({"register": {"job": "j", "rank": 10**30, "ranks": 10**31}}, "less than or equal to 4194304"),
+    ({"register": {"job": "j", "rank": 0, "ranks": 1, "pid": 1 << 4000}}, "expected `int` <= 4194304"),
+    ({"register": {"job": "j", "rank": 10**30, "ranks": 10**31}}, "<= 4194304"),
     ({"register": {"job": LONE, "rank": 0, "ranks": 1}}, "expected one JSON object"),
     ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": "a\0b"}}, "a path without NUL"),
     ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": LONE}}, "expected one JSON object"),
     ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": "/" + "x" * 3000}}, "name too long"),
     ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": "/dev/null"}}, "not a page"),
-    ({"register": [1]}, "register [1]: input should be a valid dictionary"),
+    ({"register": [1]}, "register [1]: expected `object`, got `array`"),
     ({LONE: LONE}, "expected one JSON object"),
     ({"dance": 1}, "is no request"),
     ({}, "with one request"),
@@ -62,7 +64,7 @@ def test_no_request_ends_a_node_manager(shared_cluster):
 
 def page(state=1, stopped_ns=0, magic=MAGIC):
     """A monitor's page of this process, as its owner could write it."""
-    about = struct.pack("=QIIIIIII", magic, VERSION, 0, state, os.getpid(), os.getpid(), 0, 1)
+    about = struct.pack("=QIIIIIII", magic, PAGE_VERSION, 0, state, os.getpid(), os.getpid(), 0, 1)
     managed = struct.pack("=IIQQ", 0, 0, 0, stopped_ns)
     return (about.ljust(MANAGED, b"\0") + managed).ljust(PAGE_BYTES, b"\0")
 
@@ -98,17 +100,16 @@ def test_no_damaged_page_ends_a_node_manager(shared_cluster, tmp_path, spoilt):
 @pytest.mark.parametrize(
     ("greeting", "why"),
     [
-        ({"apples": wire.VERSION}, "challenge is no random word"),
-        ({"apples": wire.VERSION, "challenge": "0" * 32, "session": "zz"}, "session is no random word"),
-        ({"apples": wire.VERSION, "challenge": "0" * 32, "session": "00"}, "session is no random word"),
-        (
-            {"apples": wire.VERSION, "challenge": LONE * 32, "session": "0" * 32},
-            "challenge is no random word",
-        ),
-        ({"apples": wire.VERSION, "challenge": 7, "session": None}, "challenge is no random word"),
-        ({"apples": {}}, f"its protocol is {{}}, ours {wire.VERSION}"),
-        ({"refused": LONE}, LONE),
-        ([], "no JSON object"),
+        ({"is": "challenge", "apples": VERSION}, "required field `challenge`"),
+        (CHALLENGE | {"session": "zz"}, "`$.session`"),
+        (CHALLENGE | {"session": "00"}, "`$.session`"),
+        (CHALLENGE | {"challenge": LONE * 32}, "a line that is not legal"),
+        (CHALLENGE | {"challenge": 7, "session": None}, "`$.challenge`"),
+        (CHALLENGE | {"apples": {}}, f"its protocol is {{}}, ours {VERSION}"),
+        (CHALLENGE | {"is": "pulse"}, "unknown field"),
+        ({"refused": LONE}, "a line that is not legal"),
+        ({"refused": "no room"}, "no room"),
+        ([], "Expected `object`"),
     ],
 )
 def test_who_has_taken_the_managers_port_cannot_end_a_node(greeting, why):
@@ -129,7 +130,9 @@ def test_who_has_taken_the_managers_port_cannot_end_a_node(greeting, why):
         thread = threading.Thread(target=greet, args=(listener,))
         thread.start()
         nothing = lambda *what: None  # noqa: E731
-        hooks = ConnectionCallbacks(hello=dict, welcome=nothing, line=nothing, beat=nothing, lost=lost)
+        hooks = ConnectionCallbacks(
+            hello=lambda *words: None, welcome=nothing, line=nothing, beat=nothing, lost=lost
+        )
         link = ManagerConnection(loop, listener.getsockname(), b"k" * 32, hooks)
         link.start()
         loop.run()

@@ -1,13 +1,15 @@
 """Answers of hosts: what a host may say, and that no answer ends the check of the others."""
 
 import json
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from apples.hosts import facts, hostcheck
-from apples.hosts.answers import FactsAnswer, LinkAnswer, LossAnswer, SurveyedAnswer, read
+from apples.hosts.hostmessages import FactsAnswer, LinkAnswer, LossAnswer, SurveyedAnswer, read
 from nws.base.hostconnection import HostCheckError
 
 LEGAL = json.loads(json.dumps(hostcheck.facts({"files": [], "disks": {"/tmp/a": None}, "callback": None})))
@@ -26,6 +28,11 @@ def places(document, before=()):
     return found
 
 
+def text(document):
+    """Return the JSON text of a document, as a host writes it."""
+    return json.dumps(document).encode()
+
+
 def changed(document, path, value):
     """Return a copy with another value at a path."""
     first, *rest = path
@@ -33,16 +40,16 @@ def changed(document, path, value):
 
 
 def test_the_answer_of_this_host_is_legal():
-    report = facts.parse(read(FactsAnswer, LEGAL), LEGAL["clock_s"] - 2.0)
+    report = facts.parse(read(FactsAnswer, text(LEGAL)), LEGAL["clock_s"] - 2.0)
     assert report.skew_s == pytest.approx(2.0)
     assert report.survey is not None
-    assert report.disks == LEGAL["disks"]
+    assert to_builtins(report.disks) == LEGAL["disks"]
 
 
 @given(st.sampled_from(places(LEGAL)), ANYTHING)
 def test_any_answer_is_understood_or_refused(path, value):
     try:
-        report = facts.parse(read(FactsAnswer, changed(LEGAL, path, value)), 0.0)
+        report = facts.parse(read(FactsAnswer, text(changed(LEGAL, path, value))), 0.0)
     except HostCheckError:
         return
     facts.problems(report, facts.Needs(disk_bytes={"/tmp/a": 1.0}), ())
@@ -63,18 +70,27 @@ def test_any_answer_is_understood_or_refused(path, value):
 )
 def test_implausible_readings_are_refused(key, value):
     answer = {"survey": {**LEGAL["survey"], key: value}, "survey_error": None}
-    with pytest.raises(HostCheckError, match=rf"^gave an answer that cannot be understood \(survey\.{key}: "):
-        read(SurveyedAnswer, answer)
+    # JSON has no NaN and no infinity: no text with one is JSON.
+    place = (
+        rf"survey\.{key}: " if not isinstance(value, float) or math.isfinite(value) else "JSON is malformed"
+    )
+    with pytest.raises(HostCheckError, match=rf"^gave an answer that cannot be understood \({place}"):
+        read(SurveyedAnswer, text(answer))
 
 
 @pytest.mark.parametrize("latency", [0, -1.0, "1", None, float("nan"), 1e9])
 def test_implausible_links_are_refused(latency):
-    with pytest.raises(HostCheckError, match=r"\(latency_s: "):
-        read(LinkAnswer, {"latency_s": latency, "bandwidth_Bps": 1e6})
+    place = (
+        r"\(latency_s: "
+        if not isinstance(latency, float) or math.isfinite(latency)
+        else r"\(JSON is malformed"
+    )
+    with pytest.raises(HostCheckError, match=place):
+        read(LinkAnswer, text({"latency_s": latency, "bandwidth_Bps": 1e6}))
     with pytest.raises(HostCheckError, match=r"\(lost: "):
-        read(LossAnswer, {"lost": 1.5})
+        read(LossAnswer, text({"lost": 1.5}))
 
 
 def test_the_reason_of_a_host_is_passed_on():
     with pytest.raises(HostCheckError, match=r"^nobody answers$"):
-        read(LinkAnswer, {"error": "nobody answers"})
+        read(LinkAnswer, text({"error": "nobody answers"}))

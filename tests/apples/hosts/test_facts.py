@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
-from apples.hosts.facts import HostFacts, Needs, Survey, problems, request
+from msgspec import structs
+
+from apples.hosts.facts import HostFacts, Needs, problems, request
+from apples.hosts.hostmessages import CheckRequest, DiskAnswer, Survey
 from tests.transcripts import recorded
 
 VERSIONS = {"python": "3.11.7", "apples-grid": "0.1.0", "mpich": "5.0.2"}
@@ -15,13 +18,9 @@ WELL = HostFacts(
     versions=VERSIONS,
     missing=(),
     disks={
-        "/data/run.chk": {
-            "directory": "/data",
-            "exists": True,
-            "writable": True,
-            "free_bytes": 2e9,
-            "shared": True,
-        }
+        "/data/run.chk": DiskAnswer(
+            directory="/data", exists=True, writable=True, free_bytes=2e9, shared=True
+        )
     },
     cpu_model="Xeon",
     shared_memory_bytes=64e6,
@@ -43,7 +42,7 @@ def test_a_host_that_is_well():
 
 
 def disk(**changes):
-    return {"disks": {"/data/run.chk": {**WELL.disks["/data/run.chk"], **changes}}}
+    return {"disks": {"/data/run.chk": structs.replace(WELL.disks["/data/run.chk"], **changes)}}
 
 
 @recorded("apples/hosts/problems.txt", "changes")
@@ -52,7 +51,7 @@ def test_what_is_wrong_with_a_host(answered, changes):
 
 
 def test_too_little_memory():
-    poor = replace(WELL, survey=replace(WELL.survey, memory_bytes=2e7))
+    poor = replace(WELL, survey=structs.replace(WELL.survey, memory_bytes=2e7))
     assert problems(poor, NEEDS, ())[0].startswith("has 20 MB of memory left")
 
 
@@ -80,7 +79,7 @@ def test_everything_is_told_at_once():
 
 
 def test_what_is_asked():
-    assert request(NEEDS) == {"files": [], "callback": None, "disks": {"/data/run.chk": ".token"}}
+    assert request(NEEDS) == CheckRequest(disks={"/data/run.chk": ".token"})
 
 
 def test_a_host_that_leaves_out_a_directory_cannot_take_part():

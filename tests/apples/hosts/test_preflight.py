@@ -3,17 +3,34 @@
 import sys
 
 import pytest
+from msgspec import structs, to_builtins
 
 from apples.hosts import hostcheck, preflight
 from apples.hosts.callback import CallbackListener
 from apples.hosts.facts import Needs
-from apples.hosts.preflight import MODULES, Candidate
-from nws.base.hostconnection import HostCheckError, HostConnection
-from nws.base.sentprogram import sent_program
+from apples.hosts.frames import ToAgent
+from apples.hosts.hostmessages import (
+    AskKernel,
+    AskLink,
+    AskServe,
+    AskSurvey,
+    KernelAnswer,
+    LinkAnswer,
+    PortAnswer,
+    SurveyedAnswer,
+)
+from apples.hosts.preflight import Candidate
+from apples.hosts.questions import AgentConversation
+from apples.hosts.travelling import CHECK_MODULES, agent_program
+from nws.base.hostconnection import HostCheckError
 
 
 def candidates(*names):
     return [Candidate(name=name, address=name) for name in names]
+
+
+def conversation(host, request=b'{"files": [], "disks": {}}'):
+    return AgentConversation(host, (ToAgent.CHECK, request), program=agent_program(CHECK_MODULES))
 
 
 def needs(**more):
@@ -47,7 +64,7 @@ def test_a_host_says_what_it_is(fake_ssh, tmp_path):
     assert facts.survey is not None
     assert 0.0 <= facts.survey.availability <= 1.0
     assert facts.survey.cpus >= 1
-    assert facts.disks[path]["shared"]
+    assert facts.disks[path].shared
     assert abs(facts.skew_s) < preflight.facts.MOST_SKEW_S
 
 
@@ -57,7 +74,7 @@ def test_a_host_that_says_nothing_is_not_waited_for(fake_ssh):
 
 
 def test_closed_connection_leaves_no_process(fake_ssh):
-    connection = HostConnection("mute", {}, program=sent_program(MODULES))
+    connection = conversation("mute")
     connection.close()
     assert connection._process.returncode == -9
     with preflight.asked(candidates("alpha"), needs(), limit_s=60.0) as found:
@@ -72,31 +89,31 @@ def test_this_machine_is_asked_without_ssh(monkeypatch, tmp_path):
 
 
 def test_orders_after_the_check(fake_ssh):
-    with HostConnection("alpha", {"files": [], "disks": {}}, program=sent_program(MODULES)) as alpha:
-        alpha.receive(60.0)
-        port = alpha.ask({"do": "serve", "address": "127.0.0.1"}, 30.0)["port"]
-        order = {"do": "link", "peer": "beta", "address": "127.0.0.1", "port": port, "within_s": 5.0}
+    with conversation("alpha") as alpha:
+        alpha.answer(60.0)
+        port = alpha.question(AskServe(address="127.0.0.1"), PortAnswer, 30.0).port
         # one host is both ends here: the server answers on a thread of its own
-        answer = alpha.ask(order, 30.0)
-        assert 0 < answer["latency_s"] < 1
-        assert answer["bandwidth_Bps"] > 1e6
-        refused = alpha.ask({**order, "port": 1}, 30.0)
-        assert "echo server of beta at 127.0.0.1 port 1: cannot connect" in refused["error"]
-        failing = alpha.ask(
-            {"do": "kernel", "command": [sys.executable, "-c", "raise SystemExit('no')"]}, 30.0
-        )
-        assert failing == {"error": "ended with code 1: no"}
+        link = AskLink(peer="beta", address="127.0.0.1", port=port, within_s=5.0)
+        answer = alpha.question(link, LinkAnswer, 30.0)
+        assert 0 < answer.latency_s < 1
+        assert answer.bandwidth_Bps > 1e6
+        with pytest.raises(HostCheckError, match=r"beta at 127\.0\.0\.1 port 1: cannot connect"):
+            alpha.question(structs.replace(link, port=1), LinkAnswer, 30.0)
+        failing = AskKernel(command=[sys.executable, "-c", "print('noise'); raise SystemExit('no')"])
+        with pytest.raises(HostCheckError, match=r"^ended with code 1: no$"):
+            alpha.question(failing, KernelAnswer, 30.0)
         program = "import sys; open(sys.argv[1], 'w').write('{\"seconds_per_cell\": 1e-9}')"
         command = [sys.executable, "-c", program, "OUTPUT"]
-        assert alpha.ask({"do": "kernel", "command": command}, 30.0) == {"seconds_per_cell": 1e-9}
-        again = alpha.ask({"do": "survey"}, 30.0)
-        assert again["survey_error"] is None
-        assert 0 <= again["survey"]["availability"] <= 1
+        kernel = alpha.question(AskKernel(command=command), KernelAnswer, 30.0)
+        assert kernel.seconds_per_cell == 1e-9
+        again = alpha.question(AskSurvey(), SurveyedAnswer, 30.0)
+        assert again.survey_error is None
+        assert 0 <= again.survey.availability <= 1
 
 
 def test_host_reports_the_addresses_at_which_it_reaches_us(fake_ssh):
     with CallbackListener() as listener:
-        wanted = {**listener.request(), "addresses": ["127.0.0.1"]}
+        wanted = {**to_builtins(listener.request()), "addresses": ["127.0.0.1"]}
         found = []
         for first, callback in (
             ("127.0.0.1", wanted),
@@ -110,14 +127,24 @@ def test_host_reports_the_addresses_at_which_it_reaches_us(fake_ssh):
 
 def test_listener_uses_the_ports_that_mpi_may_use(monkeypatch):
     with CallbackListener() as other:
-        taken = other.request()["port"]
+        taken = other.request().port
         monkeypatch.setenv("MPIEXEC_PORT_RANGE", f"{taken}:{taken}")
         with pytest.raises(OSError, match=f"no port of {taken}:{taken} is free"):
             CallbackListener()
 
 
 def test_a_host_that_breaks_off_is_told(fake_ssh):
-    with HostConnection("alpha", {"files": [], "disks": {}}, program=sent_program(MODULES)) as alpha:
-        alpha.receive(60.0)
+    with conversation("alpha") as alpha:
+        alpha.answer(60.0)
+        alpha.send((ToAgent.QUESTION, b"{}"))
         with pytest.raises(HostCheckError, match=r"broke off with code 1: KeyError: 'do'"):
-            alpha.ask({}, 30.0)
+            alpha.answer(30.0)
+
+
+def test_conversation_of_an_unknown_kind_is_refused(fake_ssh):
+    alpha = AgentConversation("alpha", (b"?", b""), program=agent_program(CHECK_MODULES))
+    with (
+        alpha,
+        pytest.raises(HostCheckError, match=r"cannot take part: the launcher's setup: the first frame"),
+    ):
+        alpha.answer(60.0)

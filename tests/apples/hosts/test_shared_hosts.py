@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from apples.coscheduling.policies import policy_kind
+from apples.daemons.exchanges import NodeManager, SharedHost
 from apples.errors import SharingError
 from apples.hosts import hostcheck
 from apples.platforms.sharedhosts import SharedHosts
@@ -106,11 +107,13 @@ def test_a_run_without_a_policy_has_that_of_the_hosts_of_its_plan(monkeypatch, p
         if isinstance(policies.get(host), Exception):
             raise policies[host]
         policy, _, manager = policies.get(host, "").partition(" ")
-        found = node(f"1.2.3.{manager or 0}:5", None, policy) | {"slots": 2} if policy else None
-        return {"launcher": "1.2.3.1", "node": found} if what == "look" else [] if what == "ranks" else found
+        found = node(f"1.2.3.{manager or 0}:5", None, policy, 2) if policy else None
+        return (
+            SharedHost(launcher="1.2.3.1", node=found) if what == "look" else [] if what == "ranks" else found
+        )
 
     monkeypatch.setattr(hosts.managers, "ask", ask)
-    monkeypatch.setattr("apples.platforms.nodemanagers.HostConnection.close", lambda host: None)
+    monkeypatch.setattr("apples.platforms.nodemanagers.AgentConversation.close", lambda host: None)
     with hosts:
         held = hosts.look(dict.fromkeys("abc"), [*policies, "elsewhere"])
         if note is None or kind is not None:
@@ -141,18 +144,9 @@ def test_a_check_reports_sockets_of_node_managers(monkeypatch, tmp_path):
         assert hostcheck.node_manager()
 
 
-def node(manager, key="k", policy="gang"):
-    return {
-        "policy": policy,
-        "pid": 1,
-        "slots": 0,
-        "manager": manager,
-        "key": key,
-        "connected": True,
-        "node": "n",
-        "socket": "s",
-        "started": False,
-    }
+def node(manager, key="k", policy="gang", slots=0):
+    about = {"pid": 1, "slots": slots, "connected": True, "node": "n", "socket": "s"}
+    return NodeManager(policy=policy, manager=manager, key=key, **about)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +165,7 @@ def test_hosts_that_cannot_share_are_refused(monkeypatch, found, reason):
     """What node managers answer is made up: such states take several users."""
     hosts = SharedHosts(policy_kind("gang"), print)
     monkeypatch.setattr(
-        hosts.managers, "ask", lambda host, what, *_: {"launcher": "1.2.3.1", "node": found[host]}
+        hosts.managers, "ask", lambda host, *_: SharedHost(launcher="1.2.3.1", node=found[host])
     )
     monkeypatch.setattr("random.uniform", lambda *_: 0.0)
     with pytest.raises(SharingError, match=reason):
@@ -184,7 +178,7 @@ def test_node_manager_started_meanwhile_without_key_is_refused(monkeypatch):
 
     def ask(host, what, *_):
         asked.append((host, what))
-        return {"launcher": "1.2.3.1", "node": None} if what == "look" else node("1.2.3.4:5", key=None)
+        return SharedHost(launcher="1.2.3.1", node=None) if what == "look" else node("1.2.3.4:5", key=None)
 
     monkeypatch.setattr(hosts.managers, "ask", ask)
     hosts.managers._hosts = {host: SimpleNamespace(is_here=False) for host in "ab"}
@@ -203,18 +197,21 @@ def test_late_answer_is_not_that_of_the_next_question(monkeypatch, tmp_path):
         with pytest.raises(SharingError, match="did not answer within"):
             hosts.managers.ask("here", "holds", None, 0.5)
         helper.send_signal(signal.SIGCONT)
-        assert hosts.managers.ask("here", "look")["node"] is None
+        assert hosts.managers.ask("here", "look").node is None
         assert hosts.managers.ask("here", "holds") is False
 
 
 def test_an_answer_that_cannot_be_understood_ends_the_policy_only(monkeypatch):
-    answers = {"look": {"launcher": "1.2.3.1", "node": {"policy": 7}}}
-    monkeypatch.setattr("apples.platforms.nodemanagers.HostConnection.ask", lambda *_: answers)
+    answer = b'{"look": {"launcher": "1.2.3.1", "node": {"node": "a", "policy": 7}}}'
+    monkeypatch.setattr("apples.platforms.nodemanagers.AgentConversation.answer", lambda *_: answer)
     said = []
     with SharedHosts(None, said.append) as hosts:
         assert hosts.look({"a": "a"}, ["a"]) is None
     assert len(said) == 1
-    assert "a gave an answer that cannot be understood (look.node" in said[0]
+    assert (
+        "a gave an answer that cannot be understood (Expected `str`, got `int` - at `$.node.policy`"
+        in said[0]
+    )
 
 
 def test_host_without_a_connection_is_named(fake_ssh):
@@ -230,12 +227,12 @@ def test_hosts_of_an_ended_attempt_are_not_asked_again(monkeypatch):
 
     def ask(host, what, *_):
         asked.append((host, what))
-        return {"look": {"launcher": "1.2.3.1", "node": None}, "ranks": []}.get(what, node("1.2.3.4:5"))
+        return {"look": SharedHost(launcher="1.2.3.1", node=None), "ranks": []}.get(what, node("1.2.3.4:5"))
 
     monkeypatch.setattr(hosts.managers, "ask", ask)
     for names in ("ab", "ac"):
         hosts.managers._hosts = {host: SimpleNamespace(is_here=False, close=lambda: None) for host in names}
-        monkeypatch.setattr("apples.platforms.nodemanagers.HostConnection.close", lambda host: None)
+        monkeypatch.setattr("apples.platforms.nodemanagers.AgentConversation.close", lambda host: None)
         assert sorted(hosts.join([*names], hosts.environment)) == [*names]
         hosts.end()
     assert not [host for host, what in asked if what == "leave"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.hosts.facts import Survey
+from apples.hosts.hostmessages import Survey
 from apples.hosts.slowness import slowest, verdicts
 from apples.hosts.speed import Kernel, LinkSpeed, tournament
 

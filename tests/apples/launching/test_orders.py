@@ -7,13 +7,14 @@ import os
 import socket
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from apples.hosts.connection import ForkedAgent
 from apples.hosts.frames import Unframer, frame
+from apples.hosts.hostmessages import RankRecord, Setup, StartOrder, encoded
 from apples.hosts.orders import SETUP, START, IllegalOrder, read_file, read_order, read_signal, read_slabs
 from apples.launching.processes import RunProcesses
-from apples.launching.statuses import parse_status
 
 LEGAL = {"run_dir": ".", "token": "t", "directory": ".", "proxies": 1, "watched": None, "environment": {}}
 LEGAL |= {"look_s": 0.2, "beat_s": None, "silence_s": None}
@@ -100,7 +101,7 @@ def test_orders_legal_ones_are_read():
 def test_launcher_illegal_frame_loses_the_host(tmp_path, kind, payload):
     lost: list[str] = []
     agent = SimpleNamespace(
-        receive=lambda: [(kind, payload)], over=False, found={"shared": True}, lose=lost.append
+        receive=lambda: [(kind, payload)], over=False, report=SimpleNamespace(shared=True), lose=lost.append
     )
     run = SimpleNamespace(
         _agents=SimpleNamespace(with_fd=lambda fd: agent), _run_dir=tmp_path, _answer=lambda *ended: None
@@ -111,5 +112,13 @@ def test_launcher_illegal_frame_loses_the_host(tmp_path, kind, payload):
 
 
 def test_status_with_a_value_of_another_type_is_refused():
-    with pytest.raises(ValueError, match="signal is 'KILL'"):
-        parse_status(b'{"rank": 0, "host": "a", "pid": 1, "keeper": 2, "started": 1.0, "signal": "KILL"}')
+    text = b'{"rank": 0, "host": "a", "pid": 1, "keeper": 2, "started": 1.0, "signal": "KILL"}'
+    with pytest.raises(ValueError, match=r"`\$.signal`"):
+        msgspec.json.decode(text, type=RankRecord)
+
+
+def test_setup_of_the_launcher_is_legal():
+    setup = Setup(**LEGAL)
+    assert read_order(encoded(setup), SETUP) == LEGAL
+    odd = StartOrder(id=-1, command=["sh", os.fsdecode(b"/\xff")])
+    assert read_order(encoded(odd), START)["command"] == odd.command

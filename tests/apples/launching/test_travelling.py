@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 import apples
-from apples.hosts import preflight, travelling
-from apples.hosts.frames import Unframer, frame
+from apples.hosts import travelling
+from apples.hosts.frames import FromAgent, ToAgent, Unframer, frame
 from nws.base import unpacking
 from nws.base.files import write_whole
-from nws.base.sentprogram import BOOTSTRAP, framed, sent_program
+from nws.base.sentprogram import BOOTSTRAP, framed
 
 ROOT = Path(apples.__file__).parents[1]
 OLD = [path for n in (8, 9, 10) for path in Path.home().glob(f".pyenv/versions/3.{n}.*/bin/python")][:1]
-SENT = (travelling.MODULES, preflight.MODULES)
+SENT = (travelling.MODULES, (*travelling.MODULES, *travelling.CHECK_MODULES))
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -61,18 +61,23 @@ def test_sent_modules_import_each_other_and_python_only(modules) -> None:
     ours = {name for name in needed if name.partition(".")[0] in ("apples", "nws")}
     assert {name.partition(".")[0] for name in needed - ours} <= sys.stdlib_module_names
     assert ours <= set(modules)
-    assert set(modules) - ours <= {modules[0], "apples.hosts.fdserver", "apples.hosts.rankwrapper"}
+    assert set(modules) - ours <= {
+        modules[0],
+        "apples.hosts.fdserver",
+        "apples.hosts.rankwrapper",
+        "apples.hosts.hostcheck",
+    }
 
 
 def test_agent_fits_into_an_empty_pipe() -> None:
-    assert len(travelling.agent_program()) < 48 << 10
+    assert len(framed(travelling.agent_program())) < 48 << 10
 
 
 def checked(python: str, home: Path) -> subprocess.CompletedProcess[bytes]:
-    request = b'{"files": [], "disks": {}}\n'
+    request = frame(ToAgent.CHECK, b'{"files": [], "disks": {}}')
     return subprocess.run(
         [python, "-I", "-S", "-c", BOOTSTRAP],
-        input=framed(sent_program(preflight.MODULES)) + request,
+        input=framed(travelling.agent_program(travelling.CHECK_MODULES)) + request,
         capture_output=True,
         env={"XDG_CACHE_HOME": str(home), "TMPDIR": str(home), "PATH": os.environ["PATH"]},
     )
@@ -82,7 +87,9 @@ def checked(python: str, home: Path) -> subprocess.CompletedProcess[bytes]:
 def test_check_runs_without_installation(python, tmp_path) -> None:
     result = checked(python, tmp_path)
     assert result.returncode == 0, result.stderr
-    facts = json.loads(result.stdout.removeprefix(b"APPLES-CHECK 1 "))
+    ((kind, payload),) = Unframer(preamble=True).feed(result.stdout)
+    assert kind == FromAgent.ANSWER
+    facts = json.loads(payload)
     assert (facts["survey_error"], facts["versions"].keys()) == (None, {"python"})
     assert facts["survey"]["cpus"] >= 1
 
@@ -111,7 +118,7 @@ def test_agent_runs_ranks_without_installation(python, tmp_path) -> None:
     )
     assert agent.stdin is not None
     assert agent.stdout is not None
-    agent.stdin.write(travelling.agent_program() + orders)
+    agent.stdin.write(framed(travelling.agent_program()) + orders)
     agent.stdin.flush()
     unframer = Unframer(preamble=True)
     frames: list[tuple[bytes, bytes]] = []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from signal import SIGINT, SIGTERM
 
+import msgspec
 import pytest
 
+from apples.hosts.hostmessages import RankRecord, signal_name
 from apples.hosts.statusfile import StatusFile
-from apples.launching.statuses import RankRecord, parse_status, signal_name
 from apples.launching.termination import GracePeriods, Termination
 from apples.launching.verdict import LaunchResult, judge
 
@@ -134,10 +135,10 @@ def test_a_status_file_is_read_as_it_was_written(tmp_path) -> None:
     status.pid = 77
     status.started()
     file = tmp_path / "status-00003.json"
-    running = parse_status(file.read_bytes())
+    running = msgspec.json.decode(file.read_bytes(), type=RankRecord)
     assert (running.ended, running.describe()) == (None, 'rank 3 on odd "host"\\ runs (pid 77)')
     status.ended(9, ended_by="itself")
-    ended = parse_status(file.read_bytes())
+    ended = msgspec.json.decode(file.read_bytes(), type=RankRecord)
     assert (ended.signal, ended.exit_code, ended.pid, ended.failed, ended.shell_code) == (
         9,
         None,
@@ -151,7 +152,7 @@ def test_a_status_file_is_read_as_it_was_written(tmp_path) -> None:
 @pytest.mark.parametrize("text", [b'{"rank": 0', b'{"rank": 0}', b"[]"])
 def test_text_that_is_no_status_is_an_error(text) -> None:
     with pytest.raises((ValueError, TypeError)):
-        parse_status(text)
+        msgspec.json.decode(text, type=RankRecord)
 
 
 def test_signals_have_names() -> None:

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
+import msgspec
 import pytest
 
 from apples.cli import toolbox
@@ -175,10 +176,10 @@ class Manager:
         """Cancel all jobs and end the manager. Kill its processes if that fails."""
         try:
             if self.process.poll() is None:
-                jobs = survey(self.socket)["jobs"]
+                jobs = survey(self.socket).jobs
                 if jobs:
-                    call("cancel", *self.named_socket, *[job["id"] for job in jobs], code=None)
-                    eventually(lambda: not survey(self.socket)["jobs"])
+                    call("cancel", *self.named_socket, *[job.id for job in jobs], code=None)
+                    eventually(lambda: not survey(self.socket).jobs)
                 assert self.end() == 0
         finally:
             for process in self.processes:
@@ -243,8 +244,8 @@ def run_here(arguments, directory):
 
 
 def queue(everything=False):
-    """Return the whole queue, as the manager answers."""
-    return survey(everything=everything)
+    """Return the document of the whole queue, as the manager answers."""
+    return json.loads(msgspec.json.encode(survey(everything=everything)))
 
 
 def eventually(condition, limit_s=60.0):

@@ -169,7 +169,7 @@ def test_a_replay_of_the_log_starts_the_same_jobs_at_the_same_instants(bench, as
             steps += 1
             if steps in restarts:
                 one.restart()
-        document = requests.document(one.live, 0, everything=True).model_dump(by_alias=True)
+        document = requests.document(one.live, 0, everything=True)
         log = parse_swf(swf_lines(document), "log")
         estimator = one.chosen.estimates.estimator()
         how = Replay(
@@ -178,7 +178,7 @@ def test_a_replay_of_the_log_starts_the_same_jobs_at_the_same_instants(bench, as
         )
         told = simulate(log.fitting(4), how, estimator)
         one.store.close()
-    live = {job["id"]: job["instants"]["start_s"] for job in document["jobs"]}
+    live = {job.id: job.instants.start_s for job in document.jobs}
     assert dict(zip(told.trace.id.tolist(), told.start.tolist(), strict=True)) == live
 
 
@@ -189,7 +189,17 @@ RUNS = {}
 def test_supervisors_load_little():
     code = "import apples.livequeue.supervisor, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"numpy", "numba", "pydantic", "yaml", "click", "rich", "subprocess", "typing_extensions"}
+    heavy = {
+        "numpy",
+        "numba",
+        "pydantic",
+        "msgspec",
+        "yaml",
+        "click",
+        "rich",
+        "subprocess",
+        "typing_extensions",
+    }
     assert not heavy & set(done.stdout.split())
 
 

@@ -217,7 +217,7 @@ def test_a_submission_that_is_sent_twice_is_one_job(manager, asked, tmp_path):
     one.ready()
     with QueueClient() as client:
         assert client.ask("submit", document) == 1
-        assert len(client.ask("queue", {"all": True})["jobs"]) == 1
+        assert len(client.ask("queue", {"all": True}).jobs) == 1
 
 
 def test_sixty_jobs_and_two_kills(manager, cli, tmp_path):

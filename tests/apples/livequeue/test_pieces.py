@@ -4,7 +4,9 @@ import json
 import multiprocessing
 import os
 import time
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from apples.daemons.ipc.requests import read_request
@@ -12,7 +14,7 @@ from apples.errors import ConfigError, HistoryError
 from apples.livequeue.clock import Clock, rounded_up
 from apples.livequeue.locks import queue_locks
 from apples.livequeue.log import swf_lines
-from apples.livequeue.models import REQUESTS, JobRequest
+from apples.livequeue.queuemessages import QUEUE_REQUESTS, Instants, JobRequest
 from apples.livequeue.reasons import clock_time, why
 from apples.livequeue.store import Store
 from apples.livequeue.submissions import submission_of
@@ -57,24 +59,24 @@ def test_a_lock_ends_with_its_process(tmp_path):
 def test_everything_that_is_wrong_with_a_submission_is_said():
     wrong = {"procs": 0, "request_s": -1, "umask": True, "environment": {"A=": "x"}, "directory": "here"}
     with pytest.raises(ConfigError) as caught:
-        read_request(REQUESTS, json.dumps({"submit": wrong}).encode())
+        read_request(QUEUE_REQUESTS, json.dumps({"submit": wrong}).encode())
     said = str(caught.value)
     for part in (
-        "submit: token: field required",
-        "submit: command: field required",
+        "submit: token: missing",
+        "submit: command: missing",
         "submit: directory 'here': an absolute path is legal",
-        "submit: procs 0: input should be greater than or equal to 1",
-        "submit: request_s -1: input should be greater than 0",
-        "submit: umask True: input should be a valid integer",
-        "submit: environment.A=.[key] 'A=': a name without '=' is legal",
+        "submit: procs 0: Expected `int` >= 1",
+        "submit: request_s -1: Expected `float` > 0.0",
+        "submit: umask True: Expected `int`, got `bool`",
+        "submit: environment {'A=': 'x'}: a name without '=' is legal",
     ):
         assert part in said
-    with pytest.raises(ConfigError, match="submit \\[\\]: Input should be a valid dictionary"):
-        read_request(REQUESTS, b'{"submit": []}')
+    with pytest.raises(ConfigError, match="submit \\[\\]: Expected `object`, got `array`"):
+        read_request(QUEUE_REQUESTS, b'{"submit": []}')
 
 
 def test_a_submission_that_this_machine_cannot_run(request_document):
-    request = JobRequest.model_validate(request_document("true", procs=9))
+    request = msgspec.convert(request_document("true", procs=9), JobRequest)
     with pytest.raises(
         ConfigError, match="procs 9: this machine has 4 processors; 1 to 4 are legal"
     ) as caught:
@@ -153,26 +155,26 @@ def test_times_of_day():
 
 def test_the_log_leaves_out_what_never_ran_and_numbers_names():
     def row(number, user, start, freed, outcome):
-        instants = {"submitted_s": 1.0009765625, "start_s": start, "freed_s": freed}
-        return {
-            "id": number,
-            "user": user,
-            "project": "sun",
-            "procs": 2,
-            "request_s": 60.0,
-            "outcome": outcome,
-            "instants": instants,
-        }
+        instants = Instants(submitted_s=1.0009765625, start_s=start, freed_s=freed)
+        return SimpleNamespace(
+            id=number,
+            user=user,
+            project="sun",
+            procs=2,
+            request_s=60.0,
+            outcome=outcome,
+            instants=instants,
+        )
 
-    document = {
-        "origin": 1.7e9,
-        "processors": 4,
-        "jobs": [
+    document = SimpleNamespace(
+        origin=1.7e9,
+        processors=4,
+        jobs=[
             row(2, "bob", 3.0, 5.5, "failed"),
             row(1, "ann", 1.5, 4.0, "finished"),
             row(3, "ann", None, 9.0, "cancelled"),
         ],
-    }
+    )
     lines = list(swf_lines(document))
     assert "; MaxProcs: 4" in lines
     assert [line for line in lines if not line.startswith(";")] == [

@@ -7,8 +7,9 @@ from dataclasses import asdict, replace
 import pytest
 
 from apples.errors import HistoryError, LaunchError, NoFeasiblePlan
-from apples.hosts.facts import HostFacts, Survey
+from apples.hosts.facts import HostFacts
 from apples.hosts.hostcheck import versions
+from apples.hosts.hostmessages import Survey
 from apples.hosts.preflight import Checked
 from apples.hosts.speed import LinkSpeed
 from apples.hosts.warmhosts import WarmHosts

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan, ProgramNotFound
-from apples.hosts.facts import HostFacts, Survey
+from apples.hosts.facts import HostFacts
+from apples.hosts.hostmessages import Survey
 from apples.hosts.speed import LinkSpeed
 from apples.model.grid import Grid, Host, LinkRule
 from apples.platforms import requirements

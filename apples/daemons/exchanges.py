@@ -1,0 +1,109 @@
+"""The requests to a node manager, and those of a launcher to another host, with the types of argument and answer.
+
+Answers may have further fields: client and node manager of a host may be of different releases.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from apples.daemons.ipc.requests import Exchange
+from apples.daemons.nodemessages import Count, MachineView, NodeStatus, Part, ProcessReport, check_rank
+from apples.daemons.paths import ManagerAccess, checked_name
+from apples.errors import ConfigError
+from apples.monitoring.names import LEGAL, LONGEST
+
+#: Longest path of Linux with its NUL, and ranks of one job; more is a mistake. No pid of Linux is larger either.
+_PATH, _MOST_RANKS = 4096, 1 << 22
+
+Text = Annotated[str, Meta(max_length=4096)]
+
+
+class RegisterRequest(Part, frozen=True):
+    """The argument of `register`. pid : without it, the process that is connected.  page : of its monitor"""
+
+    job: str
+    rank: Annotated[int, Meta(ge=0)]
+    ranks: Annotated[int, Meta(ge=1, le=_MOST_RANKS)]
+    pid: Annotated[int, Meta(ge=1, le=_MOST_RANKS)] | None = None
+    page: Annotated[str, Meta(max_length=_PATH)] | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            checked_name(self.job, what="job")
+        except ConfigError:
+            raise ValueError(f"job {self.job!r:.60}: expected {LEGAL}") from None
+        if self.page is not None and 0 in os.fsencode(self.page):
+            raise ValueError("page: a path without NUL is legal")
+        check_rank(self.rank, self.ranks)
+
+
+class RegisteredProcess(Struct, frozen=True):
+    """The answer to `register`."""
+
+    job: str
+    rank: int
+
+
+class Held(Struct, frozen=True):
+    """The answer to `hold`."""
+
+
+#: Number, instants sent, received and carried out of each of the last heartbeats.
+Beats = list[tuple[int, float, float, float]]
+
+#: Requests to a node manager. `schedule` has no answer.
+NODE_REQUESTS: Mapping[str, Exchange[Any]] = {
+    "register": Exchange(RegisterRequest, RegisteredProcess),
+    "status": Exchange(None, NodeStatus),
+    "view": Exchange(None, MachineView | None),  # type: ignore[arg-type]
+    "job": Exchange(Annotated[str, Meta(max_length=LONGEST)], list[ProcessReport]),
+    "beats": Exchange(None, Beats),
+    "hold": Exchange(None, Held),
+    "schedule": Exchange(None, Held),
+}
+
+
+# questions of a launcher to another host
+
+
+class NodeManager(Struct, frozen=True, kw_only=True):
+    """The node manager of a host. key : of its machine manager, if runs may have other hosts join that one
+
+    started : it was started for this run
+    """
+
+    node: Text
+    policy: Text
+    slots: Count
+    manager: Text | None
+    connected: bool
+    pid: Annotated[int, Meta(ge=1)]
+    socket: Text
+    key: Text | None
+    started: bool = False
+
+
+class SharedHost(Struct, frozen=True, kw_only=True):
+    """A host's launcher address and node manager, None without one."""
+
+    launcher: Text
+    node: NodeManager | None
+
+
+#: The policy; the machine manager to join, None to start one; where to listen, None for where the launcher reached.
+JoinRequest = tuple[Text, ManagerAccess | None, Text | None]
+
+#: Requests of `apples.daemons.hostsharing.serve`; `lasting` is the first.
+HOST_REQUESTS: Mapping[str, Exchange[Any]] = {
+    "look": Exchange(None, SharedHost),
+    "join": Exchange(JoinRequest, NodeManager),
+    "holds": Exchange(None, bool),
+    "ranks": Exchange(Text, Annotated[list[ProcessReport], Meta(max_length=1 << 16)]),  # type: ignore[arg-type]
+    "leave": Exchange(None, None),  # type: ignore[arg-type]
+}
+LASTING: Mapping[str, Exchange[Any]] = {"lasting": Exchange(bool, None)}  # type: ignore[arg-type]

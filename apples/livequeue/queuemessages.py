@@ -1,0 +1,164 @@
+"""Every document on the queue's socket, one record each, and the check of the store's records.
+
+Manager and clients read with the same decoders (`QUEUE_REQUESTS`). Supervisors import none of this: they read what the
+manager wrote.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from apples.daemons.ipc.requests import Exchange, matching
+from apples.errors import HistoryError
+from apples.livequeue.records import JobRecord
+
+#: Longest path of Linux with its NUL, longest word of a command line with its NUL, and longest span of time (10 years).
+_PATH, _WORD, _LONGEST_S = 4096, 131072, 10 * 365 * 86400.0
+#: Most duty cycles of a job.
+_MOST_RANKS = 65_536
+#: The largest number of a job in the store.
+LAST_JOB = 2**63 - 1
+
+Label = Annotated[str, Meta(max_length=200)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Word = Annotated[str, matching(r"\A[^\0]*\Z", "text without NUL is legal", max_length=_WORD)]
+AbsolutePath = Annotated[str, matching(r"\A/[^\0]*\Z", "an absolute path is legal", max_length=_PATH)]
+Variable = Annotated[str, matching(r"\A[^=\0]+\Z", "a name without '=' is legal", max_length=_WORD)]
+Span_s = Annotated[float, Meta(gt=0, le=_LONGEST_S)]
+JobId = Annotated[int, Meta(ge=1, le=LAST_JOB)]
+
+
+class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The argument of `submit`; `apples.livequeue.records.Submission` has the meaning of each value."""
+
+    token: Name
+    name: Name
+    project: Label
+    command: Annotated[tuple[Word, ...], Meta(min_length=1, max_length=_WORD)]
+    directory: AbsolutePath
+    environment: dict[Variable, Word]
+    umask: Annotated[int, Meta(ge=0, le=0o777)]
+    output: AbsolutePath
+    error: AbsolutePath
+    procs: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+    request_s: Span_s
+    model_s: Span_s | None = None
+    duties: Annotated[tuple[Annotated[float, Meta(ge=0, le=1)], ...], Meta(max_length=_MOST_RANKS)] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("token", "name", "project"):
+            if not getattr(self, field).isprintable():
+                raise ValueError(f"{field}: printable characters are legal")
+        if len(self.duties) not in (0, 1, self.procs):
+            raise ValueError(f"duties: {len(self.duties)} numbers; one, or one for each processor is legal")
+
+
+class PageRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The argument of `queue`. all: include jobs that have ended. after: only jobs with higher numbers."""
+
+    all: bool = False
+    after: Annotated[int, Meta(ge=0, le=LAST_JOB)] = 0
+
+
+class Instants(Struct, frozen=True, kw_only=True):
+    """Instants of a job, in seconds since the queue's origin."""
+
+    submitted_s: float
+    start_s: float | None
+    freed_s: float | None
+
+
+class JobRow(Struct, frozen=True, kw_only=True):
+    """One job in an answer. Durations in s, times in s since the epoch.
+
+    duties, beside: as in `JobRecord`.
+    start_early, start_late: None if the job is not waiting or has no prediction.
+    detail, command, directory, output: only for the job's owner, the manager's user and root.
+    """
+
+    id: int
+    name: str
+    user: str
+    project: str
+    procs: int
+    hosts: Mapping[str, int]
+    request_s: float
+    estimate_s: float
+    state: str
+    position: int | None
+    submitted: float
+    waited_s: float
+    start: float | None
+    start_early: float | None = None
+    start_late: float | None = None
+    backfilled: bool
+    duties: tuple[float, ...] = ()
+    beside: int | None = None
+    ended: float | None
+    held_s: float | None
+    outcome: str | None
+    exit_code: int | None
+    attempts: int
+    instants: Instants
+    detail: str | None = None
+    cpus: tuple[int, ...] = ()
+    command: tuple[str, ...] | UnsetType = UNSET
+    directory: str | UnsetType = UNSET
+    output: str | UnsetType = UNSET
+
+
+class FirstJob(Struct, frozen=True, kw_only=True):
+    """The reservation of the first job in line."""
+
+    job: int
+    at: float
+
+
+class QueuePage(Struct, frozen=True, kw_only=True):
+    """One page of the queue. `more`: the last number if there may be more jobs, else None."""
+
+    version: int = 1
+    processors: int
+    hosts: Mapping[str, int]
+    free: int
+    priority: str
+    backfill: str
+    estimates: str
+    first: FirstJob | None
+    origin: float
+    more: int | UnsetType | None = UNSET
+    jobs: tuple[JobRow, ...]
+
+
+class Cancelled(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result of `cancel` for one job: its state, or the refusal with the exit code of the error."""
+
+    job: int
+    state: str | None = msgspec.field(default=None, name="is")
+    refused: str | None = None
+    code: int | None = None
+
+
+#: Requests to the manager of a queue. `wait` is answered when the job has ended.
+QUEUE_REQUESTS: Mapping[str, Exchange[Any]] = {
+    "submit": Exchange(JobRequest, int),
+    "queue": Exchange(PageRequest | None, QueuePage),
+    "why": Exchange(JobId, str),
+    "cancel": Exchange(Annotated[list[JobId], Meta(max_length=1000)], list[Cancelled]),
+    "wait": Exchange(JobId, JobRow),
+}
+
+
+def answer(name: str, value: object) -> bytes:
+    """Return the line of an answer. Numbers that are not finite become null."""
+    return msgspec.json.encode({name: value}) + b"\n"
+
+
+def stored_job(values: dict[str, Any]) -> JobRecord:
+    """Return the validated record of a job; raise `HistoryError` if the store has been damaged."""
+    try:
+        return msgspec.convert(values, JobRecord)
+    except ValueError as error:
+        raise HistoryError(f"job {values['id']!r:.60}: {error}") from None
