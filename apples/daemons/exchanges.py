@@ -5,16 +5,14 @@ Answers may have further fields: client and node manager of a host may be of dif
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from apples.daemons.ipc.requests import Exchange
+from apples.daemons.ipc.requests import Exchange, matching
 from apples.daemons.nodemessages import Count, MachineView, NodeStatus, Part, ProcessReport, check_rank
-from apples.daemons.paths import ManagerAccess, checked_name
-from apples.errors import ConfigError
+from apples.daemons.paths import ManagerAccess
 from apples.monitoring.names import LEGAL, LONGEST
 
 #: Longest path of Linux with its NUL, and ranks of one job; more is a mistake. No pid of Linux is larger either.
@@ -26,19 +24,15 @@ Text = Annotated[str, Meta(max_length=4096)]
 class RegisterRequest(Part, frozen=True):
     """The argument of `register`. pid : without it, the process that is connected.  page : of its monitor"""
 
-    job: str
+    job: Annotated[str, matching(r"\A(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,64}\Z", f"expected {LEGAL}")]
     rank: Annotated[int, Meta(ge=0)]
     ranks: Annotated[int, Meta(ge=1, le=_MOST_RANKS)]
     pid: Annotated[int, Meta(ge=1, le=_MOST_RANKS)] | None = None
-    page: Annotated[str, Meta(max_length=_PATH)] | None = None
+    page: (
+        Annotated[str, matching(r"\A[^\x00]*\Z", "a path without NUL is legal", max_length=_PATH)] | None
+    ) = None
 
     def __post_init__(self) -> None:
-        try:
-            checked_name(self.job, what="job")
-        except ConfigError:
-            raise ValueError(f"job {self.job!r:.60}: expected {LEGAL}") from None
-        if self.page is not None and 0 in os.fsencode(self.page):
-            raise ValueError("page: a path without NUL is legal")
         check_rank(self.rank, self.ranks)
 
 

@@ -148,7 +148,7 @@ class Callback(Struct, frozen=True, kw_only=True):
 
 
 class CheckRequest(Struct, frozen=True, kw_only=True):
-    """What a check looks at: files, and by path of a file to be written the token beside it, None without one."""
+    """The request of a check: files, and by path of a file to be written the token beside it, None without one."""
 
     files: tuple[str, ...] = ()
     callback: Callback | None = None
@@ -274,7 +274,7 @@ class PortAnswer(Struct, frozen=True, kw_only=True):
 
 
 class _Problem(Struct, frozen=True):
-    """The answer of a host that could not do what it was asked."""
+    """The answer of a host to a question that it could not answer."""
 
     error: str = ""
 

@@ -118,7 +118,7 @@ class RunLoop:
         return []
 
     def _act(self, instructions: list[Instruction], hosts: list[str]) -> bool:
-        """Do what the termination asks for; return True if the loop may end."""
+        """Carry out the instructions of the termination; return True if the loop may end."""
         for instruction in instructions:
             match instruction:
                 case Forward(signal=signal):

@@ -1,4 +1,4 @@
-"""Submissions on their way into the queue: who submits, the limits of each user, and the answers after the instant."""
+"""Submissions on their way into the queue: the limits of each user, and the answers after the instant."""
 
 import os
 import pwd

@@ -133,7 +133,8 @@ def _problem(name: str, place: str, text: msgspec.Raw | bytes, error: Exception)
     message = next((words for pattern, words in _WORDS.items() if repr(pattern) in message), message)
     inner = inner.rstrip("`")
     given = ""
-    if not inner and "missing required" not in message:
+    # An error of a whole object needs no quotation of all of it.
+    if not inner and "missing required" not in message and not (not place and bytes(text).startswith(b"{")):
         try:
             given = f" {short(msgspec.json.decode(text))}"
         except (ValueError, RecursionError):

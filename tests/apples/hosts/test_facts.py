@@ -41,12 +41,10 @@ def test_a_host_that_is_well():
     assert WELL.interface == "ens3"
 
 
-def disk(**changes):
-    return {"disks": {"/data/run.chk": structs.replace(WELL.disks["/data/run.chk"], **changes)}}
-
-
 @recorded("apples/hosts/problems.txt", "changes")
 def test_what_is_wrong_with_a_host(answered, changes):
+    if "disks" in changes:
+        changes = {"disks": {path: DiskAnswer(**about) for path, about in changes["disks"].items()}}
     answered(problems(replace(WELL, **changes), NEEDS, ("10.0.0.5",)))
 
 
