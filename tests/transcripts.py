@@ -67,3 +67,8 @@ def record(name, number, answer):
     rows[number][1] = answer
     lines = [f"{inputs}\n" + textwrap.indent(text, "    ", lambda line: True) for inputs, text in rows]
     (GOLDEN / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def text_of(name):
+    """Return the text of a file of `tests/golden`: a program, a configuration or an output that a test needs."""
+    return (GOLDEN / name).read_text(encoding="utf-8")

@@ -10,27 +10,10 @@ from apples.applications.userprogram import UserProgram
 from apples.errors import ConfigError, LaunchError
 from apples.model.cut import Axes, Box
 from apples.model.template import Deployable, Template
-from tests.transcripts import recorded
+from tests.transcripts import recorded, text_of
 
-WAVE = """\
-name: wave2d                      # 2-D wave equation in C, built by mpicc
-row: line of cells
-command: [./wave2d, --nx, "2000", --steps, "{{ iterations }}", --rows, "{{ rows | join(',') }}"]
-iterations: 500                   # --set iterations=… changes it
-benchmark: {iterations: 20}
-"""
-MELT = """\
-name: melt                        # LAMMPS
-row: lattice plane
-mpi: openmpi                      # else found from the binary
-command: [lmp, -in, in.melt, -var, nz, "{{ size }}", -var, steps, "{{ iterations }}"]
-files:
-  balance.in: |
-    processors 1 1 {{ ranks }}
-    {% if ranks > 1 %}balance 1.0 z {{ cuts | join(' ') }}{% endif %}
-iterations: 200
-benchmark: {iterations: 20}
-"""
+WAVE = text_of("apples/applications/appfile_wave.txt")
+MELT = text_of("apples/applications/appfile_melt.txt")
 
 
 @pytest.fixture
@@ -95,14 +78,7 @@ def test_undefined_names_are_errors_with_line(problems):
 
 
 def test_every_problem_of_a_file_is_reported(problems):
-    text = """\
-name: a b
-command: [./a, 3, "{{ rows }"]
-iterations: 0
-benchmark: {iterations: 20, twice: 2}
-files: {../x: "{{ rows }}"}
-mpi: lam
-"""
+    text = text_of("apples/applications/appfile_wrong.txt")
     found = problems(text)
     assert [line.split(": ")[0] for line in found] == [
         *("app.yaml:1", "app.yaml:2", "app.yaml:2", "app.yaml:3", "app.yaml:4", "app.yaml:5", "app.yaml:6")
@@ -198,14 +174,7 @@ def test_restart_problems_have_their_lines(problems):
     assert [line.split(": ")[0] for line in problems(text)] == ["app.yaml:7", "app.yaml:8"]
 
 
-PLATE = """\
-name: plate
-axes: {cut: rectilinear, width: "{{ nx * 2 }}", min_width: 3}
-command: [./plate, -steps, "{{ iterations }}", -lx, "{{ lx | join(',') }}", -ly, "{{ ly | join(',') }}"]
-iterations: 500
-benchmark: {iterations: 20}
-parameters: {nx: 4}
-"""
+PLATE = text_of("apples/applications/appfile_plate.txt")
 BOXES = [Box(x=x, y=y, width=w, height=h) for y, h in ((0, 6), (6, 4)) for x, w in ((0, 5), (5, 3))]
 
 

@@ -7,18 +7,9 @@ from click.testing import CliRunner
 
 from apples.cli.advise import advise, seconds_until
 from apples.errors import ConfigError
+from tests.transcripts import text_of
 
-OFFERS = """\
-name: cloud
-hosts:
-  - {name: "small[1-2]", site: small, cpu_type: small, memory: 8GB}
-  - {name: "big[1-2]", site: big, cpu_type: big, memory: 32GB}
-applications:
-  heat:
-    seconds_per_row: {small: 20ms, big: 5ms}
-limits:
-  prices: {small: 0.1, big: 0.9}
-"""
+OFFERS = text_of("apples/cli/advise_offers.txt")
 
 
 @pytest.fixture

@@ -15,19 +15,13 @@ from apples.cli.run import run
 from apples.cli.toolbox import toolbox
 from apples.errors import ConfigError, LaunchError, ProgramNotFound
 from apples.platforms.programcosts import benchmark_of, cpu_growth_s
+from tests.transcripts import text_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FAKE_SSH = Path(__file__).parents[1] / "hosts" / "fake_ssh.sh"
 MPICC = Path(sys.executable).with_name("mpicc")
 
-GRID = """\
-name: shared
-hosts: [{name: here, address: localhost, slots: 1, cpu_type: old}]
-applications:
-  trap:
-    seconds_per_row: {old: 1ms}
-    demands: {iterations: 10}
-"""
+GRID = text_of("apples/cli/app_grid.txt")
 TRAP = """\
 name: trap
 command: [./trap, "{{ rows }}", "{{ iterations }}"]

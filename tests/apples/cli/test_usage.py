@@ -19,16 +19,9 @@ from apples.errors import (
 )
 from apples.platforms.platform import local_host
 from nws.base.errors import NotFound, ServiceUnreachable, UnknownName
-from tests.transcripts import recorded
+from tests.transcripts import recorded, text_of
 
-BAD_GRID = """\
-name: lab
-hosts:
-  - {name: a, slotz: 2}
-  - {name: b, slots: two}
-links:
-  default: {latency: -1ms, bandwidth: 1Gbit/s}
-"""
+BAD_GRID = text_of("apples/cli/usage_bad_grid.txt")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from apples.model.gridfile import load_grid, load_grid_file
 from apples.model.template import PAPER_OVERHEAD, Workload
 from apples.planning.options import PAPER
 from apples.planning.planner import make_plan
-from tests.transcripts import recorded
+from tests.transcripts import recorded, text_of
 
 
 @pytest.fixture
@@ -56,15 +56,7 @@ def test_brackets_make_many_hosts_with_an_address_each(write):
 
 
 def test_the_most_specific_link_wins(write):
-    text = """
-name: t
-hosts: [{name: a, site: x}, {name: b, site: x}, {name: c, site: y}]
-links:
-  default: {latency: 20ms, bandwidth: 1Mbit/s}
-  between:
-  - {ends: [x, x], latency: 1ms, bandwidth: 100Mbit/s}
-  - {ends: [a, c], latency: 5ms, bandwidth: 10Mbit/s}
-"""
+    text = text_of("apples/model/gridfile_links.txt")
     grid = load_grid(write(text))
     assert grid.links[0] == LinkRule(latency_s=0.02, bandwidth_Bps=1.25e5)
     latency = grid.nominal_links()[0]
@@ -75,16 +67,7 @@ links:
 
 
 def test_what_is_known_of_an_application_becomes_costs_and_a_workload(write):
-    text = """
-name: t
-hosts: [{name: a, cpu_type: old, slots: 2}]
-applications:
-  sweep:
-    seconds_per_row: {old: {1: 2ms, 2: 0.003}}
-    overhead: {constant_s: 1, per_rank2_s: 0.5, source: a talk}
-    demands: {iterations: 10, messages: 20, bytes_exchanged: 3MB, bytes_per_row: 1kB, bytes_fixed: 5MB, max_rows: 99}
-  other: {}
-"""
+    text = text_of("apples/model/gridfile_applications.txt")
     file = load_grid_file(write(text))
     costs = file.applications["sweep"].costs
     assert costs is not None
@@ -108,25 +91,7 @@ applications:
 
 
 def test_all_problems_of_a_file_are_told_at_once(problems):
-    text = """name: t
-hosts:
-- {name: alpha, slots: 0, site: east}
-- name: alpha
-  cores: 4
-- {name: east, memory: 3 parsecs}
-- {name: "b[1-2]", address: "[1-3].example"}
-- {name: "a b"}
-links:
-  default: {latency: -1ms, bandwidth: 0}
-  between:
-  - {ends: [alpha, wset], latency: 1ms, bandwidth: 1MB/s}
-  - {ends: [b1, b1], latency: 1ms, bandwidth: 1MB/s}
-  - {ends: [east, b2], latency: 1ms, bandwidth: 1MB/s}
-  - {ends: [b2, east], latency: 2ms, bandwidth: 1MB/s}
-  - {ends: [b2], latency: 2ms, bandwidth: 1MB/s}
-applications:
-  heat: {seconds_per_row: {defualt: 1ms, default: {none: 1ms}}}
-"""
+    text = text_of("apples/model/gridfile_wrong.txt")
     found = problems(text)
     expected = [
         ("grid.yaml:3: hosts.0.slots: ", "greater than or equal to 1; got 0"),

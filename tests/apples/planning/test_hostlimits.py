@@ -10,21 +10,10 @@ from apples.model.gridfile import load_grid_file
 from apples.model.limits import AtMost, Limits, parse_limits
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
-from tests.transcripts import recorded
+from tests.transcripts import recorded, text_of
 
 PRICED = PlanningOptions(prices=True)
-GRID = """\
-name: two
-hosts:
-  - {name: "a[1-4]", site: lyon}
-  - {name: beta, site: nice}
-limits:
-  at_most: [{of: lyon, hosts: 2}, {of: "a[1-3]", ranks: 5}]
-  together: ["a1,beta"]
-  prices: {lyon: 0.5, a2: 1}
-  budget: 2.5
-  deadline: 2h
-"""
+GRID = text_of("apples/planning/hostlimits_grid.txt")
 
 
 @pytest.fixture

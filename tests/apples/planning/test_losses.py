@@ -15,18 +15,11 @@ from apples.planning.planner import make_plan
 from apples.planning.problem import build
 from apples.planning.tcp import retransmission_wait_s, throughput_Bps
 from apples.platforms.platform import link_forecasts
+from tests.transcripts import text_of
 
 WORK = Workload(application="w", size=100, messages=1000, bytes_exchanged=1e6)
 COSTS = Costs(seconds_per_row={"default": {1: 1.0}})
-GRID = """
-name: g
-hosts: [{name: a, site: x}, {name: b, site: x}]
-links:
-  default: {latency: 1ms, bandwidth: 10MB/s}
-  between:
-  - {ends: [a, b], latency: 1ms, bandwidth: 10MB/s, loss: 0.02, one_way: true}
-  - {ends: [b, a], latency: 5ms, bandwidth: 1MB/s, one_way: true}
-"""
+GRID = text_of("apples/planning/losses_grid.txt")
 
 
 def test_the_wait_is_that_of_simulated_timeouts():

@@ -5,7 +5,7 @@ import pytest
 from apples.errors import ConfigError
 from apples.simulation.batch.reading import read_trace
 from apples.simulation.batch.sacct import COLUMNS, limit_s
-from tests.transcripts import recorded
+from tests.transcripts import recorded, text_of
 
 HEADER = "|".join(COLUMNS)
 
@@ -70,23 +70,7 @@ def test_limits(answered, text):
     answered(limit_s(text))
 
 
-SITE = """\
-JobID|User|Account|Submit|Start|End|TimelimitRaw|AllocCPUS|State|
-4211|ann|sun|2026-05-01T08:00:00|2026-05-01T08:10:00|2026-05-01T09:10:00|240|16|COMPLETED|
-4211.batch||sun|2026-05-01T08:10:00|2026-05-01T08:10:00|2026-05-01T09:10:00||16|COMPLETED|
-4211.extern||sun|2026-05-01T08:10:00|2026-05-01T08:10:00|2026-05-01T09:10:00||16|COMPLETED|
-4211.0||sun|2026-05-01T08:10:02|2026-05-01T08:10:02|2026-05-01T09:09:58||16|COMPLETED|
-4212_1|bob|moon|2026-05-01T08:01:00|2026-05-01T08:20:00|2026-05-01T08:50:00|30|4|TIMEOUT|
-4212_2|bob|moon|2026-05-01T08:01:00|2026-05-01T08:20:00|2026-05-01T08:21:00|30|4|FAILED|
-4212_[3-10%2]|bob|moon|2026-05-01T08:01:00|Unknown|Unknown|30|0|PENDING|
-4215+0|ann|sun|2026-05-01T08:02:00|2026-05-01T09:00:00|2026-05-01T09:30:00|60|8|COMPLETED|
-4215+0.0||sun|2026-05-01T09:00:00|2026-05-01T09:00:00|2026-05-01T09:30:00||8|COMPLETED|
-4215+1|ann|sun|2026-05-01T08:02:00|2026-05-01T09:00:00|2026-05-01T09:30:00|60|32|COMPLETED|
-4217|ann|sun|2026-05-01T08:03:00|None|2026-05-01T08:30:00|60|0|CANCELLED by 1000|
-4218|ann|sun|2026-05-01T08:04:00|2026-05-01T08:05:00|2026-05-01T08:06:00|UNLIMITED|2|CANCELLED by 1000|
-4219|ann|sun|2026-05-01T08:04:30|2026-05-01T08:05:00|Unknown|60|2|RUNNING|
-4220|ann|sun|2026-05-01T08:05:30|2026-05-01T08:09:00|2026-05-01T08:09:00|Partition_Limit|2|NODE_FAIL|
-"""
+SITE = text_of("apples/simulation/batch/sacct_site.txt")
 """What a site prints: steps, an array half of which waits, a heterogeneous job, cancellations, and no limits."""
 
 
