@@ -171,3 +171,15 @@ def test_the_check_script_is_sound_bash():
     assert bash
     subprocess.run([bash, "-n", ROOT / ".ci" / "run"], check=True)
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+
+
+def test_slow_file_names_tests_that_are_there():
+    functions = {
+        f"{path.relative_to(ROOT)}::{node.name}"
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    }
+    names = (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").split()
+    # State machines of hypothesis inherit theirs.
+    assert [name for name in names if name not in functions and not name.endswith("::runTest")] == []
