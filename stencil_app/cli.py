@@ -12,6 +12,7 @@ import click
 from nws.base.command import CommandGroup, run_program
 from stencil_app.bsp.command import BSP
 from stencil_app.commandline import option_command, parameter, path_parameters
+from stencil_app.files.iterations import iterations_command
 from stencil_app.heat import HEAT
 from stencil_app.jacobi2d import JACOBI2D
 from stencil_app.mhd.command import MHD
@@ -89,6 +90,7 @@ for _physics in registry().values():
 commands.add_command(BSP)
 commands.add_command(MHD)
 commands.add_command(validate)
+commands.add_command(iterations_command(registry()))
 
 
 def main() -> None:

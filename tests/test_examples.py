@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from apples.applications.userprogram import UserProgram
+from apples.applications.described import read_program
 from apples.launching.deployment import deploy
 from apples.model.cut import Box
 
@@ -154,9 +154,9 @@ def test_example_result_equals_its_own_even_run(name, tmp_path):
     shutil.copytree(EXAMPLES / (example.directory or name), directory)
     if example.build:
         output_of(example.build, directory)
-    program = UserProgram.read(directory / example.file)
+    program = read_program(directory / example.file)
     iterations = {"iterations": "20"}
-    start = program.deployment(example.rows, tmp_path, iterations, boxes=example.boxes)
+    start = program.start(example.rows, tmp_path, iterations, boxes=example.boxes)
     deploy(start, print)
     uneven = output_of([*example.launcher, "-n", "2", *start.command], directory, **start.environment)
     for file in example.without:

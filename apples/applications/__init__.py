@@ -1,28 +1,30 @@
-"""The applications the agent can run, by name; each a module with a `TEMPLATE`.
+"""The applications of this package, by name; each an application file beside this one, listed in `index.txt`.
 
-To add one: write a module here that gives model inputs, constraints and deployment (`apples.model.template.Template`),
-and add its name to the table below. No other part of the agent changes.
+They are read as users' files are (`apples.applications.described`). To add one, write a file and its line in the index.
 """
 
-from importlib import import_module
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from apples.errors import ConfigError
-from apples.model.template import Template
 
-_MODULES = {name: f"apples.applications.{name}" for name in ("mhd3d", "heat", "jacobi2d")}
+if TYPE_CHECKING:
+    from apples.model.template import Application
 
-#: The application of `apples-run SIZE`.
-DEFAULT = "mhd3d"
+_HERE = Path(__file__).parent
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all applications."""
-    return tuple(_MODULES)
+    """Return the names of all applications, that of `apples-run SIZE` first."""
+    return tuple((_HERE / "index.txt").read_text(encoding="utf-8").split())
 
 
-def get(name: str) -> Template:
+def get(name: str) -> Application:
     """Return the application of that name; raises `ConfigError` listing the legal ones."""
-    if name not in _MODULES:
-        raise ConfigError(f"unknown application {name!r}; legal are {', '.join(_MODULES)}")
-    template: Template = import_module(_MODULES[name]).TEMPLATE
-    return template
+    from apples.applications.described import read_program
+
+    if name not in names():
+        raise ConfigError(f"unknown application {name!r}; legal are {', '.join(names())}")
+    return read_program(_HERE / f"{name}.yaml")

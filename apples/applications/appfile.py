@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from apples.applications.rendering import AXES, PIECES, RESTART, VARIABLES, TemplateProblem, Text
+from apples.applications.parameters import CountEntry, Formula, FormulaEntry, ParameterEntry
+from apples.applications.rendering import (
+    AXES,
+    CHECKPOINT,
+    OF_PART,
+    PIECES,
+    VARIABLES,
+    TemplateProblem,
+    Text,
+)
 from apples.model.limits import Limits
 from nws.base.quantities import Amount_bytes, Count
 from nws.base.reader import Document, read_yaml, validate
@@ -21,11 +30,19 @@ from nws.base.yamltree import Location, Problem
 if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema
 
-Scalar = str | int | float | bool
+#: Formula of keys that are measured unless the file states them.
+ZERO = Formula("0")
 
 #: A name that can be a template variable, an option and part of a file name.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _APPLICATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+#: Templates within other keys.
+_PARTS = (("restart", "command"), ("axes", "width"), ("benchmark", "command"), ("checkpoint", "read"))
+#: Keys that are arithmetic of parameters.
+FORMULAS = (
+    *(("memory_per_row",), ("memory_fixed",), ("messages",), ("message_bytes",)),
+    ("checkpoint", "bytes_per_row"),
+)
 #: A block scalar's header: the text begins on the line below it.
 _BLOCK_HEADER = re.compile(r"[|>][0-9+-]*\s*(#.*)?$")
 
@@ -55,6 +72,30 @@ class _Commands:
 
 Commands = Annotated[tuple[tuple[str, ...], ...], _Commands()]
 
+Word = str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """A command: texts, and lists of texts that are left out if a variable in them has no value."""
+
+    def parse(self, value: object) -> tuple[Word, ...]:
+        if not isinstance(value, list):
+            raise ValueError("should be a list of texts, the program first")
+        for word in value:
+            texts = word if isinstance(word, list) else [word]
+            if wrong := [text for text in texts if not isinstance(text, str)]:
+                raise ValueError(f"should be texts; got {wrong[0]!r}; write it in quotes to make it text")
+        return tuple(tuple(word) if isinstance(word, list) else word for word in value)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+
+Words = Annotated[tuple[Word, ...], _Words()]
+
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
@@ -81,10 +122,26 @@ Pattern = Annotated[str, _Pattern()]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRun:
-    """Length of the runs that measure the program. size : rows of `apples app check` without SIZE"""
+    """How the program is measured.
 
-    iterations: Count
+    iterations : of short runs of the program under the monitor.  size : rows of `apples app check` without SIZE
+    command : of a benchmark of the program's own instead, which writes its costs to `result`
+    """
+
+    iterations: Count | None = None
     size: Count = 64
+    command: Words = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointEntry:
+    """Checkpoints in a file that AppLeS names.
+
+    bytes_per_row : of a checkpoint.  read : prints the iterations in `checkpoint`; fails if it is of another run
+    """
+
+    bytes_per_row: FormulaEntry
+    read: Words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +153,7 @@ class Restart:
     """
 
     checkpoint: Pattern
-    command: tuple[str, ...]
+    command: Words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,37 +173,49 @@ class ApplicationEntry:
     """A whole application file.
 
     row : a row in the user's words.  mpi : the program's MPI library, None to find it from the program
-    command, environment, files, prepare, finish : templates
+    command, environment, files, prepare, finish, warm : templates; the last compiles, once on a machine
     pieces : how the program gets them; None finds it from the templates
     parameters : further variables of the templates, changed by --set
-    directory : where the program starts, relative to the file
+    directory : where the program starts, relative to the file; None for anywhere
     progress : finds the iteration in a line of the program's output; None for the monitor's count
-    restart : None if the program cannot go on from checkpoints of its own
+    records : pattern of the names of records that ranks write to `run_dir`; None for the monitor's observations
+    checkpoint, restart : None if the program has no such checkpoints
+    memory_per_row, memory_fixed : of one rank; 0 to measure them
+    messages, message_bytes : to one neighbour in an iteration, and of one of them; 0 to measure them
     axes : None for slabs only
+    needs_package : ranks import this package
     """
 
     name: str
-    command: tuple[str, ...]
-    iterations: Count
+    command: Words
+    iterations: CountEntry
     benchmark: BenchmarkRun
+    summary: str | None = None
     row: str = "row"
     mpi: Literal["mpich", "openmpi", "intelmpi"] | None = None
     pieces: Literal["argument", "environment", "file", "even"] | None = None
-    parameters: dict[str, Scalar] = field(default_factory=dict)
+    parameters: dict[str, ParameterEntry] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     prepare: Commands = ()
     finish: Commands = ()
-    directory: str = "."
+    warm: Words = ()
+    directory: str | None = "."
     progress: Pattern | None = None
+    records: str | None = None
+    checkpoint: CheckpointEntry | None = None
     restart: Restart | None = None
-    memory_per_row: Amount_bytes = 0.0
+    memory_per_row: FormulaEntry = ZERO
+    memory_fixed: FormulaEntry = ZERO
+    messages: FormulaEntry = ZERO
+    message_bytes: FormulaEntry = ZERO
     min_rows: Count = 1
     max_rows: Count | None = None
     memory_shared: Amount_bytes = 0.0
     limits: Limits = field(default_factory=Limits)
     moves_rows: bool = False
     axes: AxesEntry | None = None
+    needs_package: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +227,10 @@ class ApplicationFile:
     templates: Mapping[Location, Text]
 
     @property
-    def directory(self) -> Path:
-        """Return the absolute directory in which the program starts."""
+    def directory(self) -> Path | None:
+        """Return the absolute directory in which the program starts; None for anywhere."""
+        if self.entry.directory is None:
+            return None
         return (self.path.absolute().parent / self.entry.directory).resolve()
 
     @property
@@ -180,12 +251,12 @@ def _templates(document: Document) -> Iterator[tuple[Location, Text]]:
     """Yield the texts of a file that are templates, whether or not the rest of the file is legal."""
     value = document.value if isinstance(document.value, dict) else {}
     lines = document.path.read_text(encoding="utf-8-sig").splitlines()
-    for key in ("command", "prepare", "finish", "files", "environment"):
+    for key in ("command", "prepare", "finish", "files", "environment", "warm"):
         for at, text in _texts(value.get(key), (key,)):
             line = document.tree.line(at)
             block = line <= len(lines) and _BLOCK_HEADER.search(lines[line - 1]) is not None
             yield at, Text(path=document.path, line=line + block, source=text)
-    for key, part in (("restart", "command"), ("axes", "width")):
+    for key, part in _PARTS:
         entry = value.get(key)
         for at, text in _texts(entry.get(part), (key, part)) if isinstance(entry, dict) else ():
             yield at, Text(path=document.path, line=document.tree.line(at), source=text)
@@ -204,13 +275,14 @@ def _problems(document: Document, templates: Mapping[Location, Text]) -> list[Pr
     value = document.value
     if not isinstance(value, dict):
         return []
-    found = [*_names(document, value)]
+    found = [*_names(document, value), *_unknown_in_formulas(document, value)]
     parameters = value.get("parameters")
     further = [*(parameters if isinstance(parameters, dict) else ()), *_of_axes(value)]
+    further += CHECKPOINT if value.get("checkpoint") is not None else ()
     used: dict[str, set[str]] = {}
     for at, text in templates.items():
         try:
-            names, problems = text.names([*further, *(RESTART if at[0] == "restart" else ())])
+            names, problems = text.names([*further, *OF_PART.get(str(at[0]), ())])
         except TemplateProblem as problem:
             names, problems = set(), [problem]
         if at[0] == "axes" and (other := names & {*VARIABLES, *_of_axes(value)}):
@@ -235,16 +307,24 @@ def _of_axes(value: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _names(document: Document, value: Mapping[str, Any]) -> Iterator[Problem]:
-    name, command = value.get("name"), value.get("command")
+    name = value.get("name")
     if isinstance(name, str) and not _APPLICATION.fullmatch(name):
         yield document.problem(
             ("name",), f"got {name!r}; legal are letters, digits, dots, underscores and dashes"
         )
-    restart = value.get("restart")
-    if isinstance(restart, dict) and restart.get("command") == []:
-        yield document.problem(("restart", "command"), "no program; give a list of texts, the program first")
-    if command == []:
-        yield document.problem(("command",), "no program; give a list of texts, the program first")
+    commands: list[Location] = [("command",), ("restart", "command"), ("checkpoint", "read")]
+    for at in commands:
+        if _at(value, at) == []:
+            yield document.problem(at, "no program; give a list of texts, the program first")
+    benchmark = value.get("benchmark")
+    if isinstance(benchmark, dict) and not ("iterations" in benchmark or benchmark.get("command")):
+        yield document.problem(
+            ("benchmark",), "needs iterations of short runs, or the command of a benchmark"
+        )
+    if value.get("checkpoint") is not None and value.get("restart") is not None:
+        yield document.problem(("restart",), "excludes checkpoint; leave one of them out")
+    if value.get("directory", "") is None and value.get("files"):
+        yield document.problem(("files",), "needs a directory to write them to")
     if value.get("axes") is not None:
         for key, other in (("pieces", "even"), ("moves_rows", True)):
             if value.get(key) == other:
@@ -258,6 +338,28 @@ def _names(document: Document, value: Mapping[str, Any]) -> Iterator[Problem]:
     for name in files if isinstance(files, dict) else ():
         if Path(name).is_absolute() or ".." in Path(name).parts:
             yield document.problem(("files", name), "should be a path below the directory of the program")
+
+
+def _at(value: object, at: Location) -> object:
+    """Return the value at a place of a file; None if there is none."""
+    for key in at:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _unknown_in_formulas(document: Document, value: Mapping[str, Any]) -> Iterator[Problem]:
+    parameters = value.get("parameters")
+    legal = set(parameters) if isinstance(parameters, dict) else set()
+    for at in FORMULAS:
+        try:
+            names = Formula(str(_at(value, at))).names
+        except ValueError:
+            # Reading its type reports it.
+            continue
+        if other := sorted(names - legal):
+            yield document.problem(
+                at, f"{', '.join(other)} is no parameter; legal are parameters of this file"
+            )
 
 
 def _passing(document: Document, value: Mapping[str, Any], used: Mapping[str, set[str]]) -> Iterable[Problem]:
@@ -284,7 +386,8 @@ def _passing(document: Document, value: Mapping[str, Any], used: Mapping[str, se
 _RESERVED = frozenset(
     {
         *PIECES,
-        *RESTART,
+        *CHECKPOINT,
+        *(name for names in OF_PART.values() for name in names),
         "size",
         "ranks",
         "iterations",

@@ -1,4 +1,4 @@
-"""Finds applications: the built-in ones, application files, Python files with a template, and other packages'.
+"""Finds applications: the built-in ones, application files, Python files with an `Application`, and other packages'.
 
 A name without a directory is looked for among the built-in ones, in the directories of `$APPLES_APPS`, in the user's
 configuration directory, and in the entry point group `apples.applications`. Anything else is a path.
@@ -10,9 +10,9 @@ from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from apples.applications.userprogram import UserProgram
+from apples.applications.described import read_program
 from apples.errors import ConfigError
-from apples.model.template import Template
+from apples.model.template import Application
 
 #: Variable with further directories of application files, separated as in PATH.
 DIRECTORIES = "APPLES_APPS"
@@ -21,16 +21,13 @@ GROUP = "apples.applications"
 
 _ENDINGS = (".yaml", ".yml", ".py")
 
-#: What a template must have; checked because a user's Python file may define anything.
-_METHODS = ("check", "workload", "command", "warm_command", "benchmark_command", "read_benchmark")
-
 
 def is_path(name: str) -> bool:
     """Return whether a value of --app means a file: it has a directory, or the ending of an application file."""
     return os.sep in name or name.endswith(_ENDINGS)
 
 
-def find_user_application(name: str) -> Template | None:
+def find_user_application(name: str) -> Application | None:
     """Return the application of a path or name; None if there is none of that name.
 
     Raises `ConfigError` for a file that does not exist or is not legal.
@@ -70,12 +67,12 @@ def directories() -> Iterator[Path]:
         return
 
 
-def _from_file(path: Path) -> Template:
-    return _from_python(path) if path.suffix == ".py" else UserProgram.read(path)
+def _from_file(path: Path) -> Application:
+    return _from_python(path) if path.suffix == ".py" else read_program(path)
 
 
-def _from_python(path: Path) -> Template:
-    """Return the `TEMPLATE` of a Python file, which is run for that."""
+def _from_python(path: Path) -> Application:
+    """Return the `APPLICATION` of a Python file, which is run for that."""
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; check the path")
     spec = spec_from_file_location(f"apples_user_application_{path.stem}", path)
@@ -87,11 +84,11 @@ def _from_python(path: Path) -> Template:
     except Exception as error:
         # The file is the user's, and running it may raise anything.
         raise ConfigError(f"{path}: cannot be loaded: {type(error).__name__}: {error}") from error
-    return _checked(getattr(module, "TEMPLATE", None), f"{path}: TEMPLATE")
+    return _checked(getattr(module, "APPLICATION", None), f"{path}: APPLICATION")
 
 
-def _from_entry_point(name: str) -> Template | None:
-    """Return what an entry point names: a template, or the path of an application file."""
+def _from_entry_point(name: str) -> Application | None:
+    """Return what an entry point names: an `Application`, or the path of an application file."""
     points = entry_points(group=GROUP).select(name=name)
     if not points:
         return None
@@ -104,14 +101,12 @@ def _from_entry_point(name: str) -> Template | None:
             f"--app {name}: {point.value} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
     if isinstance(found, str | Path):
-        return UserProgram.read(found)
+        return read_program(found)
     return _checked(found, f"--app {name}: {point.value}")
 
 
-def _checked(found: object, what: str) -> Template:
-    missing = [method for method in ("name", *_METHODS) if not hasattr(found, method)]
-    if found is None or missing:
-        lacks = "is missing" if found is None else f"is no template: it has no {', '.join(missing)}"
-        raise ConfigError(f"{what} {lacks}; apples.model.template.Template lists them")
-    template: Template = found  # type: ignore[assignment]
-    return template
+def _checked(found: object, what: str) -> Application:
+    if not isinstance(found, Application):
+        lacks = "is missing" if found is None else f"is no Application but {type(found).__name__}"
+        raise ConfigError(f"{what} {lacks}; see apples.model.template.Application")
+    return found

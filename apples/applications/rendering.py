@@ -5,6 +5,7 @@ A template sees plain values only. It cannot reach attributes of Python objects,
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,8 +32,15 @@ AXES = {
 #: Variable of slabs that boxes do not have.
 SLABS_ONLY = "cuts"
 
-#: Further variables of the command that goes on from a checkpoint.
+#: Further variables of the command that goes on from a checkpoint which the program wrote by itself.
 RESTART = ("done", "checkpoint")
+
+#: Further variables of a program that keeps its checkpoints in a file which AppLeS names; without a value where there
+#: is none.
+CHECKPOINT = ("checkpoint", "checkpoint_every", "resume_from")
+
+#: Further variables of a part of the file.
+OF_PART = {"restart": RESTART, "benchmark": ("result",), "checkpoint": ("verify",)}
 
 #: All variables, in the order of the documentation.
 VARIABLES = (
@@ -42,6 +50,11 @@ VARIABLES = (
 
 #: Digits of a fraction: enough for planes of any mesh, and the same text on every host.
 _DIGITS = 12
+
+
+#: An expression that needs no Jinja, whose import takes as long as planning: a name, or a list joined by a text.
+_PLAIN = re.compile(r"\{\{ *([A-Za-z_]\w*) *(?:\| *join\('([^'\\{}]*)'\) *)?\}\}", re.ASCII)
+_BRACKETS = re.compile(r"\{[{%#]")
 
 
 class TemplateProblem(Exception):
@@ -66,6 +79,11 @@ class Text:
         further : legal names beside `VARIABLES`; those of boxes exclude `SLABS_ONLY`. Raises `TemplateProblem` for
             text that is no template.
         """
+        legal = [*VARIABLES, *further]
+        if "boxes" in further:
+            legal.remove(SLABS_ONLY)
+        if (plain := self.plain_names) is not None and plain <= set(legal):
+            return plain, []
         from jinja2 import TemplateSyntaxError, meta, nodes
 
         try:
@@ -75,9 +93,6 @@ class Text:
         except RecursionError:
             raise TemplateProblem(self.line, "not a template: brackets are nested too deep") from None
         used = meta.find_undeclared_variables(tree)
-        legal = [*VARIABLES, *further]
-        if "boxes" in further:
-            legal.remove(SLABS_ONLY)
         unknown = used - set(legal) - set(_environment().globals)
         problems = {
             (node.name, node.lineno): TemplateProblem(
@@ -89,8 +104,21 @@ class Text:
         }
         return used, list(problems.values())
 
+    @property
+    def plain_names(self) -> set[str] | None:
+        """Return the variables of a text that needs no Jinja; None for others."""
+        if _BRACKETS.search(_PLAIN.sub("", self.source)):
+            return None
+        return {match[1] for match in _PLAIN.finditer(self.source)}
+
+    def lacks_value(self, values: Mapping[str, Any]) -> bool:
+        """Return whether a variable of a plain text has no value."""
+        return any(values.get(name, "") is None for name in self.plain_names or ())
+
     def render(self, values: Mapping[str, Any]) -> str:
         """Return the text with the values filled in; raise `ConfigError` with file and line."""
+        if self.plain_names is not None:
+            return _PLAIN.sub(lambda match: _shown(values[match[1]], match[2]), self.source)
         try:
             return _environment().from_string(self.source).render(values)
         except Exception as error:
@@ -99,6 +127,10 @@ class Text:
             raise ConfigError(
                 f"{self.path}:{line}: the template cannot be rendered: {str(error) or type(error).__name__}"
             ) from None
+
+
+def _shown(value: Any, joint: str | None) -> str:
+    return str(value) if joint is None else joint.join(map(str, value))
 
 
 def variables(rows: Sequence[int], iterations: int, run_dir: Path) -> dict[str, Any]:

@@ -102,11 +102,10 @@ def check(
     from apples.costs.evidence import load
     from apples.costs.store import open_history
     from apples.model.runrequest import RunRequest
-    from apples.model.template import Deployable
     from apples.run.program import find_template
 
     template = find_template(file, None, None)
-    if not isinstance(template, Deployable):
+    if not template.measured_by_monitor:
         raise ConfigError(f"{file}: {template.name} is measured by `apples calibrate -a {file}`")
     chosen = parse_settings(settings)
     template.check(chosen)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apples import applications
-from apples.cli.conflicts import restarts_itself, run_conflicts, unserved_options
+from apples.cli.conflicts import run_conflicts, unserved_options
 from apples.cli.console import Console
 from apples.cli.optiongroups import Problems, parse_settings
 from apples.cli.pool import open_platform, open_service
@@ -19,7 +19,6 @@ from apples.errors import ConfigError
 from apples.model.launchrequest import MpiChoice
 from apples.model.limits import Limits
 from apples.model.runrequest import Benchmarks, Resilience, RunRequest
-from apples.model.template import Restartable
 from apples.planning.adapting.hosts import HostPolicy
 from apples.planning.adapting.settings import AdaptSettings
 from apples.planning.options import planning_options
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from apples.model.launchrequest import Notify
     from apples.model.progress import AdaptationController
     from apples.model.runrequest import Monitor
-    from apples.model.template import Template
+    from apples.model.template import Application
     from apples.platforms.platform import Platform
     from apples.platforms.sharedhosts import SharedHosts
     from apples.run.agent import Decision
@@ -49,7 +48,10 @@ MANY_HOSTS, ONE_HOST = 3, 1
 
 
 def read_resilience(
-    pool: PoolOptions, options: LaunchOptions, settings: Mapping[str, str], template: object
+    pool: PoolOptions,
+    options: LaunchOptions,
+    settings: Mapping[str, str],
+    template: Application | None,
 ) -> Resilience:
     """Return attempts and checkpoints of the run; raise `ConfigError` with every problem.
 
@@ -59,7 +61,7 @@ def read_resilience(
     needed = options.adapt == "hosts"
     platform = pool.kind
     attempts = options.attempts or (MANY_HOSTS if platform.several_hosts else ONE_HOST)
-    restarts = restarts_itself(template)
+    restarts = template is not None and template.restart is not None
     files = platform.starts_programs
     problems = Problems(_conflicts(options, settings, files=files, restarts=restarts))
     rule, every, every_s = _interval(options.checkpoint_every, problems)
@@ -219,8 +221,8 @@ def _preparation(request: RunRequest, mpi: MpiChoice) -> Preparation:
     template, resilience = request.template, request.resilience
     room = request.size * template.workload(request.size, request.settings).bytes_per_row
     return Preparation(
-        warm_command=template.warm_command(),
-        checkpoint=resilience.file if isinstance(template, Restartable) else None,
+        warm_command=template.warm,
+        checkpoint=None if template.checkpoint is None else resilience.file,
         # A named checkpoint must fit on the disk, and be the same file on every host.
         checkpoint_bytes=None if resilience.own else room,
         program_files=program_files(template, request.settings, mpi),
@@ -257,7 +259,7 @@ def assemble(
     platform, file = opened or (None, None)
     limits = problems.collect(options.limits.read) or Limits()
     problems += [] if platform is None else limits.unknown((file.grid if file else platform.pool).hosts)
-    template: Template | None = None
+    template: Application | None = None
     # An unreadable grid file may describe the application; then only the file's problems are reported.
     if platform is not None or run.app in (None, *applications.names()):
         template = problems.collect(lambda: find_template(run.app, platform, file))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apples import applications
 from apples.cli.optiongroups import HeadedCommand, parse_settings, with_options
 from apples.cli.runoptions import PoolOptions
 from apples.errors import ConfigError
@@ -15,7 +16,7 @@ from apples.errors import ConfigError
 if TYPE_CHECKING:
     from apples.cli.console import Console
     from apples.costs.corrections import Corrections
-    from apples.model.template import Costs, Template
+    from apples.model.template import Application, Costs
     from apples.platforms.platform import Platform
 
 
@@ -31,9 +32,9 @@ POOL = (
 @click.option(
     "-a",
     "--app",
-    default="mhd3d",
+    default=applications.names()[0],
     show_default=True,
-    help="Application: mhd3d, heat, jacobi2d, or an application file.",
+    help=f"Application: {', '.join(applications.names())}, or an application file.",
 )
 @click.option(
     "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Option of the application."
@@ -84,7 +85,7 @@ def calibrate(
     click.echo("\n".join(_lines(costs, by_runs)))
 
 
-def measured_platform(options: PoolOptions, template: Template, console: Console) -> Platform:
+def measured_platform(options: PoolOptions, template: Application, console: Console) -> Platform:
     """Return the machines to measure; machines elsewhere report their CPU types in the snapshot."""
     from apples.cli.conflicts import pool_conflicts
     from apples.cli.pool import open_platform
@@ -97,7 +98,7 @@ def measured_platform(options: PoolOptions, template: Template, console: Console
     platform, _ = open_platform(options, None, console.note)
     if options.kind.several_hosts:
         files = program_files(template, {}, platform.mpi)
-        platform.prepare(Preparation(warm_command=template.warm_command(), program_files=files))
+        platform.prepare(Preparation(warm_command=template.warm, program_files=files))
         platform.snapshot(console.note)
     return platform
 

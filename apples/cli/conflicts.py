@@ -12,7 +12,7 @@ from apples.cli.runoptions import (
     SharingOptions,
 )
 from apples.errors import ConfigError
-from apples.model.template import Adaptable, Deployable, Restartable, SelfCheckpointing, Template
+from apples.model.template import Application
 
 #: Options of Slurm, the only launcher with options of its own in `PoolOptions`.
 _OF_SLURM = ("partition", "account", "qos", "reservation", "constraint", "exclusive", "immediate", "nodes")
@@ -83,16 +83,16 @@ def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> 
     return problems + platform.option_problems(served)
 
 
-def unserved_options(run: LaunchOptions, template: Template) -> list[str]:
+def unserved_options(run: LaunchOptions, template: Application) -> list[str]:
     """Return the problems of options that the application cannot serve: moving rows, and checkpoints."""
     found = []
-    if run.adapt != "off" and not (isinstance(template, Adaptable) and template.moves_rows):
+    if run.adapt != "off" and not template.moves_rows:
         found.append(
             f"--adapt {run.adapt}: {template.name} cannot move rows while it runs; leave --adapt out"
         )
-    if isinstance(template, Restartable):
+    if template.checkpoint is not None:
         return found
-    restarts = restarts_itself(template)
+    restarts = template.restart is not None
     given = (
         ("--checkpoint", run.checkpoint if run.checkpoint != "off" else None),
         ("--checkpoint-every", run.checkpoint_every),
@@ -102,18 +102,13 @@ def unserved_options(run: LaunchOptions, template: Template) -> list[str]:
     why = "cannot go on from a checkpoint"
     if restarts:
         why = "writes its checkpoints itself, and goes on from the newest with --resume"
-    elif isinstance(template, Deployable):
+    elif template.source is not None:
         why += f" (no restart in {template.source})"
     return found + [
         f"{f'{flag} {value}'.strip()}: {template.name} {why}; leave {flag} out"
         for flag, value in given
         if value is not None
     ]
-
-
-def restarts_itself(template: object) -> bool:
-    """Return whether a template is of a program that goes on from checkpoints which it writes itself."""
-    return isinstance(template, SelfCheckpointing) and template.restarts
 
 
 def sharing_conflicts(options: RunOptions) -> list[str]:

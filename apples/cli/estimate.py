@@ -101,7 +101,7 @@ class EstimateOptions:
     model: str | None = option(
         "--model",
         metavar="WORDS",
-        help="Use the prediction of `apples-run WORDS` if it is calibrated: '640 --app heat'.",
+        help="Use the prediction of `apples-run WORDS` if it is calibrated: '640 --app APP'.",
     )
     score: bool = option(
         "--score", is_flag=True, help="Print the accuracy of each source of estimates in the queue."

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apples import applications
 from apples.cli.optiongroups import headed, options_record
 from nws.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from apples.model.limits import Limits
     from apples.platforms.platform import Platform
+
+#: The application of `apples-run SIZE`, and the others of this package.
+_DEFAULT, _OTHERS = applications.names()[0], ", ".join(applications.names()[1:])
 
 #: Launcher without --launcher: this machine.
 DEFAULT_LAUNCHER = "mpiexec"
@@ -260,7 +264,7 @@ class LaunchOptions:
         "-a",
         "--app",
         metavar="NAME|FILE",
-        help="Application: mhd3d (default), heat, jacobi2d, one of a grid file, or your own program: an application "
+        help=f"Application: {_DEFAULT} (default), {_OTHERS}, one of a grid file, or your own program: an application "
         "file (YAML) or its name.",
     )
     settings: tuple[str, ...] = _run(

@@ -11,7 +11,7 @@ from apples.errors import ConfigError, LaunchError
 from apples.model.grid import Host
 from apples.model.launchrequest import Notify
 from apples.model.runrequest import RunRequest
-from apples.model.template import BenchmarkRequest, Costs, Deployable
+from apples.model.template import BenchmarkRequest, Costs
 from apples.platforms.platform import Platform
 
 
@@ -124,7 +124,7 @@ class Measuring:
     def _require(self, evidence: Evidence, slab: Slab) -> None:
         """Raise `ConfigError` if a user's program was not measured: it is started by a run or a check only."""
         template, size = self.request.template, self.request.size
-        if evidence.measurable or not isinstance(template, Deployable) or evidence.used_benchmarks(slab):
+        if evidence.measurable or not template.measured_by_monitor or evidence.used_benchmarks(slab):
             return
         raise ConfigError(
             f"{template.source}: {template.name} has not been measured on these hosts; measure it with: "

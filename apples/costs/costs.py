@@ -93,14 +93,14 @@ def learned_costs(same: TrainingRuns, others: Sequence[TrainingRuns], iterations
 
 
 def demands(evidence: Evidence, slab: Slab, workload: Workload) -> Workload:
-    """Return the workload with the messages and the memory that short runs of a user's program have measured."""
+    """Return the workload with the messages and the memory that short runs have measured, unless it states them."""
     benchmarks = evidence.used_benchmarks(slab)
     sent = [b.messages for b in benchmarks if b.messages is not None]
     carried = [b.bytes_exchanged for b in benchmarks if b.bytes_exchanged is not None]
     return replace(
         workload,
-        messages=max(sent) * workload.iterations if sent else workload.messages,
-        bytes_exchanged=max(carried) * workload.iterations if carried else workload.bytes_exchanged,
+        messages=workload.messages or max(sent, default=0.0) * workload.iterations,
+        bytes_exchanged=workload.bytes_exchanged or max(carried, default=0.0) * workload.iterations,
         bytes_per_row=workload.bytes_per_row or max((b.bytes_per_row for b in benchmarks), default=0.0),
         bytes_fixed=max([workload.bytes_fixed, *(b.bytes_fixed for b in benchmarks)]),
     )

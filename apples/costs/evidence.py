@@ -9,18 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import NamedTuple
 
-from apples.applications.known import KnownByModel
 from apples.costs.overhead import startup_overhead
 from apples.costs.runs import TrainingRun
 from apples.costs.store import History, MeasuredBenchmarks
 from apples.model.grid import Host
 from apples.model.runrequest import Benchmarks, RunRequest
-from apples.model.template import Benchmark, Costs, Deployable, Workload
+from apples.model.template import Benchmark, Costs, Workload
 from apples.platforms.platform import Platform
-from nws.base.ownpython import OWN_PYTHON
 
 #: Slabs of other sizes are used for this many powers of two to either side: caches hold others very differently.
 _NEAR = 2
@@ -152,12 +149,8 @@ def load(platform: Platform, request: RunRequest, history: History, stated: Cost
 
 
 def _key(platform: Platform, request: RunRequest) -> str:
-    template, settings = request.template, dict(sorted(request.settings.items()))
-    # The first word is the interpreter's place, which costs nothing; iterations are not part of a benchmark.
-    words = template.benchmark_command(Path("-"), settings)
-    if tuple(words[: len(OWN_PYTHON)]) == OWN_PYTHON:
-        words = words[len(OWN_PYTHON) - 1 :]
-    return f"{platform.name} {template.name} {' '.join(words[1:])}"
+    template = request.template
+    return f"{platform.name} {template.name} {template.price_key(request.settings)}"
 
 
 def _record_key(key: str, pool: str) -> str:
@@ -167,11 +160,9 @@ def _record_key(key: str, pool: str) -> str:
 def _measurable(platform: Platform, request: RunRequest) -> bool:
     """Return whether benchmarks may be run: of an application without a program only where none is started."""
     template, missing = request.template, request.benchmarks
-    if isinstance(template, KnownByModel):
+    if template.start is None:
         return not platform.starts_programs
-    return missing is Benchmarks.ALL or (
-        missing is Benchmarks.BUILT_IN and not isinstance(template, Deployable)
-    )
+    return missing is Benchmarks.ALL or (missing is Benchmarks.BUILT_IN and not template.measured_by_monitor)
 
 
 def _costs(table: Mapping[str, MeasuredBenchmarks]) -> Costs:

@@ -30,7 +30,7 @@ _END_S = 5.0
 
 def deploy(deployment: Deployment, notify: Notify) -> None:
     """Write the files and run the `prepare` commands; raise `ConfigError` or `LaunchError`."""
-    if not deployment.directory.is_dir():
+    if deployment.directory is not None and not deployment.directory.is_dir():
         raise ConfigError(f"{deployment.directory}: the program is to start there, but there is no directory")
     for path, text in deployment.files.items():
         try:
@@ -63,7 +63,7 @@ def run_commands(
             raise LaunchError(f"{what}: {shlex.join(command)} {how}" + (f": {shown}" if shown else ""))
 
 
-def _run(command: list[str], directory: Path, environment: Mapping[str, str]) -> tuple[int, bytes]:
+def _run(command: list[str], directory: Path | None, environment: Mapping[str, str]) -> tuple[int, bytes]:
     """Return exit code and output of a command; its whole process group is ended if this call is interrupted."""
     try:
         process = subprocess.Popen(

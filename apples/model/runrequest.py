@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from apples.model.grid import Snapshot
 from apples.model.progress import AdaptationController
-from apples.model.template import Template
+from apples.model.template import Application
 
 
 class Benchmarks(Enum):
@@ -101,7 +101,7 @@ class RunRequest:
     """
 
     size: int
-    template: Template
+    template: Application
     settings: Mapping[str, str] = field(default_factory=dict)
     scheduler: str = "apples"
     overrides: Mapping[str, Any] = field(default_factory=dict)

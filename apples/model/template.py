@@ -1,8 +1,7 @@
-"""The interface of an application class: its demands, limits and costs, and its deployment.
+"""An application: its demands, limits and costs, and its deployment.
 
-An AppLeS template is the pluggable part of the agent (Wolski et al. 2000, §2.1, §5): planning, launching, history and
-calibration are written against `Template` and never name an application. A new stencil code gives its model inputs
-(`workload`), constraints and deployment; see `apples.applications`.
+The pluggable part of the agent (Wolski et al. 2000, §2.1, §5): planning, launching, history and calibration are
+written against `Application` and never name one. Descriptions of programs (`apples.applications`) make them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from apples.model.cut import Axes, Box
 from apples.model.grid import Host
@@ -208,49 +207,13 @@ class BenchmarkRequest:
     notify : receives progress messages for the user, for instance that a compilation comes first
     """
 
-    template: Template
+    template: Application
     options: Mapping[str, str]
     host: Host
     ranks: int
     rows: int
     peer: Host | None = None
     notify: Callable[[str], None] = _silent
-
-
-class Template(Protocol):
-    """An application class the agent can run. `options` are the user's, already checked by `check`."""
-
-    name: str
-    summary: str
-
-    def check(self, options: Mapping[str, str]) -> None:
-        """Raise `ConfigError` naming every unknown or illegal option and what is legal."""
-
-    def workload(self, size: int, options: Mapping[str, str]) -> Workload:
-        """Return the demands of a run of `size` rows."""
-
-    def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
-        """Return program and arguments of every rank; rank i owns `rows[i]` rows. Records go to `run_dir`."""
-
-    def warm_command(self) -> list[str]:
-        """Return the program to run once before the first launch on a machine (it may compile); empty for none.
-
-        Its lines on stderr are passed on to the user.
-        """
-
-    def benchmark_command(
-        self, output: Path, options: Mapping[str, str], rows: int | None = None
-    ) -> list[str]:
-        """Return program and arguments of every rank of a benchmark on slabs of `rows` rows, result in `output`."""
-
-    def read_benchmark(self, output: Path, wall_s: float) -> Benchmark:
-        """Return the result of a benchmark that took `wall_s` from launch to end.
-
-        Raises `ConfigError` if unreadable.
-        """
-
-    def observations(self, run_dir: Path) -> tuple[RankObservation, ...]:
-        """Return the record of every rank; ranks without a readable record are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,53 +229,11 @@ class Checkpointing:
     restart: bool = False
 
 
-@runtime_checkable
-class Restartable(Protocol):
-    """A `Template` whose runs can resume from a file, on any hosts, with exactly the answer of an unbroken run."""
-
-    def checkpointed(self, options: Mapping[str, str], keep: Checkpointing) -> dict[str, str]:
-        """Return options for `command` that make the run keep checkpoints.
-
-        Its iterations still count from the start.
-        """
-
-    def checkpoint_bytes(self, size: int, options: Mapping[str, str]) -> float:
-        """Return the bytes of one checkpoint of a run of `size` rows."""
-
-    def iterations_in(
-        self, file: Path, size: int, options: Mapping[str, str], *, verified: bool = True
-    ) -> int:
-        """Return the iterations in a checkpoint; raises `ConfigError` if it is damaged, or of another run.
-
-        verified : read all of it; otherwise only its head
-        """
-
-
-@runtime_checkable
-class SelfCheckpointing(Protocol):
-    """A `Template` of a program that may write checkpoints by itself and go on from them, on any hosts.
-
-    restarts : whether it does; others have no checkpoints
-    """
-
-    restarts: bool
-
-    def checkpoints(self) -> Mapping[int, tuple[int, int]]:
-        """Return the checkpoints that exist: iterations in each → its size in bytes and time of change in ns."""
-
-
-@runtime_checkable
-class Adaptable(Protocol):
-    """A `Template` whose ranks can move rows while they run. moves_rows : whether they can."""
-
-    moves_rows: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """What a program needs in order to start on given pieces.
 
-    command : program and arguments of every rank.  directory : where the ranks start
+    command : program and arguments of every rank.  directory : where the ranks start, None for anywhere
     files : text of files to write before the start, by path.  environment : variables of the ranks
     prepare, finish : commands to run once, in `directory`, before the start and after a complete run
     mpi : its MPI library: "mpich", "openmpi" or "intelmpi"; None to find it from the program
@@ -320,7 +241,7 @@ class Deployment:
     """
 
     command: tuple[str, ...]
-    directory: Path
+    directory: Path | None = None
     files: Mapping[Path, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     prepare: tuple[tuple[str, ...], ...] = ()
@@ -329,20 +250,10 @@ class Deployment:
     progress: str | None = None
 
 
-@runtime_checkable
-class Deployable(Protocol):
-    """A `Template` of a program that writes no records of ours: the monitor of MPI observes its ranks.
+class Start(Protocol):
+    """How a program is started."""
 
-    source : the file that describes it
-    even : its pieces cannot differ
-    short_size : rows of a run to measure it for, if the user names no size
-    """
-
-    source: Path
-    even: bool
-    short_size: int
-
-    def deployment(
+    def __call__(
         self,
         rows: Sequence[int],
         run_dir: Path,
@@ -351,13 +262,77 @@ class Deployable(Protocol):
         boxes: Sequence[Box] = (),
         scratch: Path | None = None,
         done: int = 0,
+        keep: Checkpointing | None = None,
     ) -> Deployment:
         """Return the start of a run on these pieces; raise `ConfigError` if a template cannot be rendered.
 
         boxes : of a program that takes two axes; none for slabs of these rows
         scratch : directory to start in instead of the user's, for short runs
         done : iterations in the checkpoint of the program to go on from; 0 to begin at the beginning
+        keep : the file of `CheckpointFile`
         """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFile:
+    """Checkpoints in a file that AppLeS names: on any hosts a run goes on from it, to the answer of an unbroken run.
+
+    size_bytes : rows and options → bytes of one checkpoint
+    iterations_in : file, rows, options, and whether all of it is verified (else its head) → iterations in it; raises
+        `ConfigError` if it is damaged or of another run
+    """
+
+    size_bytes: Callable[[int, Mapping[str, str]], float]
+    iterations_in: Callable[[Path, int, Mapping[str, str], bool], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Application:
+    """A program that the agent can plan and run (Wolski et al. 2000, §2.1, §5); what it lacks is None.
+
+    Options are the user's, texts by name, already checked by `check`. Records go to the run's directory.
+
+    name, summary : for reports.  source : the file that describes it
+    check : raises `ConfigError` naming every unknown or illegal option and what is legal
+    workload : rows and options → demands of a run
+    price_key : options → text of all that the price of a row depends on, beside its slab
+    start : how it is started; None if it is known by its model only
+    benchmark : file for the result, options, rows of each rank → start of its own benchmark; None if short runs under
+        the monitor measure it
+    records : run directory → record of every rank, in rank order; None if the monitor observes them
+    checkpoint : the file that a run is told to keep
+    restart : returns the checkpoints that the program writes by itself, and goes on from on any hosts: iterations in
+        each → its size in bytes and time of change in ns
+    warm : command to run once before the first launch on a machine (it may compile); its lines on stderr are for users
+    even : its pieces cannot differ.  moves_rows : its ranks can move rows while they run
+    needs_package : hosts need this package in the same version
+    short_size, short_iterations : of a run to measure it, if the user names none
+    """
+
+    name: str
+    summary: str
+    check: Callable[[Mapping[str, str]], None]
+    workload: Callable[[int, Mapping[str, str]], Workload]
+    price_key: Callable[[Mapping[str, str]], str]
+    source: Path | None = None
+    start: Start | None = None
+    benchmark: Callable[[Path, Mapping[str, str], int], Deployment] | None = None
+    records: Callable[[Path], tuple[RankObservation, ...]] | None = None
+    checkpoint: CheckpointFile | None = None
+    restart: Callable[[], Mapping[int, tuple[int, int]]] | None = None
+    warm: tuple[str, ...] = ()
+    even: bool = False
+    moves_rows: bool = False
+    needs_package: bool = False
+    short_size: int = 64
+    short_iterations: int = 1
+
+    @property
+    def measured_by_monitor(self) -> bool:
+        """Return whether its costs come from short runs of the program itself."""
+        return self.start is not None and self.benchmark is None
 
     def short(self, options: Mapping[str, str], iterations: int | None = None) -> dict[str, str]:
         """Return options of a short run of so many iterations, by default those for benchmarks."""
+        count = self.short_iterations if iterations is None else iterations
+        return {**options, "iterations": str(count)}

@@ -126,8 +126,7 @@ class LocalPlatform(Platform):
     def benchmark(self, request: BenchmarkRequest) -> Benchmark:
         """Compile the kernels once, so that no benchmark includes it, then run the benchmark."""
         template = request.template
-        command = template.warm_command()
-        if command and template.name not in self._warmed:
-            run_warm_command(command, request.notify)
+        if template.warm and template.name not in self._warmed:
+            run_warm_command(template.warm, request.notify)
             self._warmed.add(template.name)
         return launched_benchmark(self, request)

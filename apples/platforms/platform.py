@@ -28,8 +28,8 @@ from apples.launching.preflight import names_of_this_machine
 from apples.model.drained import DrainedHosts
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.launchrequest import LaunchRequest, MpiChoice, Notify
-from apples.model.plan import Outcome, unplanned
-from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
+from apples.model.plan import Outcome
+from apples.model.template import Benchmark, BenchmarkRequest
 from nws.base.hostlist import HostSlots
 from nws.client import local_host, usable_cpus
 from nws.series import Forecast, Resource, Series
@@ -213,27 +213,12 @@ class Platform(ABC):
 
 
 def launched_benchmark(platform: Platform, request: BenchmarkRequest) -> Benchmark:
-    """Run the application's benchmark with real ranks; raise `LaunchError`."""
-    from apples.platforms.shortruns import check_finished, observed_benchmark
+    """Measure the application with real ranks, as its description says; raise `LaunchError`."""
+    from apples.platforms.shortruns import observed_benchmark, own_benchmark
 
-    if isinstance(request.template, Deployable):
-        return observed_benchmark(platform, request, request.template)
-    with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
-        run_dir = Path(directory)
-        output = run_dir / "benchmark.json"
-        template, ranks = request.template, request.ranks
-        outcome = platform.run(
-            LaunchRequest(
-                plan=unplanned([request.host.name] * ranks, scheduler="benchmark", application=template.name),
-                workload=Workload(application=template.name, size=ranks),
-                command=tuple(template.benchmark_command(output, request.options, request.rows)),
-                run_dir=run_dir,
-                program_output_to_stderr=True,
-            ),
-            lambda _: None,
-        )
-        check_finished(outcome, f"the benchmark of {template.name} on {request.host.name}")
-        return template.read_benchmark(output, outcome.observed_s)
+    if request.template.benchmark is None:
+        return observed_benchmark(platform, request)
+    return own_benchmark(platform, request, request.template.benchmark)
 
 
 def run_warm_command(command: Sequence[str], notify: Notify) -> None:

@@ -15,7 +15,7 @@ from apples.hosts.warmhosts import Kernels, WarmHosts
 from apples.launching.command import RANK_WRAPPER
 from apples.launching.preflight import SHARED_BYTES_FIXED, SHARED_BYTES_PER_RANK, files_on_hosts
 from apples.model.launchrequest import MpiChoice
-from apples.model.template import Deployable, Template
+from apples.model.template import Application
 from apples.platforms.platform import Preparation
 
 #: File systems that every node of a cluster sees at the same place.
@@ -93,7 +93,7 @@ def needs_of_ranks(files: Sequence[str] = (), *, package: bool) -> Needs:
 
 
 def program_files(
-    template: Template, settings: Mapping[str, str], choice: MpiChoice
+    template: Application, settings: Mapping[str, str], choice: MpiChoice
 ) -> tuple[str, ...] | None:
     """Return the files of `Preparation.program_files`; raise `ConfigError` if a template cannot be rendered.
 
@@ -102,9 +102,9 @@ def program_files(
     Args:
         choice: the user's, which takes precedence over that of the application
     """
-    if not isinstance(template, Deployable):
+    if template.start is None or template.needs_package:
         return None
-    start = template.deployment([template.short_size], Path("RUN_DIR"), template.short(settings))
+    start = template.start([template.short_size], Path("RUN_DIR"), template.short(settings))
     return files_on_hosts(start.command[0], choice.which or start.mpi)
 
 

@@ -4,10 +4,12 @@ All run on one host, but for the pair of ranks on two hosts that shows what a me
 What the counters mean is decided in `apples.platforms.programcosts`; here are the launches.
 """
 
+import json
 import math
+import shlex
 import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +19,7 @@ from apples.launching.deployment import SCRATCH_PREFIX, deploy, scratch_copy
 from apples.model.grid import Host
 from apples.model.launchrequest import LaunchRequest, MpiChoice, Notify
 from apples.model.plan import Outcome, unplanned
-from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
+from apples.model.template import Benchmark, BenchmarkRequest, Deployment, Start, Workload
 from apples.monitoring.counters import PageCounters
 from apples.monitoring.environment import WAITS, figures_of
 from apples.monitoring.job import JOB, MonitoredRun
@@ -69,7 +71,7 @@ class _Starter:
 
     platform: Launches
     request: BenchmarkRequest
-    template: Deployable
+    start: Start
     directory: Path
 
     def run(self, rows: Sequence[int], iterations: int, peer: Host | None = None) -> ShortRun:
@@ -83,13 +85,14 @@ class _Starter:
         monitor = MonitoredRun(wait=WAITS["mpi" if peer is None else "block"])
         with tempfile.TemporaryDirectory(dir=self.directory, prefix="run-") as made:
             run_dir = Path(made)
-            options = self.template.short(request.options, iterations)
-            first = self.template.deployment(rows, run_dir, options)
-            written = [str(path.relative_to(first.directory)) for path in first.files]
-            if not first.directory.is_dir():
-                raise ConfigError(f"{self.template.source}: directory {first.directory} does not exist")
-            with scratch_copy(first.directory, self._scratch(first.directory, run_dir), written) as scratch:
-                start = self.template.deployment(rows, run_dir, options, scratch=scratch)
+            options = request.template.short(request.options, iterations)
+            first = self.start(rows, run_dir, options)
+            directory = first.directory or run_dir
+            written = [str(path.relative_to(directory)) for path in first.files]
+            if not directory.is_dir():
+                raise ConfigError(f"{request.template.source}: directory {directory} does not exist")
+            with scratch_copy(directory, self._scratch(directory, run_dir), written) as scratch:
+                start = self.start(rows, run_dir, options, scratch=scratch)
                 deploy(start, lambda line: None)
                 launch = LaunchRequest(
                     plan=unplanned(hosts, scheduler="benchmark", application=name),
@@ -155,8 +158,57 @@ def check_finished(outcome: Outcome, what: str) -> None:
         raise LaunchError(f"{what} failed: {outcome.message}")
 
 
-def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: Deployable) -> Benchmark:
-    """Return the costs of a user's program on one host, measured under the monitor in CPU time.
+def own_benchmark(
+    platform: Launches,
+    request: BenchmarkRequest,
+    start: Callable[[Path, Mapping[str, str], int], Deployment],
+) -> Benchmark:
+    """Return the costs that the benchmark of an application has measured on one host.
+
+    Raises:
+        ConfigError: A template cannot be rendered, or there is no readable result.
+        LaunchError: The benchmark failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
+        run_dir, name = Path(directory), request.template.name
+        result = run_dir / "benchmark.json"
+        deployment = start(result, request.options, request.rows)
+        hosts = [request.host.name] * request.ranks
+        outcome = platform.run(
+            LaunchRequest(
+                plan=unplanned(hosts, scheduler="benchmark", application=name),
+                workload=Workload(application=name, size=request.ranks),
+                command=deployment.command,
+                run_dir=run_dir,
+                directory=deployment.directory,
+                mpi=MpiChoice(which=deployment.mpi),
+                program_output_to_stderr=True,
+            ),
+            lambda _: None,
+        )
+        check_finished(outcome, f"the benchmark of {name} on {request.host.name}")
+        return _result(request.template.name, deployment.command, result, outcome.observed_s)
+
+
+def _result(name: str, command: Sequence[str], result: Path, wall_s: float) -> Benchmark:
+    """Return the result of a benchmark that took `wall_s` from launch to end; raise `ConfigError` if unreadable."""
+    try:
+        document = json.loads(result.read_text())
+        return Benchmark(
+            ranks=int(document["ranks"]),
+            seconds_per_row=float(document["seconds_per_row"]),
+            startup_s=max(0.0, wall_s - float(document["measured_s"])),
+            bytes_per_row=float(document["bytes_per_row"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{result}: no readable benchmark of {name} ({type(error).__name__}: {error}); "
+            f"it is written by {shlex.join(command)}; run it again"
+        ) from None
+
+
+def observed_benchmark(platform: Launches, request: BenchmarkRequest) -> Benchmark:
+    """Return the costs of a program on one host, measured under the monitor in CPU time.
 
     Raises:
         ConfigError: A template cannot be rendered, or the program ignores its pieces.
@@ -164,7 +216,9 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: 
         MonitorError: The monitor cannot be built, or the program does not use MPI.
     """
     with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
-        start = _Starter(platform, request, template, Path(directory))
+        template = request.template
+        assert template.start is not None
+        start = _Starter(platform, request, template.start, Path(directory))
         limits = request.template.workload(request.rows * request.ranks, request.options)
         rows = max(request.rows, limits.min_rows)
         short, long = _long_enough(start, [rows] * request.ranks)
@@ -178,7 +232,7 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: 
             # On a busy host start-ups differ by as much as the rows: more iterations show which it is.
             pair = start.two(pieces, _SURELY_TIMES * long.iterations)
             if ignores_pieces(*pair):
-                raise ConfigError(_ignored(template, pair[1]))
+                raise ConfigError(_ignored(request, pair[1]))
         taller = [start.run([2 * rows], short.iterations)] if template.even else []
         row_bytes, fixed_bytes = memory_of([short, *taller] if template.even else [pair[1]])
         return replace(
@@ -194,7 +248,7 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: 
 
 def _long_enough(start: _Starter, rows: Sequence[int]) -> tuple[ShortRun, ShortRun]:
     """Return two runs that differ by enough CPU time, with more iterations than asked for if necessary."""
-    asked = int(start.template.short(start.request.options)["iterations"])
+    asked = start.request.template.short_iterations
     iterations = asked
     while True:
         short, long = start.two(rows, iterations)
@@ -233,10 +287,11 @@ def _counters(run_dir: Path, ranks: int, what: str) -> list[PageCounters]:
     )
 
 
-def _ignored(template: Deployable, run: ShortRun) -> str:
+def _ignored(request: BenchmarkRequest, run: ShortRun) -> str:
     took = ", ".join(f"{rank.t_cpu_s:.2f} s" for rank in run.ranks)
     return (
-        f"{template.source}: the program ignores its pieces: with {', '.join(map(str, run.rows))} rows its ranks took "
+        f"{request.template.source}: the program ignores its pieces: with {', '.join(map(str, run.rows))} rows its "
+        "ranks took "
         f"{took} of CPU time; check how the command passes rows, or write `pieces: even` if it always divides evenly"
     )
 

@@ -26,7 +26,7 @@ from apples.model.launchrequest import Notify
 from apples.model.plan import LeftOut, Plan, Record
 from apples.model.runrequest import RunRequest
 from apples.model.snapshots import unmeasured
-from apples.model.template import Checkpointing, Costs, Deployable, Workload
+from apples.model.template import Checkpointing, Costs, Workload
 from apples.planning.adapting.hosts import as_ranks_see_it
 from apples.planning.axes import check as check_cut
 from apples.planning.baselines import default_plan, even_plan, smart_user_plan
@@ -47,7 +47,7 @@ def _paper_plan(snapshot: Snapshot, workload: Workload, costs: Costs, options: P
 
 def _planner(request: RunRequest) -> Planner:
     """Return the planner of a request: the user's choice, for a program that divides its rows evenly an even one."""
-    if request.scheduler == "apples" and isinstance(request.template, Deployable) and request.template.even:
+    if request.scheduler == "apples" and request.template.even:
         return even_plan
     return SCHEDULERS[request.scheduler]
 

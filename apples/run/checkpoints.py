@@ -16,7 +16,7 @@ from apples.errors import ConfigError
 from apples.model.launchrequest import Notify
 from apples.model.plan import Outcome, Record
 from apples.model.runrequest import Resilience, RunRequest
-from apples.model.template import Checkpointing, Restartable, SelfCheckpointing
+from apples.model.template import Checkpointing
 from apples.platforms.platform import Platform
 from apples.run import intervals
 from apples.run.agent import Decision
@@ -53,23 +53,24 @@ class Checkpoints:
     def resumed(self, request: RunRequest, notify: Notify) -> int:
         """Return iterations that need not be repeated; raises `ConfigError` for a file that cannot be resumed from."""
         file, template = self.resilience.file, request.template
-        if self.resilience.resume and isinstance(template, SelfCheckpointing):
-            return self._resumed_itself(request, template, notify)
+        if self.resilience.resume and template.restart is not None:
+            return self._resumed_itself(request, template.restart(), notify)
         if not self.resilience.resume or file is None:
             return 0
-        if not isinstance(template, Restartable):
+        if template.checkpoint is None:
             raise ConfigError(f"--resume: {template.name} cannot go on from a checkpoint; leave it out")
         if not file.exists():
             notify(f"there is no checkpoint {file} yet; beginning at the beginning")
             return 0
-        done = template.iterations_in(file, request.size, request.settings)
+        done = template.checkpoint.iterations_in(file, request.size, request.settings, True)
         notify(f"going on from {file}: {done} iterations are done")
         return done
 
-    def _resumed_itself(self, request: RunRequest, template: SelfCheckpointing, notify: Notify) -> int:
+    def _resumed_itself(
+        self, request: RunRequest, found: Mapping[int, tuple[int, int]], notify: Notify
+    ) -> int:
         """Return iterations in the newest checkpoint that the program wrote in the last run like this one."""
         begun_at = begun(request, self._history.records(application=request.template.name, newest=_NEWEST))
-        found = template.checkpoints()
         mine = {done for done, (_, changed_ns) in found.items() if changed_ns / 1e9 >= begun_at - _SKEW_S}
         self._resumable = {done: found[done] for done in mine}
         total = request.template.workload(request.size, request.settings).iterations
@@ -89,11 +90,11 @@ class Checkpoints:
 
         Without, where none are wanted or worth it, or none can be.
         """
-        file, template = self.resilience.file, request.template
-        if file is None or not isinstance(template, Restartable):
+        file, checkpoint = self.resilience.file, request.template.checkpoint
+        if file is None or checkpoint is None:
             return decision
         restart = decision.first_iteration > 0
-        size_bytes = template.checkpoint_bytes(request.size, request.settings)
+        size_bytes = checkpoint.size_bytes(request.size, request.settings)
         measured_s = self._platform.checkpoint_s(file, size_bytes)
         if measured_s is None and self.resilience.own and not restart:
             note = (
@@ -110,8 +111,9 @@ class Checkpoints:
 
     def begin(self, request: RunRequest, decision: Decision, notify: Notify) -> None:
         """Remember the existing file, so that it is not mistaken for this run's."""
-        if isinstance(request.template, SelfCheckpointing) and self._writes:
-            found = request.template.checkpoints().items()
+        restart = request.template.restart
+        if restart is not None and self._writes:
+            found = restart().items()
             self._earlier = {done: seen for done, seen in found if self._resumable.get(done) != seen}
         if decision.keep is None or not self._writes:
             return
@@ -127,9 +129,9 @@ class Checkpoints:
         """Return iterations that are done for good after an attempt that did not end well; the file is verified."""
         if not self._writes:
             return decision.first_iteration + (outcome.kept_iterations or 0)
-        if isinstance(request.template, SelfCheckpointing):
+        if request.template.restart is not None:
             total = decision.first_iteration + decision.workload.iterations
-            return newest_whole(request.template.checkpoints(), self._earlier, total)
+            return newest_whole(request.template.restart(), self._earlier, total)
         try:
             return self._held(request, decision, verified=True)
         except ConfigError as error:
@@ -145,9 +147,9 @@ class Checkpoints:
 
     def advice(self, request: RunRequest, decision: Decision) -> str:
         """Return how to resume a run that did not end well; empty if no checkpoint is kept."""
-        template, total = request.template, decision.first_iteration + decision.workload.iterations
-        if isinstance(template, SelfCheckpointing) and self._writes:
-            done = newest_whole(template.checkpoints(), self._earlier, total)
+        restart, total = request.template.restart, decision.first_iteration + decision.workload.iterations
+        if restart is not None and self._writes:
+            done = newest_whole(restart(), self._earlier, total)
             return f"{done} of {total} iterations are safe; go on with --resume" if done else ""
         try:
             done = self._held(request, decision, verified=False) if self._writes else 0
@@ -162,12 +164,12 @@ class Checkpoints:
 
         Raises `ConfigError` for one that is damaged.
         """
-        keep, template = decision.keep, request.template
-        if keep is None or not isinstance(template, Restartable):
+        keep, checkpoint = decision.keep, request.template.checkpoint
+        if keep is None or checkpoint is None:
             return 0
         if _signature(keep.file) in (None, self._strange):
             return 0
-        return template.iterations_in(keep.file, request.size, request.settings, verified=verified)
+        return checkpoint.iterations_in(keep.file, request.size, request.settings, verified)
 
     def sweep(self) -> None:
         """Remove files left beside the checkpoint by ranks that were killed while writing one."""

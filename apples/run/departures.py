@@ -16,7 +16,6 @@ from apples.model.drained import DrainedHosts
 from apples.model.launchrequest import Notify
 from apples.model.progress import AdaptationController, CheckpointAndEnd, Order
 from apples.model.runrequest import RunRequest
-from apples.model.template import Deployable, SelfCheckpointing
 from apples.run.agent import Decision
 
 
@@ -47,13 +46,12 @@ class Departures:
         template = self._request.template
         why = "; ".join(f"{host} {how}" for host, how in hosts.items())
         keeps = self._decision.keep is not None
-        if self._controller is not None and (isinstance(template, Deployable) or not keeps):
+        if self._controller is not None and not keeps:
             order = self._controller.leave(hosts)
             if order is not None:
                 return order
         others = {host.name for host in self._decision.snapshot.hosts} - hosts.keys()
-        restarts = isinstance(template, SelfCheckpointing) and template.restarts
-        if others and (keeps or restarts):
+        if others and (keeps or template.restart is not None):
             return CheckpointAndEnd(why=f"{why}: going on from the checkpoint without {', '.join(hosts)}")
         reason = (
             "no other host of the pool is usable"

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from apples.applications.known import KnownByModel
 from apples.costs.store import new_id
 from apples.errors import LaunchError, ProgramNotFound
 from apples.launching.filelock import locked
@@ -22,7 +21,7 @@ from apples.model.limits import Limits
 from apples.model.plan import Attempt, Outcome, Record
 from apples.model.runrequest import RunRequest
 from apples.model.snapshotdocument import snapshot_document
-from apples.model.template import Deployable, Deployment, Restartable, Template
+from apples.model.template import Application, Deployment
 from apples.platforms.platform import Platform
 from apples.run.agent import Agent, Decision
 from apples.run.attempts import Next, what_next
@@ -233,16 +232,19 @@ class AttemptLoop:
     def _launched(self, launch: LaunchRequest, decision: Decision) -> Outcome:
         """Run the launch and return its outcome with the ranks' observations; raise `LaunchError`.
 
-        A user's program is deployed before, observed by the monitor, and finished after a complete run.
+        The program is deployed before, observed by the monitor if it writes no records, and finished after a
+        complete run.
         """
-        template = self._request.template
-        if not isinstance(template, Deployable):
-            outcome = self._platform.run(launch, self._notify)
-            if outcome.observations:
-                return outcome
-            return replace(outcome, observations=template.observations(launch.run_dir))
-        start = deployed(self._request, decision, launch.run_dir, template)
-        return run_program(self._platform, launch, start, decision, self._notify)
+        start = deployed(self._request, decision, launch.run_dir)
+        if start is None or not self._platform.starts_programs:
+            return self._platform.run(launch, self._notify)
+        records = self._request.template.records
+        outcome = run_program(
+            self._platform, launch, start, decision, self._notify, monitored=records is None
+        )
+        if records is None or outcome.observations:
+            return outcome
+        return replace(outcome, observations=records(launch.run_dir))
 
     def _replan(self, decision: Decision, outcome: Outcome, following: Next) -> Decision:
         """Drop hosts, find the safe iterations and plan the remaining ones; raises as `Agent.decide` does."""
@@ -292,20 +294,20 @@ def _seen(launch: LaunchRequest, outcome: Outcome) -> Sequence[tuple[str, float]
 
 def launch_request(request: RunRequest, decision: Decision, run_dir: Path) -> LaunchRequest:
     """Return the launch of a decision's plan, with its records and statuses in `run_dir`."""
-    template, keep, settings = request.template, decision.keep, request.settings
-    if keep is not None and isinstance(template, Restartable):
-        settings = template.checkpointed(settings, keep)
-    start = deployed(request, decision, run_dir, template) if isinstance(template, Deployable) else None
-    command = template.command(decision.plan.rows, run_dir, settings) if start is None else start.command
+    keep, rows = decision.keep, decision.plan.rows
+    start = deployed(request, decision, run_dir)
+    if start is None:
+        # A simulated launcher starts nothing.
+        start = Deployment(command=(request.template.name, ",".join(map(str, rows))))
     return LaunchRequest(
         plan=decision.plan,
         workload=decision.workload,
-        command=tuple(command),
+        command=start.command,
         run_dir=run_dir,
-        directory=None if start is None else start.directory,
-        mpi=MpiChoice(which=None if start is None else start.mpi),
-        progress_pattern=None if start is None else start.progress,
-        environment={**({} if start is None else start.environment), **request.environment},
+        directory=start.directory,
+        mpi=MpiChoice(which=start.mpi),
+        progress_pattern=start.progress,
+        environment={**start.environment, **request.environment},
         label=request.label,
         time_limit_s=request.time_limit_s,
         program_output_to_stderr=request.program_output_to_stderr,
@@ -314,17 +316,23 @@ def launch_request(request: RunRequest, decision: Decision, run_dir: Path) -> La
     )
 
 
-def deployed(request: RunRequest, decision: Decision, run_dir: Path, template: Deployable) -> Deployment:
-    """Return the start of a user's program on the pieces of a decision; raise `ConfigError`."""
-    done = decision.first_iteration
-    return template.deployment(
-        decision.plan.rows, run_dir, request.settings, boxes=decision.plan.boxes, done=done
+def deployed(request: RunRequest, decision: Decision, run_dir: Path) -> Deployment | None:
+    """Return the start of the program on the pieces of a decision, None without a program; raise `ConfigError`."""
+    if request.template.start is None:
+        return None
+    return request.template.start(
+        decision.plan.rows,
+        run_dir,
+        request.settings,
+        boxes=decision.plan.boxes,
+        done=decision.first_iteration,
+        keep=decision.keep,
     )
 
 
-def check_program(template: Template, platform: Platform) -> None:
+def check_program(template: Application, platform: Platform) -> None:
     """Raise `ProgramNotFound` for an application without a program: PATH may have one of the same name."""
-    if isinstance(template, KnownByModel) and platform.starts_programs:
+    if template.start is None and platform.starts_programs:
         raise ProgramNotFound(
             f"{template.name} is {template.summary}; it has no program to start. Describe your program in an "
             "application file (apples app new), and give it with --app FILE"

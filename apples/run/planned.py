@@ -72,8 +72,8 @@ def plan(
 
     Args:
         size: rows.
-        app: application, by default mhd3d; one of the grid file's is legal, and an application file, whose program
-            must have been measured (`apples app check`).
+        app: application, by default that of `apples-run`; one of the grid file's is legal, and an application file,
+            whose program must have been measured (`apples app check`).
         settings: options of the application, by name.
         grid: grid file, or the name of a shipped one; None for this machine.
         service: weather service whose forecasts are used; None to measure this machine.

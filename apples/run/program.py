@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from apples import applications
 from apples.applications.finding import find_user_application, known_names
-from apples.applications.known import KnownByModel
+from apples.applications.known import known_by_model
 from apples.errors import ConfigError
 from nws.base.reader import did_you_mean
 
 if TYPE_CHECKING:
     from apples.model.gridfile import GridFile
-    from apples.model.template import Template, Workload
+    from apples.model.template import Application, Workload
     from apples.platforms.platform import Platform
 
 
-def find_template(name: str | None, platform: Platform | None, file: GridFile | None) -> Template:
+def find_template(name: str | None, platform: Platform | None, file: GridFile | None) -> Application:
     """Return the application of that name: of the mock grid, the grid file, built in, or the user's own.
 
     A name of the grid file never starts a program: the file gives figures only. Raises `ConfigError`.
@@ -24,9 +24,9 @@ def find_template(name: str | None, platform: Platform | None, file: GridFile | 
     mock_workload = getattr(platform, "workload", None)
     stated = {} if file is None else {n: a for n, a in file.applications.items() if a.demands is not None}
     mock_name = None if mock_workload is None else mock_workload(1).application
-    name = name or mock_name or applications.DEFAULT
+    name = name or mock_name or applications.names()[0]
     if mock_workload is not None and name == mock_name:
-        return KnownByModel(name, mock_workload, "the mock grid's scenario")
+        return known_by_model(name, mock_workload, "the mock grid's scenario")
     if name in stated and file is not None:
 
         def demands(size: int) -> Workload:
@@ -34,7 +34,7 @@ def find_template(name: str | None, platform: Platform | None, file: GridFile | 
             assert workload is not None
             return workload
 
-        return KnownByModel(name, demands, str(file.grid.source))
+        return known_by_model(name, demands, str(file.grid.source))
     if name in applications.names():
         return applications.get(name)
     found = find_user_application(name)

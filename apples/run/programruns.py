@@ -25,18 +25,28 @@ from nws.client import state_dir
 
 
 def run_program(
-    platform: Platform, launch: LaunchRequest, start: Deployment, decision: Decision, notify: Notify
+    platform: Platform,
+    launch: LaunchRequest,
+    start: Deployment,
+    decision: Decision,
+    notify: Notify,
+    *,
+    monitored: bool,
 ) -> Outcome:
-    """Deploy the program, run it under the monitor, and finish a complete run; return the outcome.
+    """Deploy the program, run it, and finish a complete run; return the outcome.
+
+    monitored : the monitor is in its ranks, and the outcome has what it observed
 
     Raises:
         ConfigError: A template cannot be rendered, or the program's directory does not exist.
         LaunchError: A command failed, the ranks cannot be started, or another run uses the rendered files.
     """
-    launch = _monitored(launch, notify)
+    launch = _monitored(launch, notify) if monitored else launch
     with _locked(start):
         deploy(start, notify)
-        outcome = _with_observations(platform.run(launch, notify), launch, decision)
+        outcome = platform.run(launch, notify)
+        if monitored:
+            outcome = _with_observations(outcome, launch, decision)
         if outcome.finished:
             run_commands("finish", start.finish, start, notify)
     return outcome

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from apples.model.progress import parse_iterations
 from apples.model.runrequest import RunRequest
-from apples.model.template import Deployable
 from apples.platforms.platform import Platform
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def progress_listener(
         iterations=decision.workload.iterations,
         predicted_s=decision.plan.predicted_s,
         counted_each=decision.counted_each,
-        own_lines=not isinstance(request.template, Deployable),
+        own_lines=request.template.moves_rows,
         now=platform.now,
         report=lambda document: on_event("progress", document),
     ).hear

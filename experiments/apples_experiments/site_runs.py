@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-from apples.applications.heat import TEMPLATE
+from apples import applications
 from apples.costs.benchmark import rank_counts
 from apples.costs.overhead import fit_overhead
 from apples.costs.runs import finished_runs
@@ -86,7 +86,7 @@ def open_site(settings: SiteSettings, *, seed: int, load: str) -> MockPlatform:
 
 def run(world: MockPlatform, size: int, costs: Costs, scheduler: Scheduler) -> Record:
     """Plan from the current forecasts, and run; raises `NoFeasiblePlan`."""
-    workload = TEMPLATE.workload(size, {})
+    workload = applications.get("heat").workload(size, {})
     snapshot = world.snapshot(_silent)
     plan = scheduler.planner(snapshot, workload, costs, scheduler.options)
     started_at = world.now()
@@ -126,7 +126,7 @@ def learnt_costs(settings: SiteSettings, model: ModelName, progress: Progress) -
     costs = Costs(
         seconds_per_row={
             cpu_type: {
-                ranks: world.measure(TEMPLATE.workload(1, {}), host, ranks).seconds_per_row
+                ranks: world.measure(applications.get("heat").workload(1, {}), host, ranks).seconds_per_row
                 for ranks in rank_counts(host.slots)
             }
             for cpu_type, host in sorted(one_of.items())

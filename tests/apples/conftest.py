@@ -17,7 +17,7 @@ from apples.costs.store import History
 from apples.errors import ConfigError
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import RankObservation
-from apples.model.template import Benchmark, Workload
+from apples.model.template import Benchmark, Deployment, Workload
 from apples.monitoring import build
 from apples.platforms.platform import Platform
 from apples.run.agent import Agent
@@ -29,9 +29,11 @@ SMALL = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "it
 
 
 class Toy:
-    """An application of one option, `iterations`, whose ranks would be told their rows."""
+    """An `Application` of one option, `iterations`, whose ranks would be told their rows."""
 
-    name, summary = "toy", "for tests"
+    name, summary, source, warm = "toy", "for tests", None, ()
+    checkpoint = restart = None
+    even = moves_rows = needs_package = measured_by_monitor = False
     bytes_per_row, recorded = 1e6, ()
 
     def check(self, options):
@@ -47,19 +49,16 @@ class Toy:
             bytes_per_row=self.bytes_per_row,
         )
 
-    def command(self, rows, run_dir, options):
-        return ["toy", ",".join(map(str, rows))]
+    def start(self, rows, run_dir, options, **more):
+        return Deployment(command=("toy", ",".join(map(str, rows))))
 
-    def warm_command(self):
-        return []
+    def price_key(self, options):
+        return "benchmark"
 
-    def benchmark_command(self, output, options, rows=None):
-        return ["toy", "benchmark", f"rows={rows}"]
-
-    def read_benchmark(self, output, wall_s):
+    def benchmark(self, result, options, rows):
         raise AssertionError("the fake platform measures by itself")
 
-    def observations(self, run_dir):
+    def records(self, run_dir):
         return self.recorded
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from apples.applications.appfile import read_application
-from apples.applications.userprogram import UserProgram
+from apples.applications.described import read_program
 from apples.errors import ConfigError, LaunchError
 from apples.model.cut import Axes, Box
-from apples.model.template import Deployable, Template
 from tests.transcripts import recorded, text_of
 
 WAVE = text_of("apples/applications/appfile_wave.txt")
@@ -21,7 +20,7 @@ def program(tmp_path):
     def make(text, name="app.yaml"):
         file = tmp_path / name
         file.write_text(text)
-        return UserProgram.read(file)
+        return read_program(file)
 
     return make
 
@@ -42,8 +41,7 @@ def problems(tmp_path, monkeypatch):
 
 def test_wave_example_gives_its_command(program, tmp_path):
     wave = program(WAVE)
-    assert isinstance(wave, Deployable)
-    start = wave.deployment([10, 30, 20], tmp_path, {"iterations": "7"})
+    start = wave.start([10, 30, 20], tmp_path, {"iterations": "7"})
     assert start.command == (
         *(str(tmp_path / "wave2d"), "--nx", "2000", "--steps", "7", "--rows"),
         "10,30,20",
@@ -54,17 +52,17 @@ def test_wave_example_gives_its_command(program, tmp_path):
 
 
 def test_melt_example_renders_its_file(program, tmp_path):
-    start = program(MELT).deployment([6, 14], tmp_path, {})
+    start = program(MELT).start([6, 14], tmp_path, {})
     assert start.files == {tmp_path / "balance.in": "processors 1 1 2\nbalance 1.0 z 0.3\n"}
     assert start.command[:4] == ("lmp", "-in", "in.melt", "-var")
     assert start.mpi == "openmpi"
-    alone = program(MELT).deployment([20], tmp_path, {})
+    alone = program(MELT).start([20], tmp_path, {})
     assert alone.files == {tmp_path / "balance.in": "processors 1 1 1\n\n"}
 
 
 def test_variables_describe_the_pieces(program, tmp_path):
     text = WAVE + 'environment: {A: "{{ size }} {{ first_rows }} {{ weights }} {{ run_dir }} {{ python }}"}\n'
-    start = program(text).deployment([10, 30], tmp_path, {})
+    start = program(text).start([10, 30], tmp_path, {})
     assert start.environment["A"] == f"40 [0, 10] [0.25, 0.75] {tmp_path} {sys.executable}"
 
 
@@ -92,10 +90,8 @@ def test_unusable_file_names_line_and_remedy(problems, answered, change):
 
 
 def test_progress_expression_is_part_of_the_start(program, tmp_path):
-    assert program(WAVE).deployment([4], tmp_path, {}).progress is None
-    assert (
-        program(WAVE + "progress: step ([0-9]+)\n").deployment([4], tmp_path, {}).progress == "step ([0-9]+)"
-    )
+    assert program(WAVE).start([4], tmp_path, {}).progress is None
+    assert program(WAVE + "progress: step ([0-9]+)\n").start([4], tmp_path, {}).progress == "step ([0-9]+)"
 
 
 def test_even_program_needs_no_pieces(program, tmp_path):
@@ -106,43 +102,51 @@ def test_even_program_needs_no_pieces(program, tmp_path):
 def test_template_cannot_reach_python(program, tmp_path):
     wave = program(WAVE.replace("{{ rows |", "{{ rows.__class__.__mro__ |"))
     with pytest.raises(ConfigError, match=r"app\.yaml:3: the template cannot be rendered: .*unsafe"):
-        wave.deployment([4], tmp_path, {})
+        wave.start([4], tmp_path, {})
 
 
 def test_template_that_fails_names_its_line(program, tmp_path):
     text = MELT.replace("processors 1 1 {{ ranks }}", "processors 1 1\n    {{ size // (ranks - 1) }}")
     with pytest.raises(ConfigError, match=r"app\.yaml:8: the template cannot be rendered: integer division"):
-        program(text).deployment([4], tmp_path, {})
+        program(text).start([4], tmp_path, {})
 
 
 def test_parameters_are_options_of_their_type(program, tmp_path):
     text = WAVE.replace('"2000"', '"{{ nx * 2 }}"') + "parameters: {nx: 100, wet: true, c: 0.5, tag: a}\n"
     wave = program(text)
-    assert wave.deployment([4], tmp_path, {}).command[2] == "200"
-    assert wave.deployment([4], tmp_path, {"nx": "7"}).command[2] == "14"
+    assert wave.start([4], tmp_path, {}).command[2] == "200"
+    assert wave.start([4], tmp_path, {"nx": "7"}).command[2] == "14"
     with pytest.raises(ConfigError) as caught:
         wave.check({"nx": "x", "wet": "3", "iterations": "0", "iteration": "3"})
     assert caught.value.problems == (
         "wave2d: unknown option 'iteration' (did you mean iterations?); legal are iterations, nx, wet, c, tag",
-        "wave2d: option nx: got 'x'; expected a whole number",
-        "wave2d: option wet: got '3'; expected true or false",
-        "wave2d: option iterations: got '0'; expected a whole number, 1 or more",
+        "wave2d: option nx: got 'x'; legal is a whole number (default 100)",
+        "wave2d: option wet: got '3'; legal is true or false (default True)",
+        "wave2d: option iterations: got '0'; legal is a whole number at least 1 (default 500)",
     )
 
 
 def test_commands_are_one_or_several(program, tmp_path):
     text = WAVE + 'prepare: [./cut, "{{ ranks }}"]\nfinish: [[join], [ls, "{{ size }}"]]\n'
-    start = program(text).deployment([2, 3], tmp_path, {})
+    start = program(text).start([2, 3], tmp_path, {})
     assert start.prepare == ((str(tmp_path / "cut"), "2"),)
     assert start.finish == (("join",), ("ls", "5"))
 
 
-def test_program_is_a_template(program):
-    wave: Template = program(WAVE)
-    assert wave.warm_command() == []
-    assert wave.observations(Path()) == ()
-    with_rows = [wave.benchmark_command(Path("-"), {}, rows) for rows in (4, 8)]
-    assert with_rows[0] != with_rows[1]
+def test_program_without_more_is_measured_by_the_monitor(program):
+    wave = program(WAVE)
+    assert (wave.warm, wave.records, wave.benchmark, wave.checkpoint, wave.restart) == ((), *[None] * 4)
+    assert wave.measured_by_monitor
+    assert not wave.moves_rows
+    assert wave.short({"nx": "4"}) == {"nx": "4", "iterations": "20"}
+
+
+def test_price_key_has_parameters_but_not_iterations(program):
+    text = WAVE + "parameters: {nx: 4, every: {default: 2, priced: false}, log: {path: true}}\n"
+    wave = program(text)
+    same = [wave.price_key(o) for o in ({}, {"iterations": "7"}, {"every": "3"}, {"log": "x"})]
+    assert len(set(same)) == 1
+    assert wave.price_key({"nx": "5"}) not in same
 
 
 RESTART = """\
@@ -156,15 +160,15 @@ def test_restart_command_goes_on_from_its_checkpoint(program, tmp_path):
     wave = program(WAVE + RESTART + "prepare: [./mesh]\n")
     for name in ("state.20", "state.40", "state.60.tmp", "state.x"):
         (tmp_path / name).write_text("x")
-    assert set(wave.checkpoints()) == {20, 40}
-    first = wave.deployment([4], tmp_path, {})
+    assert set(wave.restart()) == {20, 40}
+    first = wave.start([4], tmp_path, {})
     assert (first.command[1], first.prepare) == ("--nx", ((str(tmp_path / "mesh"),),))
-    again = wave.deployment([4], tmp_path, {}, done=40)
+    again = wave.start([4], tmp_path, {}, done=40)
     assert again.command[1:] == ("--from", str(tmp_path / "state.40"), "--done", "40", "--steps", "500")
     assert again.prepare == ()
     (tmp_path / "state.40").unlink()
     with pytest.raises(LaunchError, match="the checkpoint of 40 iterations is gone"):
-        wave.deployment([4], tmp_path, {}, done=40)
+        wave.start([4], tmp_path, {}, done=40)
 
 
 def test_restart_problems_have_their_lines(problems):
@@ -181,8 +185,8 @@ BOXES = [Box(x=x, y=y, width=w, height=h) for y, h in ((0, 6), (6, 4)) for x, w 
 def test_axes_give_widths_and_heights(program, tmp_path):
     plate = program(PLATE)
     assert plate.workload(10, {"nx": "7"}).axes == Axes(cut="rectilinear", width=14, min_width=3)
-    assert plate.deployment([6, 4], tmp_path, {}).command[-4:] == ("-lx", "8", "-ly", "6,4")
-    boxed = plate.deployment([6, 6, 4, 4], tmp_path, {}, boxes=BOXES)
+    assert plate.start([6, 4], tmp_path, {}).command[-4:] == ("-lx", "8", "-ly", "6,4")
+    boxed = plate.start([6, 6, 4, 4], tmp_path, {}, boxes=BOXES)
     assert boxed.command[-4:] == ("-lx", "5,3", "-ly", "6,4")
 
 
@@ -195,12 +199,12 @@ def test_boxes_are_variables_of_both_cuts(program, tmp_path):
         .replace("{{ ly |", "{{ columns |")
         .replace('"{{ nx * 2 }}"', "8")
     )
-    start = program(grid).deployment([6, 6, 4, 4], tmp_path, {}, boxes=BOXES)
+    start = program(grid).start([6, 6, 4, 4], tmp_path, {}, boxes=BOXES)
     assert start.environment["A"] == (
         "10 [6, 6, 4, 4] [0, 0, 6, 6] [0.375, 0.225, 0.25, 0.15] 0+5 5+3 0+5 5+3 22"
     )
     uneven = [*BOXES[:1], BOXES[2], Box(x=5, y=0, width=3, height=10)]
-    assert program(columns).deployment([6, 4, 10], tmp_path, {}, boxes=uneven).command[-3:] == (
+    assert program(columns).start([6, 4, 10], tmp_path, {}, boxes=uneven).command[-3:] == (
         "5,3",
         "-ly",
         "2,1",

@@ -55,7 +55,7 @@ def test_missing_file_is_an_error(tmp_path):
 
 def test_python_file_gives_its_template(tmp_path):
     file = tmp_path / "own.py"
-    file.write_text("from apples.applications.heat import TEMPLATE\nTEMPLATE.name\n")
+    file.write_text("from apples import applications\nAPPLICATION = applications.get('heat')\n")
     assert find_template(str(file), None, None).name == "heat"
 
 

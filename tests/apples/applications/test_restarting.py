@@ -5,9 +5,9 @@ import subprocess
 import pytest
 
 from apples import applications
-from apples.applications.known import KnownByModel
+from apples.applications.known import known_by_model
 from apples.errors import ConfigError
-from apples.model.template import Checkpointing, Restartable, Workload
+from apples.model.template import Checkpointing, Workload
 
 SMALL = {
     "heat": {"nx": "8", "ny": "8", "iterations": "6"},
@@ -17,9 +17,7 @@ SMALL = {
 
 
 def run(name, settings, keep, rows=(16,)):
-    template = applications.get(name)
-    options = template.checkpointed(settings, keep)
-    command = template.command(rows, keep.file.parent / "records", options)
+    command = applications.get(name).start(rows, keep.file.parent / "records", settings, keep=keep).command
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -35,10 +33,9 @@ def kept(request, tmp_path_factory):
 def test_a_checkpoint_tells_how_far_its_run_came(kept):
     name, file = kept
     template = applications.get(name)
-    assert isinstance(template, Restartable)
-    assert template.iterations_in(file, 16, SMALL[name]) == 4
+    assert template.checkpoint.iterations_in(file, 16, SMALL[name], True) == 4
     # header, digests and the ghosts that memory holds are all that is between
-    assert file.stat().st_size < 2 * template.checkpoint_bytes(16, SMALL[name]) + 8192
+    assert file.stat().st_size < 2 * template.checkpoint.size_bytes(16, SMALL[name]) + 8192
 
 
 def test_a_run_goes_on_from_it_to_the_same_answer(kept, tmp_path):
@@ -57,12 +54,12 @@ def test_of_another_run(kept):
     with pytest.raises(
         ConfigError, match=r"^--checkpoint .*run\.ckpt: (size|nz) is 16 in the file and 20 in this"
     ):
-        template.iterations_in(file, 20, SMALL[name])
+        template.checkpoint.iterations_in(file, 20, SMALL[name], False)
     with pytest.raises(ConfigError, match=r"nx is 8 in the file and 9 in this run; give -s nx=8"):
-        template.iterations_in(file, 16, {**SMALL[name], "nx": "9"})
+        template.checkpoint.iterations_in(file, 16, {**SMALL[name], "nx": "9"}, False)
     other = "heat" if name != "heat" else "jacobi2d"
-    with pytest.raises(ConfigError, match=f"written by {template.kept_as}, this run is {other}"):
-        applications.get(other).iterations_in(file, 16, SMALL[other])
+    with pytest.raises(ConfigError, match=f"written by {name.removesuffix('3d')}, this run is {other}"):
+        applications.get(other).checkpoint.iterations_in(file, 16, SMALL[other], False)
 
 
 def test_already_past_the_end(kept):
@@ -71,7 +68,7 @@ def test_already_past_the_end(kept):
     with pytest.raises(
         ConfigError, match="is at iteration 4 already and the run ends at 3; give -s iterations=4"
     ):
-        template.iterations_in(file, 16, {**SMALL[name], "iterations": "3"})
+        template.checkpoint.iterations_in(file, 16, {**SMALL[name], "iterations": "3"}, False)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +88,7 @@ def test_damaged(kept, tmp_path, spoil, said):
     bad = tmp_path / "bad.ckpt"
     bad.write_bytes(spoil(file.read_bytes()))
     with pytest.raises(ConfigError, match=said):
-        applications.get(name).iterations_in(bad, 16, SMALL[name])
+        applications.get(name).checkpoint.iterations_in(bad, 16, SMALL[name], True)
 
 
 def test_only_the_agent_says_where_to_go_on_from():
@@ -99,18 +96,10 @@ def test_only_the_agent_says_where_to_go_on_from():
         applications.get("heat").check({"restart": "run.ckpt"})
 
 
-def test_an_interval_of_the_user_gives_way_to_ours(tmp_path):
-    options = applications.get("heat").checkpointed(
-        {"nx": "8", "checkpoint_every": "3"}, Checkpointing(file=tmp_path / "a")
-    )
-    assert options == {"nx": "8", "checkpoint": str(tmp_path / "a")}
-
-
 def test_an_application_known_by_its_model_has_no_files(tmp_path):
-    known = KnownByModel(
+    known = known_by_model(
         "pmhd3d", lambda size: Workload(application="pmhd3d", size=size, bytes_per_row=8.0), "x"
     )
-    assert known.checkpointed({}, Checkpointing(file=tmp_path / "a")) == {}
-    assert known.checkpoint_bytes(10, {}) == 40.0
+    assert known.checkpoint.size_bytes(10, {}) == 40.0
     with pytest.raises(ConfigError, match="has no checkpoints to read"):
-        known.iterations_in(tmp_path / "a", 10, {})
+        known.checkpoint.iterations_in(tmp_path / "a", 10, {}, True)

@@ -8,7 +8,7 @@ import pytest
 from apples.errors import ConfigError, LaunchError
 from apples.model.grid import Grid, Host
 from apples.model.plan import Outcome
-from apples.model.template import BenchmarkRequest
+from apples.model.template import BenchmarkRequest, Deployment
 from apples.platforms import local
 from apples.platforms.local import NOT_MEASURED, LocalPlatform
 from apples.platforms.platform import (
@@ -107,16 +107,10 @@ class Script:
     name = "script"
 
     def __init__(self, warm="true"):
-        self._warm = warm
+        self.warm = ("sh", "-c", warm)
 
-    def warm_command(self):
-        return ["sh", "-c", self._warm]
-
-    def benchmark_command(self, output, options, rows=None):
-        return ["script", str(output)]
-
-    def read_benchmark(self, output, wall_s):
-        raise AssertionError("no benchmark was written")
+    def benchmark(self, result, options, rows):
+        return Deployment(command=("script", str(result)))
 
 
 def benchmark(outcome, warm="true", heard=None):

@@ -13,19 +13,6 @@ MOVE = NewSlabs(rows=(0, 9), reader="b")
 GO_ON = CheckpointAndEnd(why="a is drained: going on from the checkpoint without a")
 
 
-class Program:
-    """A user's program, as far as `Deployable` and `SelfCheckpointing` go."""
-
-    name, source, even, short_size = "wave", None, False, 1
-
-    def __init__(self, restarts):
-        self.restarts = restarts
-
-    def deployment(self): ...
-    def short(self): ...
-    def checkpoints(self): ...
-
-
 @pytest.fixture
 def departures(monkeypatch, tmp_path):
     """Makes departures of a run on a pool of hosts; said: its messages."""
@@ -33,7 +20,7 @@ def departures(monkeypatch, tmp_path):
 
     def make(*, order=None, keep=None, restarts=None, pool="ab", attempts=3):
         said = []
-        template = SimpleNamespace(name="heat") if restarts is None else Program(restarts)
+        template = SimpleNamespace(name="wave", restart=dict if restarts else None)
         request = SimpleNamespace(template=template, resilience=SimpleNamespace(attempts=attempts))
         hosts = [SimpleNamespace(name=name) for name in pool]
         decision = SimpleNamespace(keep=keep, snapshot=SimpleNamespace(hosts=hosts))

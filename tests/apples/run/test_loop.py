@@ -10,6 +10,7 @@ from apples.launching.filelock import locked
 from apples.model.grid import Host
 from apples.model.plan import Outcome, RankStatus
 from apples.model.runrequest import Resilience, RunRequest
+from apples.model.template import CheckpointFile, Deployment
 from apples.run.loop import AttemptLoop, outcome_of_error
 from apples.testing import finished
 from nws.base.errors import StoreError
@@ -17,20 +18,15 @@ from nws.base.errors import StoreError
 HOSTS = [Host(name=f"a{k}", slots=1) for k in (1, 2, 3)]
 
 
-class Keeping:
-    """What makes an application of tests restartable: its checkpoint says the iteration, in text."""
+def iterations_in(file, size, options, verified):
+    """A checkpoint of tests says the iteration, in text."""
+    text = file.read_text()
+    if not text.isdigit():
+        raise ConfigError(f"--checkpoint {file}: its header is damaged")
+    return int(text)
 
-    def checkpointed(self, options, keep):
-        return {**options, "kept": f"{keep.file.name} {keep.every} {keep.restart}"}
 
-    def checkpoint_bytes(self, size, options):
-        return 8.0 * size
-
-    def iterations_in(self, file, size, options, *, verified=True):
-        text = file.read_text()
-        if not text.isdigit():
-            raise ConfigError(f"--checkpoint {file}: its header is damaged")
-        return int(text)
+CHECKPOINT = CheckpointFile(size_bytes=lambda size, options: 8.0 * size, iterations_in=iterations_in)
 
 
 class Desk:
@@ -40,12 +36,15 @@ class Desk:
         self.bench, self.events = bench, []
         base = type(bench.toy)
 
-        class Restartable(Keeping, base):
+        class Restartable(base):
+            checkpoint = CHECKPOINT
+
             def check(self, options):
                 return None
 
-            def command(self, rows, run_dir, options):
-                return ["toy", ",".join(map(str, rows)), options.get("kept", "")]
+            def start(self, rows, run_dir, options, *, keep=None, **more):
+                kept = "" if keep is None else f"{keep.file.name} {keep.every} {keep.restart}"
+                return Deployment(command=("toy", ",".join(map(str, rows)), kept))
 
         self.toy = Restartable() if toy else bench.toy
         self.resilience = resilience

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from apples.applications.known import KnownByModel
+from apples.applications.known import known_by_model
 from apples.cli.assemble import controllers
 from apples.costs.store import History
 from apples.model.runrequest import Resilience, RunRequest
@@ -28,7 +28,7 @@ def run(quiet, competitors, tmp_path):
         said: list[str] = []
         agent = Agent(platform, History(tmp_path / adapt / "history.db"), said.append)
         resilience = Resilience(attempts=3, file=tmp_path / "run.ck", own=True, needed=True)
-        template = KnownByModel("toy", platform.workload, "the scenario")
+        template = known_by_model("toy", platform.workload, "the scenario")
         wanted = None if adapt == "off" else AdaptSettings()
         request = RunRequest(
             size=100,
