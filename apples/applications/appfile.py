@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from apples.applications.parameters import CountEntry, Formula, FormulaEntry, ParameterEntry
 from apples.applications.rendering import (
@@ -23,12 +23,9 @@ from apples.applications.rendering import (
     Text,
 )
 from apples.model.limits import Limits
-from nws.base.quantities import Amount_bytes, Count
+from nws.base.quantities import Amount_bytes, Count, Parsed
 from nws.base.reader import Document, read_yaml, validate
 from nws.base.yamltree import Location, Problem
-
-if TYPE_CHECKING:
-    from pydantic_core.core_schema import CoreSchema
 
 #: Formula of keys that are measured unless the file states them.
 ZERO = Formula("0")
@@ -48,7 +45,7 @@ _BLOCK_HEADER = re.compile(r"[|>][0-9+-]*\s*(#.*)?$")
 
 
 @dataclass(frozen=True, slots=True)
-class _Commands:
+class _Commands(Parsed):
     """One command (a list of words), or a list of commands."""
 
     def parse(self, value: object) -> tuple[tuple[str, ...], ...]:
@@ -64,11 +61,6 @@ class _Commands:
             raise ValueError("should be a command (a list of texts) or a list of commands")
         return tuple(tuple(command) for command in commands)
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(self.parse)
-
 
 Commands = Annotated[tuple[tuple[str, ...], ...], _Commands()]
 
@@ -76,7 +68,7 @@ Word = str | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(Parsed):
     """A command: texts, and lists of texts that are left out if a variable in them has no value."""
 
     def parse(self, value: object) -> tuple[Word, ...]:
@@ -88,17 +80,12 @@ class _Words:
                 raise ValueError(f"should be texts; got {wrong[0]!r}; write it in quotes to make it text")
         return tuple(tuple(word) if isinstance(word, list) else word for word in value)
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(self.parse)
-
 
 Words = Annotated[tuple[Word, ...], _Words()]
 
 
 @dataclass(frozen=True, slots=True)
-class _Pattern:
+class _Pattern(Parsed):
     """A regular expression with a group."""
 
     def parse(self, value: object) -> str:
@@ -110,11 +97,6 @@ class _Pattern:
         raise ValueError(
             "should be a regular expression with a group for the iteration, such as 'step +([0-9]+)'"
         )
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(self.parse)
 
 
 Pattern = Annotated[str, _Pattern()]

@@ -18,7 +18,7 @@ from typing import Any
 
 from apples.applications.appfile import ApplicationFile, Words, read_application
 from apples.applications.parameters import Formula, Parameter
-from apples.applications.rendering import CHECKPOINT, Text, box_variables, variables
+from apples.applications.rendering import CHECKPOINT, box_variables, variables
 from apples.errors import ConfigError, LaunchError
 from apples.model.cut import Axes, Box, slab_boxes
 from apples.model.plan import RankObservation
@@ -71,13 +71,100 @@ def described(file: ApplicationFile) -> Application:
     )
 
 
-class _Program:
-    """The functions of an `Application` that follow from its file."""
+class _Templates:
+    """The templates of a file with the values of options and pieces filled in."""
 
     def __init__(self, file: ApplicationFile) -> None:
         self._file, self._name = file, file.entry.name
         kept = _OF_CHECKPOINT if file.entry.checkpoint is not None else {}
         self._options = {ITERATIONS: file.entry.iterations, **file.entry.parameters, **kept}
+
+    def values(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> dict[str, Any]:
+        """Return the values of all templates for these pieces, without those of one part of the file."""
+        parameters = self._parameters(options)
+        return {
+            **dict.fromkeys(CHECKPOINT),
+            **variables(rows, self._iterations(options), run_dir),
+            **parameters,
+        }
+
+    def words(self, at: Location, command: Words, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return a rendered command, its program as an absolute path or a bare name that is searched in PATH.
+
+        Lists in it are left out if a variable in them has no value.
+        """
+        templates, words = self._file.templates, []
+        for index, word in enumerate(command):
+            places = [(*at, index)] if isinstance(word, str) else [(*at, index, k) for k in range(len(word))]
+            texts = [templates[place] for place in places]
+            if isinstance(word, str) or not any(text.lacks_value(values) for text in texts):
+                words += [text.render(values) for text in texts]
+        if words and os.sep in words[0]:
+            words[0] = os.path.normpath(self._file.path.absolute().parent / words[0])
+        return tuple(words)
+
+    def _deployment(
+        self, command: tuple[str, ...], values: Mapping[str, Any], scratch: Path | None, *, again: bool
+    ) -> Deployment:
+        entry, directory = self._file.entry, scratch or self._file.directory
+
+        def text(*at: str) -> str:
+            return self._file.templates[at].render(values)
+
+        return Deployment(
+            command=command,
+            directory=directory,
+            mpi=entry.mpi,
+            progress=entry.progress,
+            files={(directory or Path()) / name: text("files", name) for name in entry.files},
+            environment={name: text("environment", name) for name in entry.environment},
+            prepare=() if again else self._commands("prepare", entry.prepare, values),
+            finish=self._commands("finish", entry.finish, values),
+        )
+
+    def _commands(
+        self, key: str, commands: Sequence[Sequence[str]], values: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], ...]:
+        several = (key, 0) not in self._file.templates
+        places: list[Location] = [(key, i) if several else (key,) for i in range(len(commands))]
+        return tuple(
+            self.words(at, tuple(command), values) for at, command in zip(places, commands, strict=True)
+        )
+
+    def _axes(self, options: Mapping[str, str]) -> Axes | None:
+        """Return the second axis of the program; None for slabs only. Raise `ConfigError` if its width is no number."""
+        entry = self._file.entry.axes
+        if entry is None:
+            return None
+        template = self._file.templates.get(("axes", "width"))
+        text = str(entry.width) if template is None else template.render(self._parameters(options)).strip()
+        if not (text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) >= entry.min_width):
+            raise ConfigError(
+                f"{self._file.path}: axes.width: got {text!r:.40}; expected a whole number, {entry.min_width} or more, "
+                f"of at most {_MOST_DIGITS} digits"
+            )
+        return Axes(cut=entry.cut, width=int(text), min_width=entry.min_width)
+
+    def _parameters(self, options: Mapping[str, str]) -> dict[str, Any]:
+        """Return the values of all options but iterations."""
+        return {
+            name: option.value(options.get(name))
+            for name, option in self._options.items()
+            if name != ITERATIONS and (name not in CHECKPOINT or name in options)
+        }
+
+    def _number(self, formula: Formula, options: Mapping[str, str]) -> float:
+        try:
+            return formula.value(self._parameters(options))
+        except (ArithmeticError, TypeError) as error:
+            raise ConfigError(f"{self._file.path}: {formula.text}: has no value: {error}") from None
+
+    def _iterations(self, options: Mapping[str, str]) -> int:
+        return int(self._file.entry.iterations.value(options.get(ITERATIONS)))
+
+
+class _Program(_Templates):
+    """The functions of an `Application` that follow from its file."""
 
     def check(self, options: Mapping[str, str]) -> None:
         """See `Application`."""
@@ -218,92 +305,6 @@ class _Program:
             return {}
         matches = ((re.fullmatch(restart.checkpoint, path.name), path) for path in directory.iterdir())
         return {int(match[1]): path for match, path in matches if match and (match[1] or "").isdecimal()}
-
-    def values(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> dict[str, Any]:
-        """Return the values of all templates for these pieces, without those of one part of the file."""
-        parameters = self._parameters(options)
-        return {
-            **dict.fromkeys(CHECKPOINT),
-            **variables(rows, self._iterations(options), run_dir),
-            **parameters,
-        }
-
-    def words(self, at: Location, command: Words, values: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return a rendered command, its program as an absolute path or a bare name that is searched in PATH.
-
-        Lists in it are left out if a variable in them has no value.
-        """
-        templates, words = self._file.templates, []
-        for index, word in enumerate(command):
-            places = [(*at, index)] if isinstance(word, str) else [(*at, index, k) for k in range(len(word))]
-            texts = [templates[place] for place in places]
-            if isinstance(word, str) or not any(text.lacks_value(values) for text in texts):
-                words += [text.render(values) for text in texts]
-        if words and os.sep in words[0]:
-            words[0] = os.path.normpath(self._file.path.absolute().parent / words[0])
-        return tuple(words)
-
-    def _deployment(
-        self, command: tuple[str, ...], values: Mapping[str, Any], scratch: Path | None, *, again: bool
-    ) -> Deployment:
-        entry, directory = self._file.entry, scratch or self._file.directory
-
-        def text(*at: str) -> str:
-            return self._template(at).render(values)
-
-        return Deployment(
-            command=command,
-            directory=directory,
-            mpi=entry.mpi,
-            progress=entry.progress,
-            files={(directory or Path()) / name: text("files", name) for name in entry.files},
-            environment={name: text("environment", name) for name in entry.environment},
-            prepare=() if again else self._commands("prepare", entry.prepare, values),
-            finish=self._commands("finish", entry.finish, values),
-        )
-
-    def _template(self, at: Location) -> Text:
-        return self._file.templates[at]
-
-    def _commands(
-        self, key: str, commands: Sequence[Sequence[str]], values: Mapping[str, Any]
-    ) -> tuple[tuple[str, ...], ...]:
-        several = (key, 0) not in self._file.templates
-        places: list[Location] = [(key, i) if several else (key,) for i in range(len(commands))]
-        return tuple(
-            self.words(at, tuple(command), values) for at, command in zip(places, commands, strict=True)
-        )
-
-    def _axes(self, options: Mapping[str, str]) -> Axes | None:
-        """Return the second axis of the program; None for slabs only. Raise `ConfigError` if its width is no number."""
-        entry = self._file.entry.axes
-        if entry is None:
-            return None
-        template = self._file.templates.get(("axes", "width"))
-        text = str(entry.width) if template is None else template.render(self._parameters(options)).strip()
-        if not (text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) >= entry.min_width):
-            raise ConfigError(
-                f"{self._file.path}: axes.width: got {text!r:.40}; expected a whole number, {entry.min_width} or more, "
-                f"of at most {_MOST_DIGITS} digits"
-            )
-        return Axes(cut=entry.cut, width=int(text), min_width=entry.min_width)
-
-    def _parameters(self, options: Mapping[str, str]) -> dict[str, Any]:
-        """Return the values of all options but iterations."""
-        return {
-            name: option.value(options.get(name))
-            for name, option in self._options.items()
-            if name != ITERATIONS and (name not in CHECKPOINT or name in options)
-        }
-
-    def _number(self, formula: Formula, options: Mapping[str, str]) -> float:
-        try:
-            return formula.value(self._parameters(options))
-        except (ArithmeticError, TypeError) as error:
-            raise ConfigError(f"{self._file.path}: {formula.text}: has no value: {error}") from None
-
-    def _iterations(self, options: Mapping[str, str]) -> int:
-        return int(self._file.entry.iterations.value(options.get(ITERATIONS)))
 
 
 def _observation(path: Path) -> RankObservation | None:

@@ -8,12 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from nws.base.quantities import AMOUNT
-
-if TYPE_CHECKING:
-    from pydantic_core.core_schema import CoreSchema
+from nws.base.quantities import AMOUNT, Parsed
 
 Scalar = str | int | float | bool
 
@@ -85,7 +82,7 @@ def _typed(default: object, text: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadParameter:
+class _ReadParameter(Parsed):
     """A value, or a mapping of the fields of `Parameter`. count : the value is a whole number, 1 or more"""
 
     count: bool = False
@@ -108,11 +105,6 @@ class _ReadParameter:
             expected = "a whole number, 1 or more" if self.count else parameter.legal
             raise ValueError(f"the default should be {expected}; got {default!r}")
         return parameter
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(self.parse)
 
 
 ParameterEntry = Annotated[Parameter, _ReadParameter()]
@@ -146,7 +138,7 @@ class Formula:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadFormula:
+class _ReadFormula(Parsed):
     """A quantity of bytes, a number, or arithmetic."""
 
     def parse(self, value: object) -> Formula:
@@ -156,11 +148,6 @@ class _ReadFormula:
             if isinstance(value, str) and any(letter in value for letter in "+-*/("):
                 return Formula(value)
             raise
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(self.parse)
 
 
 FormulaEntry = Annotated[Formula, _ReadFormula()]

@@ -21,9 +21,22 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*)?")
 
 
+class Parsed:
+    """An annotation of a type whose values `parse` reads; it raises `ValueError`."""
+
+    def parse(self, value: Any) -> Any:
+        """Return the value as the type."""
+        raise NotImplementedError
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+
 # Compared by identity, because annotations must be hashable.
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Quantity:
+class Quantity(Parsed):
     """A kind of quantity: its name, its units with their size in the base unit, and its range.
 
     base : unit of a number without one.  zero : whether zero is legal (negative never is)
@@ -67,11 +80,6 @@ class Quantity:
             f"legal are a number of {self.base} or one with {', '.join(self.units)}, such as {self.example}"
         )
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(self.parse)
-
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _BYTES = {
@@ -100,7 +108,7 @@ AMOUNT = Quantity(name="amount of data", base="bytes", units=_BYTES, example="19
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Part(Parsed):
     """A number from 0 to less than 1, such as a share of lost packets."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
