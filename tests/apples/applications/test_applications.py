@@ -34,7 +34,7 @@ class Mpiless:
             assert run(words, self._directory).returncode == 0
         elif self._text[0] is not None:
             Path(words[words.index("--benchmark") + 1]).write_text(self._text[0])
-        return finished(5.0)
+        return finished(60.0)
 
 
 SMALL = {"heat": {"nx": "12", "ny": "7"}, "jacobi2d": {"nx": "30"}}
@@ -104,7 +104,7 @@ def test_a_benchmark_is_read_back(application, tmp_path):
     benchmark = own_benchmark(Mpiless(tmp_path), request, template.benchmark)
     assert benchmark.ranks == 1
     assert 0 < benchmark.seconds_per_row < 1e-3
-    assert 0 < benchmark.startup_s < 5.0
+    assert 0 < benchmark.startup_s < 60.0
     assert (tmp_path / "rows").read_text() == "16384"
     assert benchmark.bytes_per_row == pytest.approx(template.workload(1, options).bytes_per_row, rel=0.1)
 
