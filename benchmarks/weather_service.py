@@ -66,7 +66,7 @@ from nws.links.cliques import Schedule, automatic, pairs, schedule
 from nws.sensors.network import ProbePlan, bandwidth_Bps, round_trip_s
 from nws.service.config import Limits, ServiceConfig
 from nws.service.core import WeatherService
-from nws.service.records import Batch
+from nws.messages.records import Batch
 from tests.testbed.grid import Testbed
 
 

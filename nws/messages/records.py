@@ -1,21 +1,18 @@
-"""The documents of the weather service: one model for each, from which parser, JSON schema and OpenAPI come.
+"""Requests and answers of the weather service: one record for each, from which reader, JSON schema and OpenAPI come.
 
 Field names are those of the JSON interface, so that a record is its own document. Times are float seconds since the
-epoch, values in the unit of their series. Columns are numpy arrays with NaN for unknown values (null in JSON).
-Objects are closed: other properties are neither sent nor accepted. `absent` names fields that an answer leaves out
-while they are None. Answers without behaviour are typed dictionaries.
+epoch, values in the unit of their series. Unknown numbers of an answer are NaN, null in JSON. Requests with other
+properties are refused; in an answer they are ignored, as a newer server may send more. A record of the kind `Partial`
+leaves out the fields that have their defaults.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, ClassVar, Literal, NotRequired
+from typing import Annotated, ClassVar, Literal
 
-import numpy as np
-from typing_extensions import TypedDict
+import msgspec
 
 from nws.links.cliques import Schedule
-from nws.series import HOST_NAME, HOST_NAME_LEGAL
-from nws.service.parsing import (
+from nws.messages.bounds import (
     HOST,
     LARGEST_WHOLE,
     Count,
@@ -28,10 +25,12 @@ from nws.service.parsing import (
     Maybe,
     SeriesName,
     Status,
+    no_numbers,
     number,
     string,
     whole,
 )
+from nws.series import HOST_NAME, HOST_NAME_LEGAL
 
 Port = Annotated[int, whole(65535)]
 Text = Annotated[str, string()]
@@ -41,41 +40,44 @@ SOURCE = r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}"
 KIND = r"[a-z]([a-z ]{0,38}[a-z])?"
 
 
-def present(record: Any) -> dict[str, Any]:
-    """Return an answer as a JSON-ready object, without the fields of `absent` that are None."""
-    values = {one.name: getattr(record, one.name) for one in fields(record)}
-    return {name: value for name, value in values.items() if value is not None or name not in record.absent}
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A document."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class Partial(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """An answer that leaves out fields with their defaults."""
+
+
+class Registration(Record, frozen=True, kw_only=True):
     """A sensor's description of its host.
 
     address, port: of its echo server; port 0 if it answers no probes.  site: a name like a host's
     cpus: usable ones.  memory_bytes: installed.  version: of the sensor's program
     """
 
-    what: ClassVar = "a registration"
+    what: ClassVar[str] = "a registration"
     address: Annotated[
         str, string(pattern="[A-Za-z0-9.:_%-]+", expected="expected the name or address of a host")
     ]
     port: Port
-    site: Annotated[
-        str | None,
-        string(
-            pattern=f"({HOST_NAME.pattern})?",
-            expected=f"expected a name: {HOST_NAME_LEGAL}",
-            then=lambda site: site or None,
-        ),
-    ] = None
+    site: (
+        Annotated[
+            str,
+            string(
+                pattern=f"({HOST_NAME.pattern})?",
+                expected=f"expected a name: {HOST_NAME_LEGAL}",
+                then=lambda site: site or None,
+            ),
+        ]
+        | None
+    ) = None
     cpus: Annotated[int, whole(1 << 20)] = 0
     cpu_model: Text = ""
     memory_bytes: Count = 0
     version: Text = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
+class Registered(Partial, frozen=True, kw_only=True):
     """The answer to a registration.
 
     now: the service's clock.  schedule, peers: those that concern the host
@@ -83,17 +85,15 @@ class Registered:
     every: periods of measuring CPU and memory and of delivering, seconds
     """
 
-    absent: ClassVar = ("key",)
     now: float
-    key: str | None
+    key: str | None = None
     every: dict[Literal["cpu", "memory", "deliver"], float]
     schedule: Schedule
     peers: Peers
     grid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostState:
+class HostState(Record, frozen=True, kw_only=True):
     """The state of a host.
 
     A host that never registered, because its series come from other monitors, has no address and no
@@ -114,37 +114,34 @@ class HostState:
     lost: bool = False
     cliques: tuple[str, ...] = ()
     series: Count = 0
-    status: Status = field(default_factory=dict)
+    status: Status = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(Record, frozen=True, kw_only=True):
     """Measurements of one sender: sample k is `value[k]` of `series[index[k]]` at `t[k]`.
 
     source, first: name of a numbered stream and number of its first sample; samples acknowledged before are dropped
     status: the sensor's own counts.  Without samples it is a sign of life
     """
 
-    what: ClassVar = "a batch of measurements"
+    what: ClassVar[str] = "a batch of measurements"
     series: GivenSeries = ()
-    index: GivenIndex = field(default_factory=lambda: np.empty(0, np.int64))
-    t: GivenFloats = field(default_factory=lambda: np.empty(0))
-    value: GivenFloats = field(default_factory=lambda: np.empty(0))
-    source: Annotated[str | None, string(json={"type": "string", "pattern": f"^{SOURCE}$"})] = None
+    index: GivenIndex = msgspec.field(default_factory=no_numbers("int64"))
+    t: GivenFloats = msgspec.field(default_factory=no_numbers("float64"))
+    value: GivenFloats = msgspec.field(default_factory=no_numbers("float64"))
+    source: Annotated[str, string(json={"pattern": f"^{SOURCE}$"})] | None = None
     first: Annotated[int, whole(LARGEST_WHOLE - 1)] = 0
     status: Status | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusals:
+class Refusals(Record, frozen=True, kw_only=True):
     """Samples of a batch that were acknowledged but not stored: their number, and the reasons of the first 20."""
 
     count: Count = 0
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutReceipt:
+class PutReceipt(Record, frozen=True, kw_only=True):
     """The answer to a batch. accepted: samples stored.  next: number expected next.  schedule: its present version."""
 
     now: float
@@ -154,8 +151,7 @@ class PutReceipt:
     refused: Refusals
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesState:
+class SeriesState(Record, frozen=True, kw_only=True):
     """One series: number of samples seen by its battery, last value, its time and its age (s)."""
 
     series: SeriesName
@@ -166,27 +162,24 @@ class SeriesState:
     age_s: Maybe
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleDocument:
+class SampleDocument(Partial, frozen=True, kw_only=True):
     """Samples of one series, oldest first; buckets of `resolution_s` with low, high and count unless that is 0.
 
     value: of buckets, the mean.  truncated: the range contains older samples than `most` allowed
     """
 
-    absent: ClassVar = ("low", "high", "count")
     series: SeriesName
     unit: str
     resolution_s: float
     t: Floats
     value: Floats
-    low: Floats | None
-    high: Floats | None
-    count: Ints | None
+    low: Floats | None = None
+    high: Floats | None = None
+    count: Ints | None = None
     truncated: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlotDocument:
+class PlotDocument(Record, frozen=True, kw_only=True):
     """One series for a plot, oldest first; a row of NaN with a time marks a gap.
 
     forecast: of each point, made before it was known.  error: mean absolute error of such forecasts until then
@@ -204,22 +197,20 @@ class PlotDocument:
     error: Floats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Record, frozen=True, kw_only=True):
     """An event, marked on plots. kind: 1 to 40 of a-z and blanks, such as ``host lost``.
 
     t: not in the future
     """
 
-    what: ClassVar = "an event"
-    t: Annotated[float, number(json={"type": "number", "minimum": 0})]
-    kind: Annotated[str, string(json={"type": "string", "pattern": f"^{KIND}$"})]
-    host: Annotated[str | None, string(json=HOST)] = None
+    what: ClassVar[str] = "an event"
+    t: Annotated[float, number(json={"minimum": 0})]
+    kind: Annotated[str, string(json={"pattern": f"^{KIND}$"})]
+    host: Annotated[str, string(json=HOST)] | None = None
     text: Annotated[str, string(1000)] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class Health(Record, frozen=True, kw_only=True):
     """The health of the service. status: ``degraded`` while the store cannot be written, or if it is damaged."""
 
     status: Literal["ok", "degraded", "failed"]
@@ -232,7 +223,7 @@ class Health:
         return self.status == "ok"
 
 
-class ErrorDetail(TypedDict):
+class ErrorDetail(Record, frozen=True, kw_only=True):
     """A refusal. problems: all of them, if there are several"""
 
     status: Annotated[int, whole(599, 400)]
@@ -240,27 +231,27 @@ class ErrorDetail(TypedDict):
     problems: Sequence[str]
 
 
-class Error(TypedDict):
+class Error(Record, frozen=True, kw_only=True):
     """The answer to a request that is refused."""
 
     error: ErrorDetail
 
 
-class Hosts(TypedDict):
+class Hosts(Record, frozen=True, kw_only=True):
     """All hosts, alive and lost."""
 
     now: float
     hosts: Sequence[HostState]
 
 
-class Forgotten(TypedDict):
+class Forgotten(Record, frozen=True, kw_only=True):
     """The answer to the deletion of a host."""
 
     now: float
     forgotten: HostName
 
 
-class ScheduleAnswer(TypedDict):
+class ScheduleAnswer(Record, frozen=True, kw_only=True):
     """The whole measuring schedule."""
 
     now: float
@@ -268,14 +259,14 @@ class ScheduleAnswer(TypedDict):
     peers: Peers
 
 
-class SeriesList(TypedDict):
+class SeriesList(Record, frozen=True, kw_only=True):
     """All series that were asked for."""
 
     now: float
     series: Sequence[SeriesState]
 
 
-class OutlookRow(TypedDict):
+class OutlookRow(Record, frozen=True, kw_only=True):
     """Distribution of the mean of a series over `over_s` seconds from now.
 
     quantiles: at the shares of the document.  held: share of past 80 % intervals that held, null if none was judged
@@ -291,7 +282,7 @@ class OutlookRow(TypedDict):
     quantiles: Sequence[Maybe]
 
 
-class ForecastRow(TypedDict):
+class ForecastRow(Partial, frozen=True, kw_only=True):
     """One forecast. mae, rmse: errors expected, null while only one sample is known.
 
     method: the predictor, and its selection criterion.  age_s: of the last measurement
@@ -308,25 +299,24 @@ class ForecastRow(TypedDict):
     last: Maybe
     measured_at: Maybe
     age_s: Maybe
-    outlooks: NotRequired[Sequence[OutlookRow]]
+    outlooks: Sequence[OutlookRow] | None = None
 
 
-class Forecasts(TypedDict):
+class Forecasts(Partial, frozen=True, kw_only=True):
     """Forecasts of the series that were asked for. shares: of the quantiles of outlooks, rising"""
 
     now: float
-    shares: NotRequired[Sequence[float]]
+    shares: Sequence[float] | None = None
     forecasts: Sequence[ForecastRow]
 
 
-class EventList(TypedDict):
+class EventList(Record, frozen=True, kw_only=True):
     """Events, oldest first."""
 
     events: Sequence[Event]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
+class Counters(Record, frozen=True, kw_only=True):
     """Counts since the service started, and its present content; for supervision.
 
     samples_accepted, samples_refused, samples_repeated: of all batches; repeated ones were acknowledged before

@@ -1,15 +1,13 @@
-"""The document of a snapshot: everything of one instant, in columns. Its model is that of `nws.service.records`."""
+"""The document of a snapshot: everything of one instant, in columns."""
 
 from collections.abc import Sequence
-from typing import Literal, NotRequired
+from typing import Literal
 
-from typing_extensions import TypedDict
-
-from nws.service.parsing import FloatBlocks, FloatRows, Floats, HostName, Ints, Maybe, SeriesName
-from nws.service.records import HostState
+from nws.messages.bounds import FloatBlocks, FloatRows, Floats, HostName, Ints, Maybe, SeriesName
+from nws.messages.records import HostState, Partial, Record
 
 
-class SnapshotSeries(TypedDict):
+class SnapshotSeries(Record, frozen=True, kw_only=True):
     """One row for each series. method: index into `methods`"""
 
     name: Sequence[SeriesName]
@@ -23,7 +21,7 @@ class SnapshotSeries(TypedDict):
     method: Ints
 
 
-class SnapshotOutlooks(TypedDict):
+class SnapshotOutlooks(Record, frozen=True, kw_only=True):
     """Outlooks of all series: one row for each series, one item for each span.
 
     over_s: spans.  shares: of the quantiles.  mean, held, outcomes, variation, quantiles: as in a row of a forecast
@@ -38,24 +36,21 @@ class SnapshotOutlooks(TypedDict):
     quantiles: FloatBlocks
 
 
-#: Pairs that are not measured, composed from measured pairs. through: hosts on the path
-SnapshotComposed = TypedDict(
-    "SnapshotComposed",
-    {
-        "from": Sequence[HostName],
-        "to": Sequence[HostName],
-        "latency_s": Sequence[Maybe],
-        "latency_error_s": Sequence[Maybe],
-        "bandwidth_Bps": Sequence[Maybe],
-        "bandwidth_error_Bps": Sequence[Maybe],
-        "measured_at": Floats,
-        "age_s": Floats,
-        "through": Sequence[Sequence[HostName]],
-    },
-)
+class SnapshotComposed(Record, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
+    """Pairs that are not measured, composed from measured pairs. through: hosts on the path"""
+
+    start: Sequence[HostName]
+    end: Sequence[HostName]
+    through: Sequence[Sequence[HostName]]
+    latency_s: Sequence[Maybe]
+    latency_error_s: Sequence[Maybe]
+    bandwidth_Bps: Sequence[Maybe]
+    bandwidth_error_Bps: Sequence[Maybe]
+    measured_at: Floats
+    age_s: Floats
 
 
-class Snapshot(TypedDict):
+class Snapshot(Partial, frozen=True, kw_only=True):
     """All values of one instant, in columns."""
 
     format: Literal["nws-snapshot"]
@@ -65,5 +60,5 @@ class Snapshot(TypedDict):
     hosts: Sequence[HostState]
     methods: Sequence[str]
     series: SnapshotSeries
-    outlooks: NotRequired[SnapshotOutlooks]
-    composed: NotRequired[SnapshotComposed]
+    outlooks: SnapshotOutlooks | None = None
+    composed: SnapshotComposed | None = None

@@ -7,22 +7,16 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
 from starlette.responses import Response
 
 from nws.base.errors import ServiceError, StoreDamaged, StoreError, UsageError, WeatherError
-from nws.service.records import Error, ErrorDetail
+from nws.messages.encoding import encode
+from nws.messages.records import Error, ErrorDetail
 
 #: Maximum number of problems in a response; a last entry counts the others.
 MOST_PROBLEMS = 20
 #: Retry-After if the error has none, seconds.
 _RETRY_AFTER_S = 10
-_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
-
-
-def encode(document: Any) -> bytes:
-    """Return a document of plain values, dataclasses and numpy arrays as JSON in UTF-8."""
-    return orjson.dumps(document, option=_OPTIONS)
 
 
 def answer(document: Any, status: int = 200) -> Response:
@@ -44,7 +38,7 @@ def refused(
         listed = [*listed[:MOST_PROBLEMS], f"and {len(listed) - MOST_PROBLEMS} more"]
     # a message may quote a client's text with lone surrogates, which JSON cannot represent
     error = ErrorDetail(status=status, message=_clean(message), problems=[_clean(p) for p in listed])
-    return encoded(orjson.dumps(Error(error=error)), status, headers)
+    return encoded(encode(Error(error=error)), status, headers)
 
 
 def refusal_of(error: WeatherError) -> Response:

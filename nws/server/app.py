@@ -18,13 +18,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nws.base.ratelimit import RateLimit
+from nws.messages import records
+from nws.messages.snapshots import Snapshot
 from nws.server import bodies, openapi, reading, writing
 from nws.server.answers import answer, refused
 from nws.server.backend import Backend, Handler, Operation, run
 from nws.server.middleware import RequestMiddleware
 from nws.server.tokens import Role, Tokens
-from nws.service import records
-from nws.service.snapshotrecords import Snapshot
 
 if TYPE_CHECKING:
     from nws.server.driver import SourceCounters

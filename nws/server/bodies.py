@@ -4,18 +4,18 @@ A body is counted while it arrives; one byte beyond the bound ends it. An unknow
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import orjson
-from pydantic import ValidationError
-from pydantic_core import core_schema
 from starlette.requests import Request
 
 from nws.base.errors import Malformed, Refused, ServiceError
+from nws.messages.bounds import HOST, SERIES
 from nws.series import LONGEST_SPAN_S, MOST_SPANS, SHORTEST_SPAN_S
-from nws.service.parsing import HOST, SERIES, Legal, adapter, legal
 
 _T = TypeVar("_T")
 
@@ -103,14 +103,34 @@ def _kind(value: object) -> str:
     return "null" if value is None else names.get(type(value), "something else")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parameter:
+    """A parameter of a query, as metadata of its type.
+
+    read : converts its text, or the texts of one that may be repeated; raises `ValueError`.  text : of a problem
+    json : JSON schema
+    """
+
+    read: Callable[[Any], Any] = str
+    text: str = ""
+    json: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    repeated: bool = False
+
+
+@cache
+def parameters(kind: Any) -> dict[str, Parameter]:
+    """Return the parameters of a query by name."""
+    return {name: hint.__metadata__[0] for name, hint in get_type_hints(kind, include_extras=True).items()}
+
+
 def read_query(request: Request, kind: Callable[..., _T] | None) -> _T | None:
     """Return the query string as a record of `kind`; raises `Refused` with all problems.
 
-    Its fields are parameters; those whose type is a list may occur more than once. None: no parameter is legal.
+    Its fields are parameters. None: no parameter is legal.
     """
     if not request.scope["query_string"]:
         return None if kind is None else kind()
-    known = {} if kind is None else legal(kind)
+    known = {} if kind is None else parameters(kind)
     given: dict[str, list[str]] = {}
     for name, value in request.query_params.multi_items():
         given.setdefault(name, []).append(value)
@@ -118,21 +138,17 @@ def read_query(request: Request, kind: Callable[..., _T] | None) -> _T | None:
     for name, texts in given.items():
         if name not in known:
             problems.append(f"{name[:40]}: unknown parameter; legal are {', '.join(known) or 'none'}")
-        elif known[name].schema["type"] == "list":
-            values[name] = texts
-        else:
-            values[name] = texts[0]
-            if len(texts) > 1:
-                problems.append(f"{name}: given {len(texts)} times; once is legal")
-    record = None
-    try:
-        record = None if kind is None else adapter(kind).validate_python(values)
-    except ValidationError as error:
-        for name in dict.fromkeys(str(detail["loc"][0]) for detail in error.errors(include_context=False)):
-            problems.append(f"{name}: {given[name][0][:40]!r}; {known[name].text}")
+            continue
+        one = known[name]
+        if len(texts) > 1 and not one.repeated:
+            problems.append(f"{name}: given {len(texts)} times; once is legal")
+        try:
+            values[name] = one.read(texts if one.repeated else texts[0])
+        except ValueError:
+            problems.append(f"{name}: {texts[0][:40]!r}; {one.text}")
     if problems:
         raise unacceptable(problems)
-    return record
+    return None if kind is None else kind(**values)
 
 
 def unacceptable(problems: list[str]) -> Refused:
@@ -155,44 +171,43 @@ def _spans(texts: list[str]) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _most(most: int) -> Legal:
-    return Legal(
-        schema=core_schema.str_schema(pattern="^[0-9]{1,9}$"),
+def _most(most: int) -> Parameter:
+    def read(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
+            raise ValueError
+        return int(text)
+
+    return Parameter(
+        read=read,
         text=f"expected a whole number, 1 to {most}",
         json={"type": "integer", "minimum": 1, "maximum": most},
-        then=lambda text: _bounded(int(text), most),
     )
 
 
-def _bounded(value: int, most: int) -> int:
-    if not 1 <= value <= most:
-        raise ValueError
-    return value
+def _choice(*values: str) -> Parameter:
+    def read(text: str) -> str:
+        if text not in values:
+            raise ValueError
+        return text
 
-
-def _choice(*values: str) -> Legal:
-    return Legal(schema=core_schema.literal_schema(list(values)), text=f"legal are {', '.join(values)}")
-
-
-def _text(json: Mapping[str, Any] | None = None) -> Legal:
-    return Legal(schema=core_schema.str_schema(), json=json)
+    return Parameter(read=read, text=f"legal are {', '.join(values)}", json={"enum": list(values)})
 
 
 Seconds = Annotated[
     float | None,
-    Legal(
-        schema=core_schema.str_schema(),
+    Parameter(
+        read=_seconds,
         text=f"expected seconds since the epoch, at most {_FARTHEST_S:.0e}",
         json={"type": "number", "description": "Seconds since the epoch."},
-        then=_seconds,
     ),
 ]
 
 
 Spans = Annotated[
     tuple[float, ...],
-    Legal(
-        schema=core_schema.list_schema(core_schema.str_schema()),
+    Parameter(
+        read=_spans,
+        repeated=True,
         text=f"expected at most {MOST_SPANS} spans from {SHORTEST_SPAN_S:g} to {LONGEST_SPAN_S:g} seconds",
         json={
             "type": "array",
@@ -201,7 +216,6 @@ Spans = Annotated[
             "maxItems": MOST_SPANS,
             "description": "Seconds. For each, the distribution of the mean over so long from now is added.",
         },
-        then=_spans,
     ),
 ]
 
@@ -210,8 +224,8 @@ Spans = Annotated[
 class SeriesQuery:
     """Which series. host: either end of a pair"""
 
-    host: Annotated[str | None, _text(HOST)] = None
-    resource: Annotated[str | None, _text()] = None
+    host: Annotated[str | None, Parameter(json=HOST)] = None
+    resource: Annotated[str | None, Parameter()] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,10 +262,7 @@ class ForecastsQuery:
 
     series: Annotated[
         list[str] | None,
-        Legal(
-            schema=core_schema.list_schema(core_schema.str_schema()),
-            json={"type": "array", "items": SERIES, "maxItems": MOST_NAMES},
-        ),
+        Parameter(read=list, repeated=True, json={"type": "array", "items": SERIES, "maxItems": MOST_NAMES}),
     ] = None
     over: Spans = ()
 
@@ -261,7 +272,7 @@ class SnapshotQuery:
     """Which hosts, as names with commas between them. over: spans of the outlooks of their series"""
 
     hosts: Annotated[
-        str | None, _text({"type": "string", "description": "Names with commas between them."})
+        str | None, Parameter(json={"type": "string", "description": "Names with commas between them."})
     ] = None
     composed: Annotated[str, _choice("true", "false")] = "false"
     over: Spans = ()

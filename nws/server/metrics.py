@@ -15,7 +15,7 @@ import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +23,9 @@ from nws.series import Series
 from nws.server.middleware import BUCKETS_S
 
 if TYPE_CHECKING:
+    from nws.messages.records import Counters, HostState
+    from nws.messages.snapshots import SnapshotOutlooks, SnapshotSeries
     from nws.server.backend import Backend
-    from nws.service.records import Counters, HostState
-    from nws.service.snapshotrecords import SnapshotOutlooks
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
@@ -103,9 +103,9 @@ def render(backend: Backend, over_s: Sequence[float] = ()) -> Iterator[bytes]:
     """Return the page for the present instant, in blocks, with outlooks of all series over some spans."""
     page = Exposition()
     document = backend.service.snapshot(over_s=over_s).document
-    _weather(page, document["series"])
-    if "outlooks" in document:
-        _outlooks(page, document["series"]["name"], document["outlooks"])
+    _weather(page, document.series)
+    if document.outlooks is not None:
+        _outlooks(page, document.series.name, document.outlooks)
     _hosts(page, backend.service.hosts())
     _service(page, backend, backend.service.counters())
     _sources(page, backend)
@@ -114,11 +114,11 @@ def render(backend: Backend, over_s: Sequence[float] = ()) -> Iterator[bytes]:
     return page.blocks()
 
 
-def _weather(page: Exposition, columns: Mapping[str, Any]) -> None:
-    made = _made(columns["name"])
+def _weather(page: Exposition, columns: SnapshotSeries) -> None:
+    made = _made(columns.name)
     for name, column, text in _SERIES_FAMILIES:
         page.family(name, "gauge", text)
-        page.column(name, made, np.asarray(columns[column], np.float64).tolist())
+        page.column(name, made, np.asarray(getattr(columns, column), np.float64).tolist())
 
 
 def _outlooks(page: Exposition, names: Sequence[str], found: SnapshotOutlooks) -> None:
@@ -130,13 +130,13 @@ def _outlooks(page: Exposition, names: Sequence[str], found: SnapshotOutlooks) -
 
     (quantiles, text), (held, held_text) = _OUTLOOK_FAMILIES
     page.family(quantiles, "gauge", text)
-    for j, span in enumerate(found["over_s"]):
+    for j, span in enumerate(found.over_s):
         for share in (0.1, 0.5, 0.9):
-            column = found["quantiles"][:, j, found["shares"].index(share)]
+            column = found.quantiles[:, j, found.shares.index(share)]
             page.column(quantiles, labelled(f'over="{span:g}",quantile="{share:g}"'), column.tolist())
     page.family(held, "gauge", held_text)
-    for j, span in enumerate(found["over_s"]):
-        page.column(held, labelled(f'over="{span:g}"'), found["held"][:, j].tolist())
+    for j, span in enumerate(found.over_s):
+        page.column(held, labelled(f'over="{span:g}"'), found.held[:, j].tolist())
 
 
 def _made(names: Sequence[str]) -> list[str]:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
-from pydantic_core import core_schema
+import msgspec
 
+from nws.messages.bounds import HOST, SERIES, field_of
+from nws.messages.records import Error, Partial
+from nws.server.bodies import parameters
 from nws.server.tokens import Role
-from nws.service.parsing import HOST, SERIES, adapter
-from nws.service.records import Error
 
 if TYPE_CHECKING:
     from nws.server.backend import Operation
@@ -44,43 +44,35 @@ _IDENTITY = {
     "X-NWS-Host": HOST | {"description": "The sending host; it may write only its own series."},
     "X-NWS-Key": {"type": "string", "maxLength": 200, "description": "Key of that host."},
 }
-_TEMPLATE = "#/components/schemas/{model}"
+_TEMPLATE = "#/components/schemas/{name}"
 
 
-class _Generator(GenerateJsonSchema):
-    """Schemas of closed objects: null is legal for what a request may leave out, an answer leaves out `absent` only."""
+def schemas(kinds: Iterable[Any], *, requests: bool) -> dict[str, Schema]:
+    """Return the schemas of these records, and of those within them, by name.
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        """Return that titles, which repeat the names, are left out."""
-        return False
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> Schema:
-        """Return the schema of a field that has a default."""
-        inner = self.generate_inner(schema["schema"])
-        if self.mode == "serialization" or {"type": "null"} in inner.get("anyOf", ()):
-            return inner
-        return {"anyOf": [inner, {"type": "null"}]}
-
-    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> Schema:
-        """Return the schema of a record."""
-        found = super().dataclass_schema(schema) | {"additionalProperties": False}
-        if self.mode == "serialization":
-            absent = getattr(schema["cls"], "absent", ())
-            found["required"] = [name for name in found["properties"] if name not in absent]
-        return found
-
-    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> Schema:
-        """Return the schema of an answer."""
-        return super().typed_dict_schema(schema) | {"additionalProperties": False}
-
-
-def schemas(kinds: Iterable[Any], mode: JsonSchemaMode) -> dict[str, Schema]:
-    """Return the schemas of these models, and of those within them, by name."""
-    found: dict[str, Schema] = {}
-    for kind in kinds:
-        schema = adapter(kind).json_schema(mode=mode, ref_template=_TEMPLATE, schema_generator=_Generator)
-        found |= schema.pop("$defs", {})
-        found[kind.__name__] = schema
+    Objects are closed. In a request null stands for an absent field; an answer leaves out fields of a `Partial` only.
+    """
+    records = tuple(dict.fromkeys(kinds))
+    _, found = msgspec.json.schema_components(records, ref_template=_TEMPLATE)
+    by_name = {kind.__name__: kind for kind in records}
+    partial = {kind.__name__ for kind in Partial.__subclasses__()}
+    for name, schema in found.items():
+        schema.pop("title", None)
+        schema["additionalProperties"] = False
+        properties = schema["properties"]
+        given = (
+            {one.name: field_of(one.type).json for one in msgspec.structs.fields(by_name[name])}
+            if requests
+            else {}
+        )
+        for field, part in properties.items():
+            part.pop("default", None)
+            branch = part["anyOf"][0] if "anyOf" in part else part
+            branch |= given.get(field) or {}
+            if requests and field not in schema["required"] and {"type": "null"} not in part.get("anyOf", ()):
+                properties[field] = {"anyOf": [part, {"type": "null"}]}
+        if not requests and name not in partial:
+            schema["required"] = list(properties)
     return found
 
 
@@ -110,7 +102,7 @@ def document(config: ServiceConfig, operations: Iterable[Operation]) -> dict[str
         "paths": paths,
         "components": {
             # an event is both: what is legal to send is also sent
-            "schemas": schemas(answers, "serialization") | schemas(bodies, "validation"),
+            "schemas": schemas(answers, requests=False) | schemas(bodies, requests=True),
             "responses": {f"E{status}": _error(status, reason) for status, reason in _REASONS.items()},
             "securitySchemes": {
                 role.value: {
@@ -142,15 +134,13 @@ def _operation(one: Operation) -> dict[str, Any]:
     }
     if one.roles:
         operation["security"] = [{role: []} for role in sorted({*one.roles, Role.ADMIN})]
-    parameters = []
-    if one.query is not None:
-        properties = adapter(one.query).json_schema(schema_generator=_Generator)["properties"]
-        parameters = [_parameter(name, "query", schema["anyOf"][0]) for name, schema in properties.items()]
+    given = {} if one.query is None else parameters(one.query)
+    described = [_parameter(name, "query", parameter.json) for name, parameter in given.items()]
     if one.body is not None:
-        parameters += [_parameter(name, "header", schema) for name, schema in _IDENTITY.items()]
+        described += [_parameter(name, "header", schema) for name, schema in _IDENTITY.items()]
         operation["requestBody"] = {"required": True} | _json(_ref(one.body))
-    if parameters:
-        operation["parameters"] = parameters
+    if described:
+        operation["parameters"] = described
     return operation
 
 
@@ -159,7 +149,7 @@ def _parameter(name: str, place: str, schema: object) -> Schema:
 
 
 def _ref(kind: Any) -> Schema:
-    return {"$ref": _TEMPLATE.format(model=kind.__name__)}
+    return {"$ref": _TEMPLATE.format(name=kind.__name__)}
 
 
 def _json(schema: Schema) -> Schema:

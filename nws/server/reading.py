@@ -1,14 +1,25 @@
 """Routes that query: they check parameters, the core returns the values."""
 
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from nws.base.errors import Refused, WeatherError
-from nws.series import HOST_NAME_LEGAL, SHARES, is_host_name
-from nws.server.answers import answer, encode, encoded
+from nws.messages.encoding import encode
+from nws.messages.records import (
+    EventList,
+    ForecastRow,
+    Forecasts,
+    Health,
+    Hosts,
+    OutlookRow,
+    ScheduleAnswer,
+    SeriesList,
+)
+from nws.series import HOST_NAME_LEGAL, SHARES, Outlook, is_host_name
+from nws.server.answers import answer, encoded
 from nws.server.backend import Backend
 from nws.server.bodies import (
     MOST_NAMES,
@@ -22,17 +33,6 @@ from nws.server.bodies import (
     unacceptable,
 )
 from nws.server.metrics import render
-from nws.service.records import (
-    EventList,
-    ForecastRow,
-    Forecasts,
-    Health,
-    Hosts,
-    OutlookRow,
-    ScheduleAnswer,
-    SeriesList,
-    present,
-)
 
 _LONGEST_NAME = 200
 #: Default period of a plot, seconds.
@@ -127,7 +127,7 @@ async def samples(backend: Backend, request: Request, query: SamplesQuery) -> Re
         found = backend.service.samples(
             name, since=since, until=until, resolution=query.resolution, most=query.most
         )
-        return encode(present(found))
+        return encode(found)
 
     return encoded(await backend.ask(read))
 
@@ -164,27 +164,28 @@ async def forecasts(backend: Backend, request: Request, query: ForecastsQuery) -
                 last=f.last,
                 measured_at=f.measured_at,
                 age_s=max(now - f.measured_at, 0.0),
+                outlooks=_outlook_rows(f.outlooks) if query.over else None,
             )
             for one, f in found.items()
         ]
-        document = Forecasts(now=now, forecasts=rows)
-        if query.over:
-            document["shares"] = SHARES
-            for row, f in zip(rows, found.values(), strict=True):
-                row["outlooks"] = [
-                    OutlookRow(
-                        over_s=one.over_s,
-                        mean=one.mean,
-                        held=one.held,
-                        outcomes=one.outcomes,
-                        variation=one.variation,
-                        quantiles=one.quantiles,
-                    )
-                    for one in f.outlooks
-                ]
-        return encode(document)
+        shares = SHARES if query.over else None
+        return encode(Forecasts(now=now, forecasts=rows, shares=shares))
 
     return encoded(await (backend.ask_large if names is None else backend.ask)(read))
+
+
+def _outlook_rows(outlooks: Sequence[Outlook]) -> list[OutlookRow]:
+    return [
+        OutlookRow(
+            over_s=one.over_s,
+            mean=one.mean,
+            held=one.held,
+            outcomes=one.outcomes,
+            variation=one.variation,
+            quantiles=one.quantiles,
+        )
+        for one in outlooks
+    ]
 
 
 async def snapshot(backend: Backend, request: Request, query: SnapshotQuery) -> Response:
@@ -202,7 +203,7 @@ async def snapshot(backend: Backend, request: Request, query: SnapshotQuery) -> 
 
     def read() -> bytes:
         found = backend.service.snapshot(hosts=names, composed=query.composed == "true", over_s=query.over)
-        return found.encode()
+        return encode(found.document)
 
     return encoded(await backend.ask_large(read))
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from nws.base.errors import ServiceError, StoreError, WeatherError
 
 if TYPE_CHECKING:
+    from nws.messages.records import Batch, PutReceipt
     from nws.service.core import WeatherService
-    from nws.service.records import Batch, PutReceipt
 
 _LOG = logging.getLogger(__name__)
 

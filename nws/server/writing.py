@@ -4,14 +4,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nws.base.errors import Forbidden, Refused
+from nws.messages.bounds import parse
+from nws.messages.records import Batch, Event, Forgotten, Registration
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.server.answers import answer
 from nws.server.backend import Backend
 from nws.server.middleware import RequestContext
 from nws.server.reading import host_of
 from nws.server.tokens import Role
-from nws.service.parsing import parse
-from nws.service.records import Batch, Event, Forgotten, Registration, present
 
 _LONGEST_KEY = 200
 #: Number of samples from which a batch is converted in a thread.
@@ -38,7 +38,7 @@ async def register(backend: Backend, request: Request) -> Response:
     registered = await backend.ask(backend.service.register, name, record, key)
     if registered.key is not None:
         backend.log_client(request, f"registered as {name}")
-    return answer(present(registered))
+    return answer(registered)
 
 
 async def forget(backend: Backend, request: Request) -> Response:

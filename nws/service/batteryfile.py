@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +26,7 @@ from nws.base.errors import StoreDamaged, StoreError
 from nws.base.files import Replacement
 from nws.forecasting.batteries import BatteryBank
 from nws.forecasting.layout import METHODS, SELECTORS, STATE
-from nws.service.parsing import adapter, whole
+from nws.messages.bounds import whole
 
 _FORMAT = "nws-batteries 3"
 #: Room for the header, without and for each block's position.
@@ -126,7 +127,7 @@ def read(path: Path) -> tuple[BatteryBank, Seen] | None:
             line = file.readline(_MOST_HEADER_BYTES)
             if b'"nws-batteries ' in line and _FORMAT.encode() not in line:
                 return None
-            header: _Header = adapter(_Header).validate_json(line, strict=True)
+            header = msgspec.json.decode(line, type=_Header)
             found = os.fstat(file.fileno()).st_size - file.tell()
             if header.layout == LAYOUT and found != header.series * STATE.itemsize:
                 raise ValueError(f"{found} bytes of states, expected {header.series * STATE.itemsize}")

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.base.errors import Refused, UnknownSeries
+from nws.messages.bounds import Floats, Ints
 from nws.series import HOST_NAME_LEGAL, Resource, Series, is_host_name
-from nws.service.parsing import Floats, Ints
 
 
 class Catalogue:

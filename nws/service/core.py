@@ -15,6 +15,7 @@ from nws.base.errors import StoreError, WeatherError
 from nws.base.paths import state_dir
 from nws.links.cliques import Schedule
 from nws.memory import Memory
+from nws.messages.records import Batch, Counters, Event, Health, Peers, PutReceipt
 from nws.service.config import ServiceConfig
 from nws.service.housekeeping import Housekeeping
 from nws.service.ingestion import Ingestion
@@ -22,7 +23,6 @@ from nws.service.lock import store_lock
 from nws.service.nameserver import NameServer
 from nws.service.parts import ServiceParts
 from nws.service.queries import Queries
-from nws.service.records import Batch, Counters, Event, Health, Peers, PutReceipt
 from nws.service.samples import checked_span
 
 

@@ -8,20 +8,20 @@ decides which host may write which series. Not thread-safe.
 
 import hashlib
 import hmac
-import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+
+import msgspec
 
 from nws.base.durations import format_seconds
 from nws.base.errors import KeyRefused, NameTaken, Refused, TooMany, UnknownHost
 from nws.base.sealed import crc
 from nws.memory.database import Database
 from nws.memory.integrity import is_complete
+from nws.messages.records import Event, Partial, Registration
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.config import ServiceConfig
-from nws.service.records import Event, Registration
 
 Clock = Callable[[], float]
 
@@ -30,6 +30,17 @@ LEASES_OF_MEMBERS = 20
 
 #: A host may bring its own key to its first registration; a shorter one is replaced by a generated key.
 _SHORTEST_KEY = 22
+
+
+class _StoredHost(Partial, frozen=True, kw_only=True):
+    """A host as the store has it. registration : None for a forgotten one"""
+
+    registration: Registration | None = None
+    key_hash: str = ""
+    registered_at: float = 0.0
+    last_seen: float = 0.0
+    lost: bool = False
+    forgotten: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +90,7 @@ class Directory:
         if entry is not None:
             self._must_hold(name, entry, key)
             if registration != entry.registration:
-                self._keep({name: self._document(entry, registration)})
+                self._keep({name: self._stored(entry, registration)})
                 entry.registration = registration
             return None, self.renew_lease(name, None)
         if len(self.entries) >= self._config.limits.hosts:
@@ -98,7 +109,7 @@ class Directory:
             since=self._steady(),
             renewed_at=self._steady(),
         )
-        self._keep({name: self._document(entry, registration)})
+        self._keep({name: self._stored(entry, registration)})
         self.entries[name] = entry
         self.forgotten.discard(name)
         return key, Event(t=now, kind="host registered", host=name)
@@ -167,7 +178,7 @@ class Directory:
 
     def forget(self, name: str) -> None:
         """Free a name and hide its series; raises `StoreError`."""
-        self._keep({name: {"forgotten": True}})
+        self._keep({name: _StoredHost(forgotten=True)})
         self.entries.pop(name, None)
         self.forgotten.add(name)
 
@@ -184,7 +195,7 @@ class Directory:
         rows = {name: entry for name, entry in self.entries.items() if entry.changed}
         if not rows:
             return
-        self._keep({name: self._document(entry, entry.registration) for name, entry in rows.items()})
+        self._keep({name: self._stored(entry, entry.registration) for name, entry in rows.items()})
         for entry in rows.values():
             entry.changed = False
 
@@ -201,8 +212,8 @@ class Directory:
                 f"forget the other one (DELETE /v1/hosts/{name})"
             )
 
-    def _keep(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        texts = {name: json.dumps(document) for name, document in documents.items()}
+    def _keep(self, hosts: Mapping[str, _StoredHost]) -> None:
+        texts = {name: msgspec.json.encode(host).decode() for name, host in hosts.items()}
         with self._database.writing() as connection:
             connection.executemany(
                 "INSERT INTO host (name, document, crc) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
@@ -210,14 +221,14 @@ class Directory:
                 [(name, text, crc("host", name, text)) for name, text in texts.items()],
             )
 
-    def _document(self, entry: HostRegistration, registration: Registration) -> dict[str, Any]:
-        return {
-            "registration": asdict(registration),
-            "key_hash": entry.key_hash,
-            "registered_at": entry.registered_at,
-            "last_seen": self.last_seen(entry),
-            "lost": entry.lost,
-        }
+    def _stored(self, entry: HostRegistration, registration: Registration) -> _StoredHost:
+        return _StoredHost(
+            registration=registration,
+            key_hash=entry.key_hash,
+            registered_at=entry.registered_at,
+            last_seen=self.last_seen(entry),
+            lost=entry.lost,
+        )
 
     def _load(self) -> None:
         with self._database.reading() as connection:
@@ -231,19 +242,19 @@ class Directory:
             try:
                 if crc("host", name, text) != check:
                     raise ValueError("its checksum is wrong")
-                document = json.loads(text)
-                if document.get("forgotten"):
+                stored = msgspec.json.decode(text, type=_StoredHost)
+                if stored.forgotten or stored.registration is None:
                     self.forgotten.add(name)
                     continue
                 self.entries[name] = HostRegistration(
-                    registration=Registration(**document["registration"]),
-                    key_hash=str(document["key_hash"]),
-                    registered_at=float(document["registered_at"]),
-                    last_seen=float(document["last_seen"]),
+                    registration=stored.registration,
+                    key_hash=stored.key_hash,
+                    registered_at=stored.registered_at,
+                    last_seen=stored.last_seen,
                     since=self._steady(),
-                    lost=bool(document["lost"]),
+                    lost=stored.lost,
                 )
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except ValueError as error:
                 # skip an invalid entry: the host can register again, while a service that does not start
                 # helps no host
                 self._database.damage.note(

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from nws.base.errors import StoreError, WeatherError
+from nws.messages.records import Batch, Event, Registered, Registration
 from nws.service.ingestion import IngestResult
 from nws.service.parts import ServiceParts
-from nws.service.records import Batch, Event, Registered, Registration
 
 
 class NameServer:

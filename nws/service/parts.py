@@ -13,6 +13,7 @@ from typing import TypeVar
 from nws.base.errors import StoreError
 from nws.memory import Memory
 from nws.memory.integrity import DamageLog
+from nws.messages.records import Counters, Health
 from nws.service.batteryfile import battery_file
 from nws.service.config import ServiceConfig
 from nws.service.directory import Directory
@@ -20,7 +21,6 @@ from nws.service.events import Events
 from nws.service.forecaster import Forecaster
 from nws.service.ingestion import IngestCounts
 from nws.service.keyvalues import KeyValueTable
-from nws.service.records import Counters, Health
 from nws.service.scheduling import ScheduleVersions
 
 Clock = Callable[[], float]

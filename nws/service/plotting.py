@@ -12,9 +12,9 @@ from nws.base.errors import Refused
 from nws.forecasting.backtest import expected
 from nws.forecasting.batteries import LARGEST
 from nws.memory import Keep, Memory
+from nws.messages.bounds import Floats
+from nws.messages.records import PlotDocument
 from nws.series import Series
-from nws.service.parsing import Floats
-from nws.service.records import PlotDocument
 from nws.service.samples import Points, checked_span, fitting, raw, rolled
 
 FEWEST_POINTS, MOST_POINTS = 2, 5000

@@ -5,22 +5,22 @@ the retention period of samples, and those that name a forgotten host.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 
 from nws.base.errors import Refused, UnknownHost, UnknownSeries, UsageError
+from nws.messages.bounds import Ints
+from nws.messages.records import HostState, PlotDocument, Registration, SampleDocument, SeriesState
 from nws.series import Forecast, Resource, Series
 from nws.service import plotting, samples
 from nws.service.directory import Directory, HostRegistration
 from nws.service.forecaster import Forecaster
-from nws.service.parsing import Ints
 from nws.service.parts import ServiceParts
-from nws.service.records import HostState, PlotDocument, Registration, SampleDocument, SeriesState
 from nws.service.scheduling import ScheduleVersions
 from nws.service.snapshot import NameCache, SnapshotDocument, compact_methods, composed_pairs
 
-_DESCRIBED = tuple(field.name for field in fields(Registration))
+_DESCRIBED = Registration.__struct_fields__
 
 
 def host_states(

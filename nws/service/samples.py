@@ -13,9 +13,9 @@ import numpy as np
 from nws.base.errors import Refused
 from nws.memory import DAY_S, Keep, Memory
 from nws.memory.rollups import Buckets
+from nws.messages.bounds import Floats, Ints
+from nws.messages.records import SampleDocument
 from nws.series import Series
-from nws.service.parsing import Floats, Ints
-from nws.service.records import SampleDocument
 
 RESOLUTIONS = ("auto", "raw", "60", "600")
 #: Longest span read as measured in order to count its points; no series is measured so often that this

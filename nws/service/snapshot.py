@@ -1,55 +1,42 @@
 """The state of a whole grid in one document: hosts, and every series with forecast, expected error and age.
 
 Columns are arrays from the batteries to the encoder: no request iterates over the series in Python. Names change
-only when series are added, so they are encoded once. Pairs that are not measured are composed along paths on
+only when series are added, so they are listed once. Pairs that are not measured are composed along paths on
 request (`nws.links.composition`).
 """
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import orjson
 
 from nws.base.errors import TooMany
 from nws.forecasting.batteries import METHOD_TEXTS, Columns
 from nws.forecasting.horizons import KNOWN
 from nws.links.composition import Composed, Link, Pair, compose
+from nws.messages.bounds import Floats, Ints
+from nws.messages.records import HostState
+from nws.messages.snapshots import Snapshot, SnapshotComposed, SnapshotOutlooks, SnapshotSeries
 from nws.series import SHARES, Resource
 from nws.service.catalogue import Catalogue
-from nws.service.parsing import Floats, Ints
-from nws.service.records import HostState
-from nws.service.snapshotrecords import Snapshot, SnapshotComposed
 
-_OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 #: Maximum number of cached selections.
 _MOST_NAMES = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EncodedNames:
-    """Names of the series of a selection, as text and as JSON."""
-
-    numbers: Ints
-    names: tuple[str, ...]
-    encoded: bytes
 
 
 class NameCache:
     """A cache of the names of recent selections. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, EncodedNames] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
 
-    def names(self, catalogue: Catalogue, numbers: Ints) -> EncodedNames:
+    def names(self, catalogue: Catalogue, numbers: Ints) -> tuple[str, ...]:
         """Return the names of these series; names never change, so a cached value stays valid."""
         key = numbers.tobytes()
         found = self._known.get(key)
         if found is None:
-            names = tuple(catalogue.names[i] for i in numbers.tolist())
-            found = self._known[key] = EncodedNames(numbers=numbers, names=names, encoded=orjson.dumps(names))
+            found = self._known[key] = tuple(catalogue.names[i] for i in numbers.tolist())
             if len(self._known) > _MOST_NAMES:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
@@ -69,7 +56,7 @@ class SnapshotDocument:
     grid: str
     hosts: Sequence[HostState]
     methods: tuple[str, ...]
-    series: EncodedNames
+    series: tuple[str, ...]
     columns: Columns
     age_s: Floats
     composed: Mapping[Pair, Composed] | None = None
@@ -78,47 +65,43 @@ class SnapshotDocument:
 
     @property
     def document(self) -> Snapshot:
-        """Return the document for programs in this process: names as text, columns as arrays."""
-        return self._document(self.series.names)
-
-    def encode(self) -> bytes:
-        """Return the document as JSON, with null for NaN."""
-        return orjson.dumps(self._document(orjson.Fragment(self.series.encoded)), option=_OPTIONS)
-
-    def _document(self, names: Any) -> Snapshot:
+        """Return the document."""
         c = self.columns
-        document: Snapshot = {
-            "format": "nws-snapshot",
-            "version": 1,
-            "now": self.now,
-            "grid": self.grid,
-            "hosts": self.hosts,
-            "methods": self.methods,
-            "series": {
-                "name": names,
-                "forecast": c.value,
-                "mae": c.mae,
-                "rmse": c.rmse,
-                "last": c.last,
-                "measured_at": c.measured_at,
-                "age_s": self.age_s,
-                "samples": c.samples,
-                "method": c.method,
-            },
-        }
-        if self.outlooks is not None:
-            document["outlooks"] = {
-                "over_s": self.over_s,
-                "shares": SHARES,
-                "mean": np.ascontiguousarray(self.outlooks[:, :, 0]),
-                "held": np.ascontiguousarray(self.outlooks[:, :, 1]),
-                "outcomes": np.ascontiguousarray(self.outlooks[:, :, 2]),
-                "variation": np.ascontiguousarray(self.outlooks[:, :, 3]),
-                "quantiles": np.ascontiguousarray(self.outlooks[:, :, KNOWN:]),
-            }
-        if self.composed is not None:
-            document["composed"] = _composed_columns(self.composed, self.now)
-        return document
+        return Snapshot(
+            format="nws-snapshot",
+            version=1,
+            now=self.now,
+            grid=self.grid,
+            hosts=self.hosts,
+            methods=self.methods,
+            series=SnapshotSeries(
+                name=self.series,
+                forecast=c.value,
+                mae=c.mae,
+                rmse=c.rmse,
+                last=c.last,
+                measured_at=c.measured_at,
+                age_s=self.age_s,
+                samples=c.samples,
+                method=c.method,
+            ),
+            outlooks=self._outlooks(),
+            composed=None if self.composed is None else _composed_columns(self.composed, self.now),
+        )
+
+    def _outlooks(self) -> SnapshotOutlooks | None:
+        if self.outlooks is None:
+            return None
+        mean, held, outcomes, variation = (self.outlooks[:, :, part] for part in range(KNOWN))
+        return SnapshotOutlooks(
+            over_s=self.over_s,
+            shares=SHARES,
+            mean=mean,
+            held=held,
+            outcomes=outcomes,
+            variation=variation,
+            quantiles=self.outlooks[:, :, KNOWN:],
+        )
 
 
 def compact_methods(columns: Columns) -> tuple[tuple[str, ...], Ints]:
@@ -199,14 +182,14 @@ def _by_pair(
 def _composed_columns(composed: Mapping[Pair, Composed], now: float) -> SnapshotComposed:
     every = list(composed.values())
     measured_at = np.array([c.measured_at for c in every])
-    return {
-        "from": [start for start, _ in composed],
-        "to": [end for _, end in composed],
-        "latency_s": [c.latency_s for c in every],
-        "latency_error_s": [c.latency_error_s for c in every],
-        "bandwidth_Bps": [c.bandwidth_Bps for c in every],
-        "bandwidth_error_Bps": [c.bandwidth_error_Bps for c in every],
-        "measured_at": measured_at,
-        "age_s": np.maximum(now - measured_at, 0.0),
-        "through": [c.through for c in every],
-    }
+    return SnapshotComposed(
+        start=[start for start, _ in composed],
+        end=[end for _, end in composed],
+        latency_s=[c.latency_s for c in every],
+        latency_error_s=[c.latency_error_s for c in every],
+        bandwidth_Bps=[c.bandwidth_Bps for c in every],
+        bandwidth_error_Bps=[c.bandwidth_error_Bps for c in every],
+        measured_at=measured_at,
+        age_s=np.maximum(now - measured_at, 0.0),
+        through=[c.through for c in every],
+    )

@@ -15,12 +15,7 @@ import requests
 
 from nws.base.errors import KeyRefused, NameTaken, StoreError, UnknownHost
 from nws.links.cliques import Clique, schedule
-from nws.series import SHARES, Forecast, Series
-from nws.server.answers import encode
-from nws.server.run import ServerThread, warm_up
-from nws.server.tokens import Role, Tokens
-from nws.service.config import Every, Limits, ServiceConfig, Tls
-from nws.service.records import (
+from nws.messages.records import (
     Counters,
     Health,
     HostState,
@@ -29,6 +24,11 @@ from nws.service.records import (
     Registered,
     SeriesState,
 )
+from nws.messages.snapshots import Snapshot, SnapshotOutlooks, SnapshotSeries
+from nws.series import SHARES, Forecast, Series
+from nws.server.run import ServerThread, warm_up
+from nws.server.tokens import Role, Tokens
+from nws.service.config import Every, Limits, ServiceConfig, Tls
 
 NOW = 1.8e9
 
@@ -166,38 +166,45 @@ class FakeService:
         }
 
     def snapshot(self, *, hosts=None, composed=False, over_s=()):
-        found = self.forecasts()
-        columns = {
-            "name": [str(s) for s in found],
-            **{
-                column: np.array([getattr(f, field) for f in found.values()], float)
-                for column, field in [
-                    ("forecast", "value"),
-                    ("mae", "mae"),
-                    ("rmse", "rmse"),
-                    ("last", "last"),
-                    ("measured_at", "measured_at"),
-                ]
-            },
-            "age_s": np.array([NOW - f.measured_at for f in found.values()], float),
-            "samples": np.array([f.samples for f in found.values()], np.int64),
-            "method": np.zeros(len(found), np.int64),
-        }
-        document = {
-            "format": "nws-snapshot",
-            "version": 1,
-            "now": NOW,
-            "grid": "lab",
-            "hosts": self.hosts(),
-            "methods": ["last"],
-            "series": columns,
-        }
+        found = list(self.forecasts().items())
+
+        def column(name):
+            return np.array([getattr(f, name) for _, f in found], float)
+
+        outlooks = None
         if over_s:
             rows = np.ones((len(found), len(over_s)))
-            names = ("mean", "held", "outcomes")
-            document["outlooks"] = {"over_s": over_s, "shares": SHARES, **dict.fromkeys(names, rows)}
-            document["outlooks"]["quantiles"] = np.ones((*rows.shape, len(SHARES)))
-        return SimpleNamespace(document=document, encode=lambda: encode(document))
+            outlooks = SnapshotOutlooks(
+                over_s=over_s,
+                shares=SHARES,
+                mean=rows,
+                held=rows,
+                outcomes=rows,
+                variation=rows,
+                quantiles=np.ones((*rows.shape, len(SHARES))),
+            )
+        series = SnapshotSeries(
+            name=[str(s) for s, _ in found],
+            forecast=column("value"),
+            mae=column("mae"),
+            rmse=column("rmse"),
+            last=column("last"),
+            measured_at=column("measured_at"),
+            age_s=NOW - column("measured_at"),
+            samples=np.array([f.samples for _, f in found], np.int64),
+            method=np.zeros(len(found), np.int64),
+        )
+        document = Snapshot(
+            format="nws-snapshot",
+            version=1,
+            now=NOW,
+            grid="lab",
+            hosts=self.hosts(),
+            methods=["last"],
+            series=series,
+            outlooks=outlooks,
+        )
+        return SimpleNamespace(document=document)
 
     def event(self, event):
         if self.failure:

@@ -9,7 +9,8 @@ import pytest
 
 from nws.base.errors import Refused, StoreError
 from nws.memory import Keep
-from nws.service.records import Event
+from nws.messages.encoding import encode
+from nws.messages.records import Event
 from tests.transcripts import recorded
 
 from .helpers import START, batch, kill, registered, settings
@@ -80,7 +81,7 @@ def test_old_events_are_forgotten(start, clock):
 def test_while_the_disk_is_full_reading_goes_on(service, clock, monkeypatch, caplog):
     registered(service, "alpha", "beta")
     service.put(batch((ALPHA, START, 0.5)), as_host="alpha")
-    before = service.snapshot().encode()
+    before = encode(service.snapshot().document)
     disk = FullDisk(service, monkeypatch)
     with pytest.raises(StoreError, match="no room left"):
         service.put(batch((ALPHA, START + 1, 0.6)), as_host="alpha")
@@ -90,7 +91,7 @@ def test_while_the_disk_is_full_reading_goes_on(service, clock, monkeypatch, cap
     assert service.counters().batches_failed == 1
     with pytest.raises(StoreError):
         service.event(Event(t=START, kind="note"))
-    assert service.snapshot().encode() == before
+    assert encode(service.snapshot().document) == before
     assert service.plot(ALPHA, since=START, until=START + 10).value.tolist() == [0.5]
     assert service.forecasts([ALPHA]).popitem()[1].samples == 1
     assert [h.name for h in service.hosts()] == ["alpha", "beta"]
@@ -232,7 +233,7 @@ def test_many_threads_at_once(start, clock):
 
     def read():
         while not stop.is_set():
-            service.snapshot(composed=True).encode()
+            encode(service.snapshot(composed=True).document)
             for state in service.series()[:3]:
                 service.plot(state.series, since=START, until=START + 100)
             service.hosts(), service.schedule(), service.counters(), service.events(0, 4e9)

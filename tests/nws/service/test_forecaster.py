@@ -364,7 +364,7 @@ WRITER = """
     import numpy as np
     from nws.service.config import ServiceConfig
     from nws.service.core import WeatherService
-    from nws.service.records import Batch
+    from nws.messages.records import Batch
 
     clock = lambda: {start}
     values = 0.5 + 0.1 * np.random.default_rng(0).standard_normal(20_000).cumsum()

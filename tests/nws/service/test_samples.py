@@ -1,5 +1,6 @@
 """Samples and plots: in the resolution a time span asks for, with what was expected, and gaps as gaps."""
 
+import json
 import math
 
 import numpy as np
@@ -8,8 +9,8 @@ import pytest
 from nws.base.errors import Refused, UnknownSeries
 from nws.forecasting.batteries import Battery
 from nws.memory import Keep, Memory
+from nws.messages.encoding import encode
 from nws.series import Measurement, Series
-from nws.service.records import present
 from tests.transcripts import recorded
 
 from .helpers import START, batch, settings
@@ -38,7 +39,7 @@ def test_samples_as_they_were_measured(measured, value):
     wanted = times[(times >= START - 1800) & (times <= START - 1200)]
     assert found.t.tolist() == wanted.tolist()
     assert found.value.tolist() == [value(t) for t in wanted]
-    assert present(found).keys() == {"series", "unit", "resolution_s", "t", "value", "truncated"}
+    assert json.loads(encode(found)).keys() == {"series", "unit", "resolution_s", "t", "value", "truncated"}
     assert (found.unit, found.resolution_s, found.truncated) == ("CPU", 0.0, False)
 
 
@@ -55,7 +56,7 @@ def test_buckets(measured, value, resolution):
     length = float(resolution)
     found = service.samples(ALPHA, since=START - HOUR / 2, until=START, resolution=resolution)
     assert found.resolution_s == length
-    document = present(found)
+    document = json.loads(encode(found))
     for t, mean, low, high, count in zip(
         *(document[k] for k in ("t", "value", "low", "high", "count")), strict=True
     ):

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nws.base.errors import Malformed
-from nws.service.parsing import parse
-from nws.service.records import Batch, Event, Registration
+from nws.messages.bounds import parse
+from nws.messages.records import Batch, Event, Registration
 from tests.transcripts import recorded
 
 HOST = {"address": "10.0.0.1", "port": 4000, "cpus": 8, "cpu_model": "Xeon", "memory_bytes": 1 << 34}
@@ -115,7 +115,7 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
-NAMES = sorted({f for kind in (Registration, Batch, Event) for f in kind.__dataclass_fields__})
+NAMES = sorted({f for kind in (Registration, Batch, Event) for f in kind.__struct_fields__})
 
 
 @settings(max_examples=80, deadline=None)
