@@ -7,13 +7,16 @@ clock. An answer of another release that cannot be parsed is one `ServiceError`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from nws.base.errors import ServiceError, UsageError
+from nws.base.errors import ServiceError
 from nws.links.composition import Composed, Link, Pair
+from nws.messages.bounds import Maybe, reading_answers, understood
+from nws.messages.records import Forecasts, Hosts, HostState, SeriesList
+from nws.messages.snapshots import Snapshot, SnapshotComposed, SnapshotOutlooks, SnapshotSeries
 from nws.series import SHARES, Forecast, Outlook, Resource, Series
 
 if TYPE_CHECKING:
@@ -21,13 +24,8 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "nws-snapshot", 1
 
-#: Parts of an outlook after its span, in the order of `_outlook`.
-_OUTLOOK = ("mean", "held", "outcomes", "variation", "quantiles")
-
 Document = dict[str, Any]
 """A JSON object as the service sends it."""
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,54 +126,49 @@ class RemoteSnapshot:
 
 
 def read_hosts(document: Document, url: str) -> tuple[float, tuple[RemoteHost, ...]]:
-    """Return the service's time and its hosts by name, from ``GET /v1/hosts``. url : for the message of an error."""
-    return _understood(url, lambda: (float(document["now"]), _hosts(document["hosts"])))
+    """Return the service's time and its hosts by name, from ``GET /v1/hosts``. url : for the message of an error"""
+    answer = understood(Hosts, document, url)
+    return answer.now, _hosts(answer.hosts)
 
 
 def read_kept(document: Document, url: str) -> list[KeptSeries]:
     """Return all series by name, from ``GET /v1/series``."""
-    return _understood(
-        url,
-        lambda: sorted(
-            (
-                KeptSeries(
-                    series=Series.parse(entry["series"]),
-                    samples=int(entry["samples"]),
-                    last=_number(entry["last"]),
-                    measured_at=_number(entry["measured_at"]),
-                    age_s=_number(entry["age_s"]),
-                )
-                for entry in document["series"]
-            ),
-            key=lambda kept: str(kept.series),
-        ),
-    )
+    answer = understood(SeriesList, document, url)
+    with reading_answers(url):
+        entries = [
+            KeptSeries(
+                series=Series.parse(entry.series),
+                samples=entry.samples,
+                last=_number(entry.last),
+                measured_at=_number(entry.measured_at),
+                age_s=_number(entry.age_s),
+            )
+            for entry in answer.series
+        ]
+    return sorted(entries, key=lambda kept: str(kept.series))
 
 
 def read_forecasts(document: Document, url: str) -> tuple[float, dict[Series, Forecast]]:
     """Return the service's time and forecasts in the order sent, from ``GET /v1/forecasts``."""
-
-    def read() -> tuple[float, dict[Series, Forecast]]:
-        _check_shares(document)
-        found = {
-            Series.parse(entry["series"]): Forecast(
-                value=_number(entry["value"]),
-                mae=_number(entry["mae"]),
-                rmse=_number(entry["rmse"]),
-                method=str(entry["method"]),
-                samples=int(entry["samples"]),
-                measured_at=_number(entry["measured_at"]),
-                last=_number(entry["last"]),
+    answer = understood(Forecasts, document, url)
+    with reading_answers(url):
+        _check_shares(answer.shares)
+        return answer.now, {
+            Series.parse(row.series): Forecast(
+                value=_number(row.value),
+                mae=_number(row.mae),
+                rmse=_number(row.rmse),
+                method=row.method,
+                samples=row.samples,
+                measured_at=_number(row.measured_at),
+                last=_number(row.last),
                 outlooks=tuple(
-                    _outlook(one["over_s"], *(one[part] for part in _OUTLOOK))
-                    for one in entry.get("outlooks") or ()
+                    _outlook(one.over_s, one.mean, one.held, one.outcomes, one.variation, one.quantiles)
+                    for one in row.outlooks or ()
                 ),
             )
-            for entry in document["forecasts"]
+            for row in answer.forecasts
         }
-        return float(document["now"]), found
-
-    return _understood(url, read)
 
 
 def read_snapshot(document: Document, url: str) -> RemoteSnapshot:
@@ -185,23 +178,19 @@ def read_snapshot(document: Document, url: str) -> RemoteSnapshot:
             f"{url}: sent {document.get('format')!r} version {document.get('version')!r}; this release reads "
             f"{FORMAT} version {VERSION}: use releases of one age at both ends"
         )
-
-    def read() -> RemoteSnapshot:
-        composed = _composed(document.get("composed") or {})
-        outlooks = document.get("outlooks") or {}
-        _check_shares(outlooks)
+    answer = understood(Snapshot, document, url)
+    with reading_answers(url):
+        composed = {} if answer.composed is None else _composed(answer.composed)
         return RemoteSnapshot(
-            now=float(document["now"]),
-            grid=str(document.get("grid") or ""),
-            hosts=_hosts(document["hosts"]),
+            now=answer.now,
+            grid=answer.grid,
+            hosts=_hosts(answer.hosts),
             forecasts={
                 **composed_forecasts(composed),
-                **dict(_measured(document["series"], document["methods"], outlooks)),
+                **dict(_measured(answer.series, answer.methods, answer.outlooks)),
             },
             through={pair: one.through for pair, one in composed.items()},
         )
-
-    return _understood(url, read)
 
 
 def composed_forecasts(composed: Mapping[Pair, Composed]) -> dict[Series, Forecast]:
@@ -225,39 +214,39 @@ def composed_forecasts(composed: Mapping[Pair, Composed]) -> dict[Series, Foreca
     return found
 
 
-def _hosts(entries: Sequence[Mapping[str, Any]]) -> tuple[RemoteHost, ...]:
-    found = [
+def _hosts(states: Sequence[HostState]) -> tuple[RemoteHost, ...]:
+    hosts = [
         RemoteHost(
-            name=str(entry["name"]),
-            address=entry.get("address") or None,
-            site=entry.get("site") or None,
-            cpus=max(int(entry.get("cpus") or 0), 0),
-            cpu_model=" ".join(str(entry.get("cpu_model") or "unknown").split()),
-            memory_bytes=float(entry["memory_bytes"]) if entry.get("memory_bytes") else None,
-            lost=bool(entry.get("lost")),
-            last_seen=_number(entry.get("last_seen")),
-            cliques=tuple(map(str, entry.get("cliques") or ())),
-            series=int(entry.get("series") or 0),
-            status=dict(entry.get("status") or {}),
+            name=state.name,
+            address=state.address or None,
+            site=state.site or None,
+            cpus=state.cpus,
+            cpu_model=" ".join(state.cpu_model.split()) or "unknown",
+            memory_bytes=float(state.memory_bytes) if state.memory_bytes else None,
+            lost=state.lost,
+            last_seen=_number(state.last_seen),
+            cliques=state.cliques,
+            series=state.series,
+            status=state.status,
         )
-        for entry in entries
+        for state in states
     ]
-    return tuple(sorted(found, key=lambda host: host.name))
+    return tuple(sorted(hosts, key=lambda host: host.name))
 
 
-def _check_shares(document: Mapping[str, Any]) -> None:
+def _check_shares(shares: Sequence[float] | None) -> None:
     """Raise `ValueError` if the quantiles of a document are at other shares than those of this release."""
-    if tuple(document.get("shares", SHARES)) != SHARES:
-        raise ValueError(f"quantiles at {document['shares']}, not at {list(SHARES)}")
+    if shares is not None and tuple(shares) != SHARES:
+        raise ValueError(f"quantiles at {shares}, not at {list(SHARES)}")
 
 
 def _outlook(
-    over_s: Any, mean: Any, held: Any, outcomes: Any, variation: Any, quantiles: Sequence[Any]
+    over_s: float, mean: Maybe, held: Maybe, outcomes: Maybe, variation: Maybe, quantiles: Sequence[Maybe]
 ) -> Outlook:
     if len(quantiles) != len(SHARES):
         raise ValueError(f"{len(quantiles)} quantiles, not {len(SHARES)}")
     return Outlook(
-        over_s=float(over_s),
+        over_s=over_s,
         mean=_number(mean),
         held=_number(held),
         outcomes=_number(outcomes),
@@ -267,56 +256,54 @@ def _outlook(
 
 
 def _measured(
-    columns: Mapping[str, Any], methods: Sequence[str], outlooks: Mapping[str, Any]
+    columns: SnapshotSeries, methods: Sequence[str], outlooks: SnapshotOutlooks | None
 ) -> Iterator[tuple[Series, Forecast]]:
-    names = ("name", "forecast", "mae", "rmse", "method", "samples", "measured_at", "last")
-    spans = outlooks.get("over_s", ())
-    parts = [outlooks[part] for part in _OUTLOOK] if spans else []
-    rows = zip(*parts, strict=True) if spans else repeat((), len(columns["name"]))
+    spans: Sequence[float] = ()
+    rows: Iterable[Any] = repeat((), len(columns.name))
+    if outlooks is not None and outlooks.over_s:
+        _check_shares(outlooks.shares)
+        spans = outlooks.over_s
+        parts = (outlooks.mean, outlooks.held, outlooks.outcomes, outlooks.variation, outlooks.quantiles)
+        rows = zip(*parts, strict=True)
+    c = columns
     for name, value, mae, rmse, method, samples, measured_at, last, row in zip(
-        *(columns[column] for column in names), rows, strict=True
+        c.name, c.forecast, c.mae, c.rmse, c.method, c.samples, c.measured_at, c.last, rows, strict=True
     ):
         # a series that was never measured has no forecast
         if value is not None and measured_at is not None:
             yield (
                 Series.parse(name),
                 Forecast(
-                    value=float(value),
+                    value=value,
                     mae=_number(mae),
                     rmse=_number(rmse),
                     method=methods[method],
                     samples=samples,
-                    measured_at=float(measured_at),
+                    measured_at=measured_at,
                     last=_number(last),
                     outlooks=tuple(map(_outlook, spans, *row)) if row else (),
                 ),
             )
 
 
-def _composed(columns: Mapping[str, Any]) -> dict[Pair, Composed]:
-    if not columns:
-        return {}
-    numbers = ("latency_s", "latency_error_s", "bandwidth_Bps", "bandwidth_error_Bps", "measured_at")
+def _composed(columns: SnapshotComposed) -> dict[Pair, Composed]:
+    c = columns
+    numbers = (c.latency_s, c.latency_error_s, c.bandwidth_Bps, c.bandwidth_error_Bps, c.measured_at)
     return {
         (start, end): Composed(
-            **dict(zip(numbers, map(_number, row), strict=True)), through=tuple(map(str, path))
+            latency_s=_number(latency),
+            latency_error_s=_number(latency_error),
+            bandwidth_Bps=_number(bandwidth),
+            bandwidth_error_Bps=_number(bandwidth_error),
+            measured_at=_number(measured_at),
+            through=tuple(path),
         )
-        for start, end, path, *row in zip(
-            *(columns[column] for column in ("from", "to", "through", *numbers)), strict=True
+        for start, end, path, latency, latency_error, bandwidth, bandwidth_error, measured_at in zip(
+            c.start, c.end, c.through, *numbers, strict=True
         )
     }
 
 
-def _number(value: Any) -> float:
+def _number(value: float | None) -> float:
     """Return a number; NaN for the null of JSON, which marks an unknown value."""
-    return math.nan if value is None else float(value)
-
-
-def _understood(url: str, read: Callable[[], _T]) -> _T:
-    try:
-        return read()
-    except (LookupError, TypeError, ValueError, AttributeError, UsageError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise ServiceError(
-            f"{url}: its answer cannot be understood ({reason}); use releases of one age at both ends"
-        ) from error
+    return math.nan if value is None else value

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args
 
@@ -256,9 +257,16 @@ def parse(kind: Callable[..., _T], document: object) -> _T:
 
 def understood(kind: type[_T], document: object, url: str) -> _T:
     """Return an answer of the service at `url` as a record; raises `ServiceError`."""
-    try:
+    with reading_answers(url):
         return msgspec.convert(document, kind)
-    except (ValueError, UsageError) as error:
+
+
+@contextmanager
+def reading_answers(url: str) -> Iterator[None]:
+    """Turn errors of an answer's content into a `ServiceError` that names the service."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, UsageError) as error:
         raise ServiceError(
             f"{url}: its answer cannot be understood ({error}); use releases of one age at both ends"
         ) from error

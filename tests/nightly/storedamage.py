@@ -27,10 +27,10 @@ from nws.memory import Delivery, Memory
 from nws.memory.checking import check
 from nws.memory.database import FORMAT
 from nws.memory.salvage import repair
+from nws.messages.records import Event
 from nws.series import Series
 from nws.service.events import Events
 from nws.service.keyvalues import KeyValueTable
-from nws.messages.records import Event
 
 START = 1_800_000_000.0
 SERIES = [f"cpu.new@h{i}" for i in range(14)] + [f"network.latency@h{i}>h{i + 1}" for i in range(6)]
