@@ -168,9 +168,12 @@ class _Service:
             "t": columns.t[first:end].tolist(),
             "value": columns.value[first:end].tolist(),
         }
-        answer = _patiently(lambda: self._client.put_batch(batch))
-        refused = answer.get("refused") or {}
-        return int(answer["accepted"]), int(refused.get("count", 0)), list(refused.get("reasons", ()))
+        from nws.messages.bounds import understood
+        from nws.messages.records import PutReceipt
+
+        document = _patiently(lambda: self._client.put_batch(batch))
+        answer = understood(PutReceipt, document, self._client.url)
+        return answer.accepted, answer.refused.count, list(answer.refused.reasons)
 
 
 def _patiently(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -9,9 +9,11 @@ Every answer sets the clock, and nothing is delivered before it is set. `backoff
 import contextlib
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from nws.base.detach import notify
 from nws.base.durations import format_seconds
@@ -28,6 +30,7 @@ from nws.base.errors import (
 from nws.daemon.backoff import Backoff
 from nws.daemon.spool import SampleBatch, Spool
 from nws.links.cliques import Schedule
+from nws.messages.records import PutReceipt, Registered, ScheduleAnswer
 from nws.series import Measurement
 from nws.timing.periodic import Counts
 from nws.timing.steadyclock import SteadyClock
@@ -46,6 +49,7 @@ _SHOWN_REASONS = 2
 _MOST_REASONS = 50
 
 Addresses = dict[str, tuple[str, int]]
+_Answer = TypeVar("_Answer", Registered, ScheduleAnswer, PutReceipt)
 
 
 class Server(Protocol):
@@ -215,21 +219,17 @@ class DeliveryJob:
 
     def _register(self, server: Server) -> None:
         registration = dict(self._home.registration())
-        answer = self._timed(lambda: server.register(self._host, registration))
-        key = answer.get("key")
-        if isinstance(key, str) and key != self._key:
+        answer = self._timed(Registered, lambda: server.register(self._host, registration))
+        if answer.key is not None and answer.key != self._key:
             # stored before use: a name whose key is lost can only be freed by an admin
-            self._home.keep_key(key)
-            self._key = key
-        every = answer.get("every")
-        if not isinstance(every, Mapping):
-            raise _odd(f"registration with every {every!r}")
-        deliver_s = _seconds(every.get("deliver"))
+            self._home.keep_key(answer.key)
+            self._key = answer.key
+        deliver_s = _seconds(answer.every.get("deliver"))
         self.period_s = self.period_s if deliver_s is None else deliver_s
-        self._home.set_periods(_seconds(every.get("cpu")), _seconds(every.get("memory")))
+        self._home.set_periods(_seconds(answer.every.get("cpu")), _seconds(answer.every.get("memory")))
         self._learn(answer)
         self._told.registration, self._told.looked_at = registration, self._clock.counter()
-        self._say(f"server: registered {self._host} with grid {answer.get('grid')}")
+        self._say(f"server: registered {self._host} with grid {answer.grid}")
 
     def _look_for_move(self, server: Server) -> None:
         """Register anew when the registration is outdated: this host's address has changed."""
@@ -250,11 +250,13 @@ class DeliveryJob:
         batch = self._spool.oldest(self._limit) if self._clock.is_set else None
         status = self._home.status()
         if batch is None:
-            self._timed(lambda: server.put(status=status))
+            self._timed(PutReceipt, lambda: server.put(status=status))
             return
         samples, first, source = batch.samples, batch.first, f"{self._host}/{self._spool.stream}"
         try:
-            answer = self._timed(lambda: server.put(samples, source=source, first=first, status=status))
+            answer = self._timed(
+                PutReceipt, lambda: server.put(samples, source=source, first=first, status=status)
+            )
         except (Unauthorized, Forbidden, NotFound):
             raise
         except ServiceError as error:
@@ -267,11 +269,10 @@ class DeliveryJob:
             return
         self._acknowledge(batch, answer)
 
-    def _acknowledge(self, batch: SampleBatch, answer: Mapping[str, Any]) -> None:
-        following = answer.get("next")
-        if not isinstance(following, int) or following <= batch.first:
-            raise _odd(f"samples {batch.first} to {batch.next - 1} with next {following!r}")
-        unsent = self._spool.acknowledge(following) - len(batch.samples)
+    def _acknowledge(self, batch: SampleBatch, answer: PutReceipt) -> None:
+        if answer.next <= batch.first:
+            raise _odd(f"samples {batch.first} to {batch.next - 1} with next {answer.next}")
+        unsent = self._spool.acknowledge(answer.next) - len(batch.samples)
         if unsent > 0:
             self._drop(
                 unsent, "the server had their numbers already; was the spool's file restored from a copy?"
@@ -280,10 +281,8 @@ class DeliveryJob:
         if not self._ready:
             self._ready = True
             notify(f"READY=1\nSTATUS={self._host} is registered and delivers")
-        refused = answer.get("refused")
-        many = refused.get("count") if isinstance(refused, Mapping) else None
-        if isinstance(many, int) and many > 0 and isinstance(refused, Mapping):
-            self._drop(many, _in_short(refused.get("reasons") or ["no reason given"]))
+        if answer.refused.count:
+            self._drop(answer.refused.count, _in_short(answer.refused.reasons or ("no reason given",)))
 
     def _refuse(self, server: Server, batch: SampleBatch, error: ServiceError) -> None:
         """Halve a rejected batch; drop a single sample, unless the server rejects everything."""
@@ -291,7 +290,7 @@ class DeliveryJob:
         if many > 1:
             self._limit = many // 2
             return
-        self._timed(lambda: server.put(status=self._home.status()))
+        self._timed(PutReceipt, lambda: server.put(status=self._home.status()))
         self._spool.acknowledge(batch.next)
         self._drop(1, str(error))
 
@@ -308,28 +307,26 @@ class DeliveryJob:
         now = self._clock.counter()
         if renewed or (moved and now - self._told.asked_at >= NEWS_S):
             self._told.asked_at = now
-            self._learn(self._timed(server.schedule))
+            self._learn(self._timed(ScheduleAnswer, server.schedule))
 
-    def _learn(self, answer: Mapping[str, Any]) -> None:
-        try:
-            schedule = Schedule.from_json(answer["schedule"])
-            peers = {str(host): (str(a), int(port)) for host, (a, port) in answer["peers"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
-            raise _odd(f"a schedule that is none ({type(error).__name__}: {error})") from error
-        self._told.version = schedule.version
-        self._home.learn(schedule, peers)
+    def _learn(self, answer: Registered | ScheduleAnswer) -> None:
+        self._told.version = answer.schedule.version
+        self._home.learn(answer.schedule, answer.peers)
 
-    def _timed(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return an answer, by which the clock is set."""
+    def _timed(self, kind: type[_Answer], call: Callable[[], Mapping[str, Any]]) -> _Answer:
+        """Return an answer as a record, by which the clock is set."""
         sent = self._clock.counter()
-        answer = call()
-        now, version = answer.get("now"), answer.get("schedule")
-        if isinstance(now, int | float):
-            behind_s = self._clock.observe(float(now), sent=sent, received=self._clock.counter())
-            if behind_s is not None and abs(behind_s) > _WRONG_S:
-                self._put_right(behind_s)
-        if isinstance(version, int):
-            self._told.version = version
+        document = call()
+        received = self._clock.counter()
+        try:
+            answer = msgspec.convert(document, kind)
+        except (ValueError, UsageError) as error:
+            raise _odd(f"with a document that is no {kind.__name__} ({error})") from error
+        behind_s = self._clock.observe(answer.now, sent=sent, received=received)
+        if behind_s is not None and abs(behind_s) > _WRONG_S:
+            self._put_right(behind_s)
+        if isinstance(answer, PutReceipt):
+            self._told.version = answer.schedule
         return answer
 
     def _put_right(self, behind_s: float) -> None:
@@ -342,18 +339,15 @@ class DeliveryJob:
         )
 
 
-def _seconds(value: object) -> float | None:
+def _seconds(period_s: float | None) -> float | None:
     """Return a period the server may ask for; None for anything else."""
-    if not isinstance(value, int | float) or not 0.1 <= value <= 86400.0:
-        return None
-    return float(value)
+    return period_s if period_s is not None and 0.1 <= period_s <= 86400.0 else None
 
 
-def _in_short(reasons: Any) -> str:
+def _in_short(reasons: Sequence[str]) -> str:
     """Return the first reasons of a rejection; the number of the others stands for them."""
-    listed = [str(one) for one in reasons] if isinstance(reasons, list | tuple) else [str(reasons)]
-    others = f"; and {len(listed) - _SHOWN_REASONS} more" if len(listed) > _SHOWN_REASONS else ""
-    return "; ".join(one[: _LONGEST_REASON // 3] for one in listed[:_SHOWN_REASONS]) + others
+    others = f"; and {len(reasons) - _SHOWN_REASONS} more" if len(reasons) > _SHOWN_REASONS else ""
+    return "; ".join(one[: _LONGEST_REASON // 3] for one in reasons[:_SHOWN_REASONS]) + others
 
 
 def _odd(what: str) -> ServiceError:

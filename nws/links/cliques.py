@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from nws.base.errors import UsageError
 
@@ -126,28 +128,18 @@ class Schedule:
 
     def to_json(self) -> dict[str, Any]:
         """Return a document that `from_json` takes back."""
-        document = asdict(self)
-        document["cliques"] = [{**c, "members": list(c["members"])} for c in document["cliques"]]
+        document: dict[str, Any] = msgspec.to_builtins(self)
         return document
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Schedule:
+    def from_json(cls, document: object) -> Schedule:
         """Return the schedule of such a document; raises `UsageError` with its errors."""
         try:
-            schedule = cls(
-                version=int(document["version"]),
-                effective_from=float(document["effective_from"]),
-                frame_s=float(document["frame_s"]),
-                guard_s=float(document["guard_s"]),
-                cliques=tuple(_scheduled(c) for c in document["cliques"]),
-                colours=int(document["colours"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            return msgspec.convert(document, cls)
+        except ValueError as error:
             raise UsageError(
-                f"not a schedule of turns: {type(error).__name__}: {error}; is the server of another version?"
+                f"not a schedule of turns: {error}; is the server of another version?"
             ) from error
-        schedule._check()
-        return schedule
 
     def _place(self, clique: str) -> int:
         for place, one in enumerate(self.cliques):
@@ -157,7 +149,7 @@ class Schedule:
             f"no clique is called {clique!r}; there are {', '.join(c.name for c in self.cliques) or 'none'}"
         )
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
         faults = []
         numbers = (self.effective_from, self.frame_s, self.guard_s)
         if not all(map(math.isfinite, numbers)) or self.colours < 1 or self.guard_s < 0:
@@ -201,19 +193,6 @@ class Schedule:
             if host in clique.members:
                 before.update(clique.members)
         return tuple(m for m in self.cliques[place].members if m != host and m not in before)
-
-
-def _scheduled(document: Mapping[str, Any]) -> ScheduledClique:
-    members = document["members"]
-    if isinstance(members, str) or not all(isinstance(m, str) for m in members):
-        raise ValueError(f"members {members!r} are no list of host names")
-    return ScheduledClique(
-        name=str(document["name"]),
-        members=tuple(members),
-        colour=int(document["colour"]),
-        stride=int(document["stride"]),
-        phase=int(document["phase"]),
-    )
 
 
 def schedule(

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nws.base.errors import UsageError
+from nws.messages.bounds import understood
+from nws.messages.records import PutReceipt
 from nws.series import Forecast, Measurement, Series
 from nws.sources.csvfile import read_columns
 from nws.testing.weather import InMemoryWeather
@@ -78,9 +80,8 @@ class RecordedWeather:
     def play(self, client: ServiceClient, *, to: float = math.inf) -> int:
         """Play up to a time, by default to the end, also into a service; return the number that it stored."""
         played = self.advance(min(to, max(self.ends, self._now)))
-        return sum(
-            int(client.put(played[at : at + _BATCH])["accepted"]) for at in range(0, len(played), _BATCH)
-        )
+        batches = (played[at : at + _BATCH] for at in range(0, len(played), _BATCH))
+        return sum(understood(PutReceipt, client.put(batch), client.url).accepted for batch in batches)
 
 
 #: Measurements per request; bodies are bounded.

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 from nws.base.errors import Refused
 from nws.client.documents import Document
 from nws.client.remote import ServiceClient
+from nws.messages.bounds import understood
+from nws.messages.records import PutReceipt
 from nws.series import Measurement
 
 if TYPE_CHECKING:
@@ -37,13 +39,13 @@ def deliver(client: ServiceClient, measurements: Sequence[Measurement]) -> int:
     """
     kept = 0
     for at in range(0, len(measurements), _BATCH):
-        answer = client.put(measurements[at : at + _BATCH])
-        kept += int(answer["accepted"])
-        if answer["refused"]["count"]:
-            reasons = "\n".join(answer["refused"]["reasons"])
+        answer = understood(PutReceipt, client.put(measurements[at : at + _BATCH]), client.url)
+        kept += answer.accepted
+        if answer.refused.count:
+            reasons = "\n".join(answer.refused.reasons)
             raise Refused(
-                f"{answer['refused']['count']} measurements were refused; the service's clock is at "
-                f"{answer['now']:.0f}, times must be near it:\n{reasons}"
+                f"{answer.refused.count} measurements were refused; the service's clock is at {answer.now:.0f}, "
+                f"times must be near it:\n{reasons}"
             )
     return kept
 

@@ -444,6 +444,7 @@ def test_peers_that_moved_are_asked_for_now_and_then(world):
         {"peers": {"b": 5}},
         {"peers": None},
         {"every": None},
+        {"every": {"memory": "often"}},
     ],
 )
 def test_a_registration_answered_with_nonsense(world, answer):
@@ -466,7 +467,7 @@ def test_an_acknowledgement_of_nothing_is_a_failure_not_a_loop(world, following)
 
 
 def test_periods_out_of_range_are_not_taken_over(world):
-    world.server.answer = {"every": {"cpu": 0, "memory": "often", "deliver": 1e9}}
+    world.server.answer = {"every": {"cpu": 0, "memory": -1, "deliver": 1e9}}
     world.run()
     assert world.periods == (None, None)
     assert world.delivery.period_s == 10.0
