@@ -291,6 +291,8 @@ def assemble(
         benchmarks=Benchmarks.BUILT_IN if options.output.dry_run else Benchmarks.ALL,
         make_controller=controllers(platform, adapt, console.note, hosts=run.adapt == "hosts"),
     )
+    # Options that contradict each other are an error before any file is opened.
+    planning_options(request)
     platform.prepare(_preparation(request, platform.mpi))
     stated = {} if file is None else {n: a.costs for n, a in file.applications.items() if a.costs is not None}
     history, report = open_history(console.note), service.report if service else None

@@ -3,11 +3,16 @@
 Standard output belongs to the program that runs, or to the one JSON document.
 """
 
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
+
+#: Longest silence of a command that prepares a run, seconds, and how often it is looked at.
+_SILENCE_S, _LOOK_S = 4.5, 0.25
 
 
 class Console:
@@ -18,11 +23,35 @@ class Console:
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self.quiet, self.verbose = quiet, verbose
+        self._printed_s = self._noted_s = time.monotonic()
+        self._last = "starting"
 
     def note(self, text: str) -> None:
         """Print a step that may take a moment."""
         if not self.quiet:
             self._write(f"· {text}")
+            self._last, self._noted_s = text, self._printed_s
+
+    @contextmanager
+    def never_silent(self) -> Iterator[None]:
+        """Print a line at least every 5 s during the block: imports, measurements and compilation can be slow."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_LOOK_S):
+                now_s = time.monotonic()
+                if now_s - self._printed_s > _SILENCE_S:
+                    self._write(f"· {self._last}: {now_s - self._noted_s:.0f} s so far")
+
+        watcher = threading.Thread(target=watch, name="never silent", daemon=True)
+        if not self.quiet:
+            watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if not self.quiet:
+                watcher.join()
 
     def detail(self, text: str) -> None:
         """Print a detail that only `-v` shows."""
@@ -35,6 +64,7 @@ class Console:
             self._write("\n".join(lines))
 
     def _write(self, text: str) -> None:
+        self._printed_s = time.monotonic()
         with suppress(BrokenPipeError):
             click.echo(text, err=True)
 

@@ -17,9 +17,9 @@ from nws.base.command import DISTRIBUTION, run_program
 
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
-    from apples.model.runrequest import Monitor, RunRequest
+    from apples.model.runrequest import Monitor
     from apples.platforms.sharedhosts import SharedHosts
-    from apples.run.agent import Agent, Decision
+    from apples.run.agent import Decision
     from apples.run.loop import AttemptLoop
 
 _EPILOG = """\b
@@ -42,6 +42,9 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
     how good the prediction was. Without a grid file the pool is this machine. With --nws, forecasts come from
     a weather service; hosts that it cannot forecast are measured here as far as possible.
     """
+    console = Console(quiet=options.output.quiet, verbose=options.output.verbose)
+    # Before the imports, which take seconds after an installation.
+    console.note("starting …")
     from apples.cli import queued_run
     from apples.cli.assemble import assemble
     from apples.cli.conflicts import sharing_conflicts
@@ -51,20 +54,33 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
         raise ConfigError(problems)
     options = options.for_context(context)
     sharing, output = options.sharing, options.output
-    console = Console(quiet=output.quiet, verbose=output.verbose)
     if sharing.queue:
         return queued_run.run_queued(size, options, console)
+    events = _Events(output.json_lines, console)
     with ExitStack() as stack:
-        session: SharingSession | SharedHosts | None = None
-        if sharing.coscheduled is not None:
-            session = _session(sharing.coscheduled, options, console)
-            stack.enter_context(session)
-        elif sharing.policy == "auto" and sharing.wait is None and options.pool.kind.shares_hosts:
-            session = _policy_there(options, console, stack)
-        monitor: Monitor | None = None
-        if _needs_monitor(sharing, session) and not output.dry_run:
-            monitor = _monitor(sharing, session, stack)
-        return _plan_and_run(assemble(size, options, console, session, monitor), options, console)
+        with console.never_silent():
+            session: SharingSession | SharedHosts | None = None
+            if sharing.coscheduled is not None:
+                session = _session(sharing.coscheduled, options, console)
+                stack.enter_context(session)
+            elif sharing.policy == "auto" and sharing.wait is None and options.pool.kind.shares_hosts:
+                session = _policy_there(options, console, stack)
+            monitor: Monitor | None = None
+            if _needs_monitor(sharing, session) and not output.dry_run:
+                monitor = _monitor(sharing, session, stack)
+            assembled = assemble(size, options, console, session, monitor)
+            from apples.run.loop import AttemptLoop
+
+            loop = AttemptLoop(*assembled, events.emit)
+            decision = loop.decide()
+        document = decision.document()
+        events.emit("plan", document)
+        if output.verbose:
+            console.detail("command: " + " ".join(loop.command_line(decision)))
+        if output.dry_run:
+            _print_plan(document, output)
+            return 0
+        return _run(loop, decision, options, events, console)
 
 
 def _policy_there(
@@ -132,22 +148,6 @@ def _session(policy: str, options: RunOptions, console: Console) -> SharingSessi
     from apples.daemons.session import SharingSession
 
     return SharingSession(kind, console.note, run=not options.output.dry_run)
-
-
-def _plan_and_run(assembled: tuple[Agent, RunRequest], options: RunOptions, console: Console) -> int:
-    from apples.run.loop import AttemptLoop
-
-    events = _Events(options.output.json_lines, console)
-    loop = AttemptLoop(*assembled, events.emit)
-    decision = loop.decide()
-    document = decision.document()
-    events.emit("plan", document)
-    if options.output.verbose:
-        console.detail("command: " + " ".join(loop.command_line(decision)))
-    if options.output.dry_run:
-        _print_plan(document, options.output)
-        return 0
-    return _run(loop, decision, options, events, console)
 
 
 def _run(

@@ -1,11 +1,13 @@
 """Run the benchmarks that the evidence on a request lacks, each once, and keep them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from apples.costs.corrections import correct, outdated
-from apples.costs.costs import costs_of, second_size, training_runs
+from apples.costs.costs import learned_costs, second_size, training_runs
 from apples.costs.evidence import Evidence, Slab
+from apples.costs.runs import TrainingRuns
 from apples.costs.store import History
 from apples.errors import ConfigError, LaunchError
 from apples.model.grid import Host
@@ -47,10 +49,12 @@ class Measuring:
             evidence = self._measured(evidence, slab, cpu_type)
         for cpu_type in evidence.hosts if evidence.measurable and between else ():
             evidence = self._second_measured(evidence, slab, cpu_type)
-        if evidence.measurable:
-            evidence = self._refreshed(evidence, slab)
         self._require(evidence, slab)
-        return Priced(costs_of(evidence, slab), evidence)
+        same, others = training_runs(evidence, slab)
+        refreshed = self._refreshed(evidence, slab, same, others) if evidence.measurable else evidence
+        if refreshed is not evidence:
+            same, others = training_runs(refreshed, slab)
+        return Priced(learned_costs(same, others, evidence.workload.iterations).at(slab.height), refreshed)
 
     def calibrate(self, evidence: Evidence, slab: Slab) -> Evidence:
         """Measure every benchmark anew, also those of the other slabs that plans of this size have had."""
@@ -106,9 +110,10 @@ class Measuring:
             self.notify(f"rows are assumed to cost as much as in slabs of {slab.rows} rows: {error}")
             return evidence
 
-    def _refreshed(self, evidence: Evidence, slab: Slab) -> Evidence:
+    def _refreshed(
+        self, evidence: Evidence, slab: Slab, same: TrainingRuns, others: Sequence[TrainingRuns]
+    ) -> Evidence:
         """Measure benchmarks again if the newest runs contradict them."""
-        same, others = training_runs(evidence, slab)
         for cpu_type, miss in outdated(correct(same, others), same).items() if same.runs else ():
             if cpu_type not in evidence.reachable or cpu_type not in (same.since or {}):
                 continue

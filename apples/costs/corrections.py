@@ -212,6 +212,11 @@ def outdated(corrected: Costs, same: TrainingRuns) -> dict[str, Correction]:
     """
     newest: dict[str, list[float]] = {}
     for run in reversed(same.runs):
+        if (
+            newest.keys() == corrected.seconds_per_row.keys()
+            and min(map(len, newest.values())) == OUTDATED_RUNS
+        ):
+            break
         for cpu_type, log in _type_logs(run, corrected, same.since).items():
             seen = newest.setdefault(cpu_type, [])
             if len(seen) < OUTDATED_RUNS:

@@ -19,6 +19,8 @@ from apples.model.grid import FloatArray
 _BIWEIGHT = 4.685
 _TO_DEVIATION = 1.4826
 _ROUNDS = 30
+#: Change of the runs' weights after which further rounds would change nothing.
+_SETTLED = 1e-12
 _STARTS = 500
 _SINGULAR = 1e-9
 #: A further term must bring the left-out error down by this fraction.
@@ -50,8 +52,11 @@ def robust_fit(design: FloatArray, target: FloatArray, weights: FloatArray) -> F
     scale = max(scale, floor)
     trust = np.ones_like(target)
     for _ in range(_ROUNDS):
-        trust = _biweight((target - design @ coefficients) / (_BIWEIGHT * scale))
-        if np.linalg.matrix_rank(design[trust > 0]) < design.shape[1]:
+        before, trust = trust, _biweight((target - design @ coefficients) / (_BIWEIGHT * scale))
+        trusted = trust > 0
+        if np.abs(trust - before).max() < _SETTLED:
+            break
+        if not trusted.all() and np.linalg.matrix_rank(design[trusted]) < design.shape[1]:
             break
         coefficients = _solve(design, target, weights * trust)
     return Fit(coefficients, trust)

@@ -8,7 +8,8 @@ times as much as any link inside. Goes beyond the paper.
 
 from __future__ import annotations
 
-import networkx as nx
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from apples.planning.candidates import host_counts
@@ -16,6 +17,9 @@ from apples.planning.chains import Chains
 from apples.planning.desirability import power
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 #: More groups than this offer their candidates together: only the best of all groups counts.
 SEVERAL = 64

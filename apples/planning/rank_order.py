@@ -8,17 +8,24 @@ hosts keeps the sequence of the full chain.
 
 from __future__ import annotations
 
-import networkx as nx
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from apples.model.grid import FloatArray
 from apples.model.pairs import PairValues
 from apples.planning.problem import IntArray, Problem
 
+# networkx is imported where a graph is built: plans on one host need none.
+if TYPE_CHECKING:
+    import networkx as nx
+
 
 def is_uniform(problem: Problem) -> bool:
     """Return whether all links between distinct hosts cost the same, so that rank order cannot matter."""
     n = len(problem.hosts)
+    if n == 1:
+        return True
     if n > 2 and not np.isclose(problem.side[0, 1], problem.side[0, 2], rtol=1e-9, atol=0.0):
         # Saves a copy of all links.
         return False
@@ -56,6 +63,8 @@ def _spanning_tree(cost: FloatArray) -> nx.Graph[int]:
 
     A thousand hosts have half a million links, too many for a graph library's sweep over edges within a plan's second.
     """
+    import networkx as nx
+
     n = len(cost)
     tree: nx.Graph[int] = nx.Graph()
     tree.add_node(0)
@@ -97,6 +106,8 @@ def _tree_of_classes(side: PairValues) -> nx.Graph[int]:
     b = np.concatenate((first[joints[:, 1]], first[kind], nearest, along[following + 1], end))
     a, b = a[a != b], b[a != b]
     weight = np.maximum(side[a, b], side[b, a])
+    import networkx as nx
+
     tree: nx.Graph[int] = nx.Graph()
     tree.add_nodes_from(range(classes.hosts))
     kept = _cheapest_forest(classes.hosts, a, b, weight)
@@ -138,6 +149,8 @@ def _walk(tree: nx.Graph[int]) -> list[int]:
 
     Only the last branch is not walked back from, so of all depth-first walks this one crosses least.
     """
+    import networkx as nx
+
     lengths = nx.single_source_dijkstra_path_length(tree, 0)
     start = max(lengths, key=lambda node: (lengths[node], -node))
     parents = dict(nx.bfs_predecessors(tree, start))

@@ -6,7 +6,6 @@ of the failure last, or leave it out. Goes beyond the paper, whose relaxation wi
 is not guaranteed.
 """
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +33,8 @@ def orders(problem: Problem) -> list[tuple[str, IntArray]]:
 
 def islands(problem: Problem) -> list[NDArray[np.bool_]]:
     """Return groups of hosts connected by links that work both ways, bool[H] each."""
+    import networkx as nx
+
     tree = spanning_tree(problem)
     broken = [(a, b) for a, b in tree.edges if tree[a][b]["weight"] >= UNUSABLE_S]
     tree.remove_edges_from(broken)
