@@ -13,7 +13,6 @@ plans.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +23,12 @@ from apples.model.plan import RowAllocation
 from apples.planning.minimax import Allowed
 from apples.planning.model import RankLines
 from apples.planning.problem import IntArray, Problem
-from nws.base.native_output import native_output_to_stderr
+from apples.planning.solver import GAP, solved
 
 #: Balance tolerances tried after the user's; inf leaves only T_i ≤ T.
 RELAXED_TOLERANCES = (0.02, 0.05, 0.1, 0.2, 0.5, math.inf)
 #: Longest chain whose heights are whole by the program.
 MOST = 500
-#: Programs are solved to this fraction of the optimum, or until so many nodes have been examined.
-GAP, NODES = 1e-6, 2000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,23 +138,6 @@ class HeightProgram:
     def seconds_a_row(self, i: int) -> float:
         """Return the seconds that one row more of room for height i saves, at the last solution in real rows."""
         return abs(float(self.heights[i].dj)) * self._unit_s
-
-
-def solved(program: Any, *, whole: bool) -> Any:
-    """Solve a program of PuLP with HiGHS; return HiGHS' information about the solution, None without one.
-
-    The number of threads stays HiGHS' own, because a process in which it changes gets no solution.
-    """
-    import highspy
-    import pulp
-
-    solver = pulp.HiGHS(mip=whole, msg=False, gapRel=GAP, mip_max_nodes=NODES, parallel="off")
-    # PuLP 3.3 has no word for a solution at the limit of nodes, but has read it before it looks for one.
-    with native_output_to_stderr(), suppress(KeyError):
-        program.solve(solver)
-    info = program.solverModel.getInfo()
-    feasible = int(info.primal_solution_status) == int(highspy.SolutionStatus.kSolutionStatusFeasible)
-    return info if feasible else None
 
 
 def allocate(problem: Problem, chain: IntArray, lines: RankLines, tolerance: float) -> SlabHeights | None:

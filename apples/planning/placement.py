@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from apples.model.grid import FloatArray
-from apples.planning.heights import solved
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
+from apples.planning.solver import solved
 
 #: Names of limits that `most_rows` can lift, beside the names of constraints.
 CAPACITY, LINKS, RANKS = "capacity", "links", "ranks"

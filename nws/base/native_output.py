@@ -1,8 +1,8 @@
-"""Keeps the output of native libraries out of standard output.
+"""Discards native libraries' output.
 
 A native library writes to file descriptor 1 past `sys.stdout`. HiGHS 1.16, for example, prints a banner when its first
-solver object is made, before any option can switch that off. A command with one JSON document as standard output, or
-the output of the user's own program, must not carry it.
+solver object is made, before any option can switch that off. Neither a JSON document nor a user's terminal must carry
+it.
 """
 
 import ctypes
@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _LOCK = threading.RLock()
-_STDOUT, _STDERR = 1, 2
+_STDOUT = 1
 
 
 @contextmanager
-def native_output_to_stderr() -> Iterator[None]:
-    """Send everything written to file descriptor 1 to standard error while the block runs.
+def native_output_discarded() -> Iterator[None]:
+    """Discard everything written to file descriptor 1 while the block runs.
 
     The redirection holds for the whole process, so keep the block short. Blocks in other threads wait for each other.
-    Nothing is redirected in a process with a closed standard output or standard error.
+    Nothing is redirected in a process with a closed standard output.
     """
     with _LOCK:
         _flush()
@@ -31,8 +31,8 @@ def native_output_to_stderr() -> Iterator[None]:
             yield
             return
         try:
-            with suppress(OSError):
-                os.dup2(_STDERR, _STDOUT)
+            with suppress(OSError), open(os.devnull, "wb") as null:
+                os.dup2(null.fileno(), _STDOUT)
             yield
         finally:
             # C's stdio buffers its output unless it goes to a terminal; flush it before we switch back.

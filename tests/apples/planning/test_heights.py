@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from apples.errors import NoFeasiblePlan
 from apples.model.template import LinearConstraint
-from apples.planning import heights
+from apples.planning import heights, solver
 from apples.planning.chains import Chains
 from apples.planning.heights import HeightProgram, whole_heights
 from apples.planning.minimax import makespans, minimax_rows
@@ -192,7 +192,7 @@ def test_program_at_its_node_limit_has_no_solution(pool, monkeypatch):
     rng = np.random.default_rng(12)
     lines = replace(random_lines(rng)[0], slope=rng.uniform(0.2, 1, 30), fixed=rng.uniform(0, 30, 30))
     lines = replace(lines, cap=np.full(30, 900.0), bend=np.full(30, 1e15))
-    monkeypatch.setattr(heights, "NODES", 0)
+    monkeypatch.setattr(solver, "NODES", 0)
     assert HeightProgram(lines, 5000, 1).solve(whole=True) is None
     assert HeightProgram(lines, 5000, 1).solve(whole=False).sum() == pytest.approx(5000)
     monkeypatch.setattr(heights, "whole_heights", lambda *args: None)
