@@ -141,7 +141,7 @@ def examine(case: Case, tally: Tally) -> None:
     tally.instances += 1
     optimum, program, planned, plan = brute_force(case), float("inf"), float("inf"), None
     try:
-        placed = placement.soonest(build(*case, PlanningOptions()), PlanningOptions())
+        placed = placement.soonest(build(*case, PlanningOptions()), PlanningOptions()).placement
         program = float("inf") if placed is None else placed.seconds
         plan = make_plan(*case, PlanningOptions(prices=True))
         planned = plan.predicted_s

@@ -14,7 +14,6 @@ from apples.model.grid import FloatArray
 from apples.planning.candidates import host_counts
 from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
-from apples.planning.placement import has_closed_links
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 
 #: Paths kept of each length, and paths of each length that become candidates.
@@ -25,7 +24,7 @@ _TURNED, _TURNS = 80, 2000
 
 def candidates(problem: Problem, options: PlanningOptions) -> list[tuple[str, Chains]]:
     """Return chains along open links, a few of every length; none if all links are open."""
-    if not has_closed_links(problem):
+    if not problem.has_closed_links:
         return []
     counts = set(host_counts(problem, options, problem.processors).tolist())
     found = [

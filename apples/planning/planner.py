@@ -55,10 +55,11 @@ _NEAR, _ROUNDS = 2.0, 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """The winning schedule, and the number of schedules compared."""
+    """The winning schedule, and the number of schedules compared. cut : a sentence if the search of hosts was cut"""
 
     schedule: CandidateSchedule
     candidates: int
+    cut: str = ""
 
 
 def make_plan(
@@ -154,6 +155,7 @@ def _slab_plan(problem: Problem, choice: Choice, options: PlanningOptions) -> Pl
         taken=reasons.taken(problem, schedule),
         left_out=reasons.left_out(problem, schedule, options),
         candidates=choice.candidates,
+        search=choice.cut,
         communication=problem.communication,
         cost=_cost(problem, schedule),
         links=reasons.links(problem, schedule),
@@ -225,14 +227,17 @@ def search(problem: Problem, options: PlanningOptions) -> Choice | None:
         candidates += again
     stated = problem.limits is not None and bool(problem.limits.stated)
     wanted = options.improve and (stated or not finalists)
+    cut = ""
     if wanted and (finalists or reasons.lacks_room(problem, options) is None):
-        finalists += _by_program(problem, options)
+        soonest_s = min((s.makespan_s for s in finalists), default=math.inf)
+        placed, cut = _by_program(problem, options, soonest_s)
+        finalists += placed
         candidates += 1
     if not finalists:
         return None
     if options.improve:
         finalists = _improved(problem, _distinct(finalists), options, turn=by_tree)
-    return Choice(min(finalists, key=lambda s: _rank(problem, s, options)), candidates)
+    return Choice(min(finalists, key=lambda s: _rank(problem, s, options)), candidates, cut)
 
 
 def refused(problem: Problem, options: PlanningOptions) -> str:
@@ -282,16 +287,23 @@ def _rescued(
     return sum(len(chains) for _, chains in listed), _cheapest_of_each(problem, listed, options)
 
 
-def _by_program(problem: Problem, options: PlanningOptions) -> list[CandidateSchedule]:
-    """Return the schedule of the mixed-integer program, with its own slabs or better ones; none if it finds none."""
-    solve = placement.soonest if problem.limits else placement.most_rows
-    placed = solve(problem, options)
+def _by_program(
+    problem: Problem, options: PlanningOptions, below: float
+) -> tuple[list[CandidateSchedule], str]:
+    """Return the schedule of the integer program of hosts, if it might end before `below`, with its own slabs or better
+    ones; and a sentence if the search was cut.
+    """
+    if problem.limits:
+        soonest = placement.soonest(problem, options, below)
+        placed, cut = soonest.placement, soonest.sentence
+    else:
+        placed, cut = placement.most_rows(problem, options), ""
     if placed is None or placed.rows.sum() < problem.size:
-        return []
+        return [], cut
     plain = CandidateSchedule(placed.chain, placed.rows, math.inf, "any that holds the work")
     plain = replace(plain, makespan_s=float(seconds_per_rank(problem, plain, options).max()))
-    cut = _cheapest_of_each(problem, [(plain.order, Chains.of([placed.chain]))], options)
-    return cut or ([plain] if keeps_limits(problem, plain) else [])
+    recut = _cheapest_of_each(problem, [(plain.order, Chains.of([placed.chain]))], options)
+    return recut or ([plain] if keeps_limits(problem, plain) else []), cut
 
 
 def _cheapest_of_each(

@@ -139,6 +139,11 @@ class Problem:
         return bool(self.slope.shape[1] == 2)
 
     @property
+    def has_closed_links(self) -> bool:
+        """Return whether any link of the pool works in no more than one direction."""
+        return self.side.most() >= UNUSABLE_S
+
+    @property
     def shortest_s(self) -> float:
         """Return the seconds of a run on all processors that never wait for each other."""
         ranks = np.arange(1, self.slope.shape[1])
@@ -214,7 +219,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         excluded=tuple(excluded),
         workload=workload,
         limits=limits,
-        alike=_alike(network.side, tables, slots, _restrictions(hosts, coupling, limits)),
+        alike=_alike(network.side, tables, slots, restrictions(hosts, coupling, limits)),
         losses=network.losses,
     )
 
@@ -226,7 +231,7 @@ def _overhead(costs: Costs, workload: Workload, slots: int) -> FloatArray:
     return overhead
 
 
-def _restrictions(
+def restrictions(
     hosts: tuple[Host, ...], coupling: tuple[LinearConstraint, ...], limits: HostLimits | None
 ) -> FloatArray:
     """Return each host's coefficients in all constraints and limits, and its price, float64[H, R]."""

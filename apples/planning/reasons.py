@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from apples.model.plan import Assignment, LeftOut
-from apples.planning import placement
+from apples.planning import hostprogram, placement
 from apples.planning.bounds import UncertainRanks
 from apples.planning.candidates import CandidateSchedule, real_makespans
 from apples.planning.chains import Chains
@@ -219,9 +219,9 @@ def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
     placed = placement.most_rows(problem, options)
     most = "" if placed is None else f", {placed.rows.sum()} at most"
     words = {
-        placement.LINKS: "some links do not work",
-        placement.RANKS: f"the run may use {options.most_ranks(problem.processors)} ranks at most",
-        placement.CAPACITY: " and ".join(_limits_of_rows(problem, options)),
+        hostprogram.LINKS: "some links do not work",
+        hostprogram.RANKS: f"the run may use {options.most_ranks(problem.processors)} ranks at most",
+        hostprogram.CAPACITY: " and ".join(_limits_of_rows(problem, options)),
     }
     named = placement.binding(problem, options)
     listed = "; ".join(words.get(limit, f"the constraint {limit}") for limit in named)
