@@ -1,6 +1,6 @@
 """Plans within people's limits against brute force over every distribution of rows, on random small pools.
 
-    python benchmarks/limit_quality.py [--instances 200] [--seed 2026] [--json]
+    python benchmarks/limit_quality.py [--instances 200] [--seed 2026] [--json] [--digest]
 
 Each instance has up to five hosts, couplings between the rows of hosts, limits on hosts and licences, groups that go
 together or exclude each other, prices with a budget, and a deadline. Ranks do not exchange, so that the mixed-integer
@@ -11,6 +11,7 @@ refusal, and confirms each price by planning again with the limit widened.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import json
 import sys
@@ -174,13 +175,58 @@ def _confirm_prices(case: Case, prices: tuple[str, ...], planned: float, tally: 
             tally.wrong.append(f"instance {tally.instances}: {sentence!r}, but {planned} became {again}")
 
 
+def pool_case(rng: np.random.Generator) -> Case:
+    """Return a pool of 6 to 24 hosts that exchange; half of them have closed links, half of them limits."""
+    count = int(rng.integers(6, 25))
+    names = [f"h{i:02d}" for i in range(count)]
+    closed = np.triu(rng.random((count, count)) < (0.6 if rng.random() < 0.5 else 0.0), 1)
+    bandwidth = np.where(closed | closed.T, 0.0, 1e8)
+    size = 50 * count
+    snapshot = Snapshot(
+        hosts=tuple(Host(name=n, site=f"s{i % 3}") for i, n in enumerate(names)),
+        conditions=tuple(
+            Conditions(availability=Estimate(value=a, error=0.05), memory_bytes=Estimate(value=m))
+            for a, m in zip(rng.uniform(0.2, 1, count), rng.uniform(20e6, 150e6, count), strict=True)
+        ),
+        latency_s=np.full((count, count), 1e-4),
+        bandwidth_Bps=bandwidth,
+        latency_error_s=np.zeros((count, count)),
+        bandwidth_error_Bps=np.zeros((count, count)),
+    )
+    limits = Limits(
+        at_most=(AtMost(of="s0", hosts=2),),
+        together=(",".join(rng.choice(names, 2, replace=False)),),
+        prices={n: float(p) for n, p in zip(names, rng.uniform(0.5, 5, count), strict=True)},
+        budget=float(rng.uniform(0.5, 4)),
+    )
+    work = Workload(application="limits", size=size, messages=100, bytes_exchanged=1e5, bytes_per_row=1e6)
+    costs = Costs(seconds_per_row={"default": {1: 1.0}}, overhead=Overhead(per_rank2_s=0.02))
+    return snapshot, replace(work, limits=limits) if rng.random() < 0.5 else work, costs
+
+
+def digest(cases: list[Case]) -> str:
+    """Return a checksum of all plans and refusals; equal inputs have the same on a machine of any speed."""
+    whole = hashlib.sha256()
+    for case in cases:
+        try:
+            whole.update(repr(make_plan(*case)).encode())
+        except NoFeasiblePlan as error:
+            whole.update(str(error).encode())
+    return whole.hexdigest()[:16]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--instances", type=int, default=200)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--digest", action="store_true", help="print only a checksum of plans and refusals")
     arguments = parser.parse_args()
     rng, tally = np.random.default_rng(arguments.seed), Tally()
+    if arguments.digest:
+        kinds = (random_case, pool_case)
+        print(digest([kinds[k % 2](rng) for k in range(arguments.instances)]))
+        return 0
     for _ in range(arguments.instances):
         examine(random_case(rng), tally)
     if arguments.json:

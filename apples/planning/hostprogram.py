@@ -40,14 +40,15 @@ class HostProgram:
         self.kinds = self._kinds(alone=closed)
         cap = np.full_like(problem.cap, math.inf) if lift == CAPACITY else problem.cap
         self.cap = np.minimum(cap, problem.size)
-        self._budget = None if problem.limits is None else problem.limits.stated.budget
+        budget = None if problem.limits is None else problem.limits.stated.budget
+        self._budget = math.inf if budget is None else budget
         lifted = lift == RANKS
         most = problem.processors if lifted else options.most_ranks(problem.processors)
         fewest = 1 if lifted or options.ranks is None else options.ranks
         self.starts_s = starts_s(problem)
         latest = float(self.starts_s.max())
-        price = (0.0, math.inf if self._budget is None else self._budget / problem.shortest_s)
-        self.whole = Range(fewest, min(most, problem.size // problem.min_rows), (0.0, latest), price)
+        ends_s = (problem.shortest_s, self._longest_s())
+        self.whole = Range(fewest, min(most, problem.size // problem.min_rows), (0.0, latest), ends_s)
         make: Any = highspy.Highs
         self._highs = make()
         self._set(output_flag=False, parallel="off", mip_rel_gap=GAP)
@@ -125,7 +126,7 @@ class HostProgram:
             ]
             if parts:
                 highs.addConstr(highs.qsum(parts) <= float(most))
-        if self._budget is not None and limits.price.any():
+        if math.isfinite(self._budget) and limits.price.any():
             self._unit = float(limits.price.max())
             prices = limits.price[some] / self._unit
             self._paid = highs.addConstr(
@@ -158,15 +159,14 @@ class HostProgram:
             highs.addConstr(highs.qsum(out[p]) - used[p] <= 0)
             highs.addConstr(highs.qsum(net[p]) - used[p] == 0)
 
-    def allow(self, below: float, part: Range) -> None:
-        """Ask for all work by `below` seconds with a choice in a range; for most of the work if that is infinite."""
-        problem, highs, bounded = self.problem, self._highs, math.isfinite(below)
-        until = self.until(below, part.price[0])
-        overhead = problem.overhead[part.fewest : part.most + 1].min()
-        fixed = overhead + np.maximum(self.starts_s, part.start_s[0]) + self._talks_s(part.fewest)
+    def allow(self, part: Range, *, ends: bool = True) -> None:
+        """Ask for a choice of a range. ends : by its latest end with all work; else for most of the work"""
+        problem, highs = self.problem, self._highs
         rows = self.cap[:, 1:]
-        if bounded or math.isfinite(until):
-            rows = np.minimum(rows, (until - fixed) / problem.slope[:, 1:])
+        if ends:
+            overhead = problem.overhead[part.fewest : part.most + 1].min()
+            fixed = overhead + np.maximum(self.starts_s, part.start_s[0]) + self._talks_s(part.fewest)
+            rows = np.minimum(rows, (part.end_s[1] - fixed) / problem.slope[:, 1:])
         rows = np.floor(np.maximum(rows, 0) * (1 + 1e-12) + 1e-9)
         rows[(rows < problem.min_rows) | (self.starts_s > part.start_s[1])] = 0
         for members, ranks, row in zip(self.kinds, self.ranks, self._placeable, strict=True):
@@ -175,13 +175,12 @@ class HostProgram:
                 highs.changeCoeff(row.index, z.index, -m * most)
                 highs.changeColBounds(z.index, 0, len(members) if most else 0)
         highs.changeRowBounds(self._number.index, part.fewest, part.most)
-        free = bounded and not problem.coupling
-        highs.changeRowBounds(
-            self._size.index, problem.size if bounded else 0, math.inf if free else problem.size
-        )
-        if self._paid is not None and bounded:
-            highs.changeRowBounds(self._paid.index, *(price / self._unit for price in part.price))
-        self._set(objective_target=float(problem.size) if bounded else math.inf)
+        least, most = (problem.size, math.inf) if ends else (0, problem.size)
+        # Constraints across hosts may forbid that rows are taken away from a choice that places more than all.
+        highs.changeRowBounds(self._size.index, least, problem.size if problem.coupling else most)
+        if self._paid is not None and ends:
+            highs.changeRowBounds(self._paid.index, 0, self._budget / part.end_s[0] / self._unit)
+        self._set(objective_target=float(problem.size) if ends else math.inf)
 
     def solve(self, nodes: int) -> tuple[IntArray | None, float]:
         """Return a choice of processors in rank order, None if none was found, and the rows that none exceeds.
@@ -244,23 +243,16 @@ class HostProgram:
             spill_factor=1.0,
         )
 
-    @property
-    def longest_s(self) -> float:
+    def _longest_s(self) -> float:
         """Return seconds that no sensible run exceeds: all rows on the slowest host after all overheads."""
         fixed = self.problem.overhead.max() + (self.starts_s + self._talks_s(2)).max()
         return float(fixed + self.problem.slope[:, 1:].max() * self.problem.size)
 
-    def price(self, chain: IntArray) -> float:
-        """Return the price of the hosts of a choice for one second."""
-        return (
-            0.0
-            if self.problem.limits is None
-            else cost(self.problem.limits, self.problem.host_of[chain], 1.0)
-        )
-
-    def until(self, below: float, price: float) -> float:
-        """Return the seconds within which hosts of a price must end."""
-        return below if self._budget is None or price <= 0 else min(below, self._budget / price)
+    def affordable_s(self, chain: IntArray) -> float:
+        """Return the seconds for which the budget pays the hosts of a choice; inf without a budget."""
+        limits = self.problem.limits
+        price = 0.0 if limits is None else cost(limits, self.problem.host_of[chain], 1.0)
+        return self._budget / price if self._paid is not None and price > 0 else math.inf
 
 
 def _cheapest_exchange(problem: Problem) -> FloatArray:

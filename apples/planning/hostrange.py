@@ -1,8 +1,8 @@
-"""Ranges of choices of hosts: by the number of ranks, the slowest start, and the price of the hosts.
+"""Ranges of choices of hosts: by the number of ranks, the slowest start, and the end of the run.
 
 Within a range the program of `placement` takes the cheapest case: the least overhead of its numbers of ranks, its
-earliest start, and the longest time that a budget allows at its least price. So it never misses a choice of the range
-that ends by a time, but its own choice may end later. Then `split` makes two ranges, in which it is priced closer.
+earliest start, and the money that a budget leaves for each second if the run ends early. So it never misses a choice of
+the range, but its own choice may end later or cost more. Then `split` makes two ranges, in which it is priced closer.
 """
 
 from __future__ import annotations
@@ -15,23 +15,36 @@ import numpy as np
 from apples.model.grid import FloatArray
 from apples.planning.problem import IntArray, Problem
 
-#: Prices are split no closer than by this fraction.
-_CLOSE = 1e-9
+#: Ends are split no closer than by this fraction; ranges of a larger ratio than this are halved before a search.
+_CLOSE, _WIDE = 1e-9, 1.02
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Choices of `fewest` to `most` ranks. start_s : of the rank that starts last.  price : of the hosts, a second"""
+    """Choices of `fewest` to `most` ranks. start_s : of the rank that starts last.  end_s : of the run"""
 
     fewest: int
     most: int
     start_s: tuple[float, float]
-    price: tuple[float, float] = (0.0, math.inf)
+    end_s: tuple[float, float]
+    halved: bool = False
 
     @property
     def is_empty(self) -> bool:
         """Return whether no choice is in the range."""
-        return self.fewest > self.most or self.start_s[0] > self.start_s[1] or self.price[0] > self.price[1]
+        return self.fewest > self.most or self.start_s[0] > self.start_s[1] or self.end_s[0] >= self.end_s[1]
+
+    def halves(self) -> list[Range]:
+        """Return two halves, the sooner one last, of a range that a budget makes too wide to be searched, else none."""
+        soonest_s, latest_s = self.end_s
+        wide = self.halved and latest_s > soonest_s * _WIDE
+        return self.split_end(math.sqrt(soonest_s * latest_s)) if wide else []
+
+    def split_end(self, middle_s: float) -> list[Range]:
+        """Return the later and the sooner part of a range."""
+        soonest_s, latest_s = self.end_s
+        later = replace(self, end_s=(middle_s, latest_s), halved=True)
+        return [later, replace(self, end_s=(soonest_s, middle_s), halved=True)]
 
 
 def starts_s(problem: Problem) -> FloatArray:
@@ -40,31 +53,25 @@ def starts_s(problem: Problem) -> FloatArray:
     return seconds
 
 
-def split(problem: Problem, part: Range, chain: IntArray, price: float, seconds: float) -> list[Range]:
+def split(problem: Problem, part: Range, chain: IntArray, seconds: float, affordable_s: float) -> list[Range]:
     """Return two parts of a range in which a choice that was priced too low is priced closer, or none if there is none.
 
-    chain : the choice, which takes `seconds` at `price` for each
+    chain : the choice, which takes `seconds`; the budget pays for `affordable_s`
     """
     n = len(chain)
     hosts, sharing = np.unique(problem.host_of[chain], return_counts=True)
     start_s = float(starts_s(problem)[hosts, sharing - 1].max())
     over_s = float(problem.overhead[n] - problem.overhead[part.fewest : part.most + 1].min())
     late_s = start_s - part.start_s[0]
-    budget = None if problem.limits is None else problem.limits.stated.budget
-    if budget is not None and price * seconds > budget * (1 + _CLOSE) and max(over_s, late_s) <= 0:
-        # Cheaper choices of less than this price have more time; dearer ones than it have less than the choice takes.
-        middle = (max(budget / seconds, part.price[0]) + price) / 2
-        if middle <= part.price[0] * (1 + _CLOSE):
-            return []
-        return [
-            replace(part, price=(middle, part.price[1])),
-            replace(part, price=(part.price[0], middle * (1 - _CLOSE))),
-        ]
+    if seconds > affordable_s and max(over_s, late_s) <= 0:
+        halves = replace(part, halved=True).halves()
+        # Sooner choices do not include this one, and later ones cannot pay for it.
+        return halves or part.split_end((max(affordable_s, part.end_s[0]) + min(seconds, part.end_s[1])) / 2)
     if max(over_s, late_s) <= 0:
         return []
     if over_s >= late_s and part.fewest < part.most:
-        middle_n = max((part.fewest + n + 1) // 2, part.fewest + 1)
-        return [replace(part, fewest=middle_n), replace(part, most=middle_n - 1)]
+        middle = max((part.fewest + n + 1) // 2, part.fewest + 1)
+        return [replace(part, fewest=middle), replace(part, most=middle - 1)]
     levels = np.unique(starts_s(problem))
     inside = levels[(levels > part.start_s[0] * (1 + _CLOSE)) & (levels <= start_s)]
     if not len(inside):

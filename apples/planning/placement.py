@@ -30,8 +30,9 @@ from apples.planning.solver import GAP, NODES
 
 #: Largest pool, in processors, whose closed links are searched for a path; the program grows with its square.
 MOST = 64
-#: Nodes of all programs of one search; each program counts for `_LEAST_NODES` or more.
-EFFORT, _LEAST_NODES = 4000, 20
+#: Nodes of all programs of one search; a program counts for `_LEAST_NODES` or more, a relaxed one for one.
+#: `BRIEF` is for searches of which only the length of some plan counts.
+EFFORT, BRIEF, _LEAST_NODES = 1500, 300, 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +79,7 @@ def most_rows(problem: Problem, options: PlanningOptions, lift: str = "") -> Pla
     if lift != LINKS and _is_too_sparse(problem):
         return None
     program = HostProgram(problem, options, lift)
-    program.allow(math.inf, program.whole)
+    program.allow(program.whole, ends=False)
     chain, most = program.solve(NODES)
     if chain is None or not len(chain):
         return None
@@ -88,41 +89,53 @@ def most_rows(problem: Problem, options: PlanningOptions, lift: str = "") -> Pla
     return None if rows is None else Placement(chain, rows, most=most)
 
 
-def soonest(problem: Problem, options: PlanningOptions, below: float = math.inf) -> Search:
+def soonest(
+    problem: Problem, options: PlanningOptions, below: float = math.inf, effort: int = EFFORT
+) -> Search:
     """Return the choice of hosts and whole rows that ends soonest and before `below`, within budget and deadline.
 
     Each host pays for its cheapest exchange only, and waiting for ranks without a CPU costs nothing. So its time is a
     lower bound of every plan, and the makespan itself where ranks neither exchange nor wait. Within a range of choices
     (`hostrange`) the program takes the least overhead and the longest time that the budget allows. If its choice does
-    not keep them, the range is split there.
+    not keep them, the range is split there. Ranges that even the relaxed program excludes need no search.
     """
     if _is_too_sparse(problem):
         return Search(None)
     program = HostProgram(problem, options, "")
-    limits, below = problem.limits, min(below, program.longest_s)
+    limits, below = problem.limits, min(below, program.whole.end_s[1])
     if limits is not None and limits.stated.deadline is not None:
         below = min(below, limits.stated.deadline * (1 + 1e-9))
-    best, gap, left = None, 0.0, EFFORT
+    best, gap, left = None, 0.0, effort
     several = replace(program.whole, fewest=max(program.whole.fewest, 2))
     ranges = [several, replace(program.whole, most=1)] if program.whole.fewest == 1 else [several]
     while ranges:
         part = ranges.pop()
+        part = replace(part, end_s=(part.end_s[0], min(part.end_s[1], below)))
         if part.is_empty:
             continue
-        program.allow(below, part)
-        chain, most = program.solve(min(left, NODES))
-        left = max(left - max(program.nodes, _LEAST_NODES), 0)
+        program.allow(part)
+        most, left = program.solve(0)[1], max(left - 1, 0)
+        if most < problem.size * (1 - GAP):
+            continue
+        halves = part.halves()
+        if halves and left:
+            ranges += halves
+            continue
+        chain = None
+        if left:
+            chain, most = program.solve(min(left, NODES))
+            left = max(left - max(program.nodes, _LEAST_NODES), 0)
         if chain is None:
             gap = max(gap, most / problem.size - 1)
             continue
-        lines = program.lines(chain)
+        lines, affordable_s = program.lines(chain), program.affordable_s(chain)
         rows = _heights(problem, chain, lines, problem.size)
         seconds = math.inf if rows is None else float(lines.seconds(rows.astype(np.float64)).max())
-        if rows is not None and seconds <= program.until(below, program.price(chain)):
+        if rows is not None and seconds <= min(below, affordable_s):
             best, below = Placement(chain, rows, seconds, problem.size), seconds * (1 - GAP)
             ranges.append(part)
         else:
-            ranges += split(problem, part, chain, program.price(chain), seconds)
+            ranges += split(problem, part, chain, seconds, affordable_s)
     return Search(best, gap)
 
 

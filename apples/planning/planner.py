@@ -204,8 +204,8 @@ def _refusal(problem: Problem, options: PlanningOptions) -> str:
     return f"{slabs}; {whole}" if whole and options.cut != "slabs" else slabs
 
 
-def search(problem: Problem, options: PlanningOptions) -> Choice | None:
-    """Return the cheapest schedule; None if none is feasible."""
+def search(problem: Problem, options: PlanningOptions, *, effort: int = placement.EFFORT) -> Choice | None:
+    """Return the cheapest schedule; None if none is feasible. effort : of `placement.soonest`"""
     uniform = rank_order.is_uniform(problem)
     by_tree = options.rank_order == "tree" and not uniform
     tree = rank_order.spanning_tree(problem) if by_tree else None
@@ -230,7 +230,7 @@ def search(problem: Problem, options: PlanningOptions) -> Choice | None:
     cut = ""
     if wanted and (finalists or reasons.lacks_room(problem, options) is None):
         soonest_s = min((s.makespan_s for s in finalists), default=math.inf)
-        placed, cut = _by_program(problem, options, soonest_s)
+        placed, cut = _by_program(problem, options, soonest_s, effort)
         finalists += placed
         candidates += 1
     if not finalists:
@@ -245,7 +245,8 @@ def refused(problem: Problem, options: PlanningOptions) -> str:
     assert problem.limits is not None
     named = []
     for name in problem.limits.stated.names:
-        other = search(with_limits(problem, problem.limits.stated.without(name)), options)
+        lifted = with_limits(problem, problem.limits.stated.without(name))
+        other = search(lifted, options, effort=placement.BRIEF)
         if other is not None:
             seconds = other.schedule.makespan_s
             cost = hostlimits.cost(problem.limits, problem.host_of[other.schedule.chain], seconds)
@@ -288,13 +289,13 @@ def _rescued(
 
 
 def _by_program(
-    problem: Problem, options: PlanningOptions, below: float
+    problem: Problem, options: PlanningOptions, below: float, effort: int
 ) -> tuple[list[CandidateSchedule], str]:
     """Return the schedule of the integer program of hosts, if it might end before `below`, with its own slabs or better
     ones; and a sentence if the search was cut.
     """
     if problem.limits:
-        soonest = placement.soonest(problem, options, below)
+        soonest = placement.soonest(problem, options, below, effort)
         placed, cut = soonest.placement, soonest.sentence
     else:
         placed, cut = placement.most_rows(problem, options), ""

@@ -158,15 +158,17 @@ def random_lines(rng):
 
 @pytest.mark.parametrize("chains", [150, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_program_in_whole_rows_equals_minimax(chains):
-    """The program of this test knows no other heights and no lower bounds."""
+    """Every tenth chain is also solved by a program that knows no other heights and no lower bounds."""
     rng = np.random.default_rng(chains)
-    for _ in range(chains):
+    for number in range(chains):
         lines, size, min_rows = random_lines(rng)
         real = float(makespans(lines, Chains.of([np.arange(len(lines.slope))]), size, min_rows)[0])
         by_minimax = minimax_rows(lines, size, min_rows, real)
-        alone = HeightProgram(lines, size, min_rows).solve(whole=True)
+        alone = by_minimax
+        if number % 10 == 0:
+            alone = HeightProgram(lines, size, min_rows).solve(whole=True)
         rows, allocation = whole_heights(HeightProgram(lines, size, min_rows), lines, by_minimax)
-        ends = [float(lines.seconds(np.rint(x)).max()) for x in (by_minimax.astype(float), alone, rows)]
+        ends = [float(lines.seconds(np.rint(x)).max()) for x in (by_minimax, alone, rows)]
         assert max(ends) - min(ends) <= lines.slope.max() * 1e-3
         assert rows.sum() == size
         assert (rows >= min_rows).all()
