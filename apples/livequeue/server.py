@@ -20,7 +20,6 @@ from apples.daemons.paths import private_directory
 from apples.errors import HistoryError, RequestRejected, SharingError
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import Machine, listed
-from apples.livequeue.locks import MANAGER, queue_locks
 from apples.livequeue.paths import SYSTEM_SOCKET, own_socket
 from apples.livequeue.queuemessages import QUEUE_REQUESTS, Cancelled, answer, stored_job
 from apples.livequeue.records import (
@@ -36,7 +35,7 @@ from apples.livequeue.records import (
 from apples.livequeue.status import StatusRequests
 from apples.livequeue.store import Store
 from apples.livequeue.submissions import Submissions
-from apples.livequeue.supervisors import Supervisors
+from apples.livequeue.supervisors import MANAGER, Supervisors, queue_locks
 from apples.queueing.configuration import QueueFile
 from nws.base.terminal import visible
 

@@ -23,7 +23,6 @@ from typing import TypeVar
 from apples.errors import HistoryError
 from apples.hosts.kernel import PR_SET_CHILD_SUBREAPER, children, prctl, reaped
 from apples.livequeue.jobprocess import NotStarted, start_process
-from apples.livequeue.locks import queue_locks
 from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,
@@ -36,6 +35,7 @@ from apples.livequeue.records import (
     JobEnd,
 )
 from apples.livequeue.store import QueueStoreFull, Store
+from apples.livequeue.supervisors import queue_locks
 
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: Longest wait for a signal, and time between attempts to write the store, seconds.

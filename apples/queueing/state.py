@@ -24,7 +24,7 @@ QUEUED, WAITING, RUNNING, FREE, STARTED, HEAD, RANKED, CHECKED, EXTRA, COUNTS = 
 #: Indices into `QueueState.times`. HEAD_UNTIL: the head has the highest priority until then. SHADOW: its reservation.
 HEAD_UNTIL, SHADOW, TIMES = 0, 1, 2
 
-#: Rows of `QueueState.columns`, by place in the queue. RANK: value for the priority, see `apples.queueing.head`.
+#: Rows of `QueueState.columns`, by place in the queue. RANK: value for the priority, see `apples.queueing.kernel`.
 PROCS, SPAN, SUBMIT, RANK, COLUMNS = 0, 1, 2, 3, 4
 
 #: `PROCS` of a place whose job has left: it never fits.

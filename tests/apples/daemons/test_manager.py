@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from apples.coscheduling.policies import POLICIES
-from apples.daemons import admission
+from apples.daemons import managerdaemon
 from apples.daemons.ipc.timer import raw
 from apples.daemons.ipc.wire import (
     SILENCE_S,
@@ -270,7 +270,7 @@ def test_key_of_a_node_opens_no_other_name():
 
 
 def test_unproved_connections_of_one_address_are_bounded(monkeypatch):
-    monkeypatch.setattr(admission, "_MOST_UNPROVED", 3)
+    monkeypatch.setattr(managerdaemon, "_MOST_UNPROVED", 3)
     settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
     manager = ManagerDaemon(settings, KEY, log=lambda text: None)
     with ExitStack() as stack:

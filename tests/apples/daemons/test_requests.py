@@ -5,7 +5,7 @@ import time
 import pytest
 
 from apples.coscheduling.policies import POLICIES
-from apples.daemons import owntimer
+from apples.daemons import nodedaemon
 from apples.daemons.nodedaemon import NodeDaemon
 from apples.daemons.settings import NodeSettings, SharingSettings
 
@@ -40,12 +40,12 @@ def test_a_request_is_looked_for_at_once(daemon):
     daemon.requested()
     run(daemon, 0.01)
     (looked,) = daemon.looks
-    assert looked - asked < owntimer.LOOK_S / 2
+    assert looked - asked < nodedaemon.LOOK_S / 2
     assert daemon.turns == 1
 
 
 def test_requests_that_come_close_together_are_looked_for_together_a_little_later(daemon, monkeypatch):
-    monkeypatch.setattr(owntimer, "_REQUEST_S", 0.05)
+    monkeypatch.setattr(nodedaemon, "_REQUEST_S", 0.05)
     for _ in range(2):
         for _ in range(5):
             daemon.requested()

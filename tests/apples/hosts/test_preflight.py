@@ -6,7 +6,6 @@ import pytest
 from msgspec import structs, to_builtins
 
 from apples.hosts import hostcheck, preflight
-from apples.hosts.callback import CallbackListener
 from apples.hosts.facts import Needs
 from apples.hosts.frames import ToAgent
 from apples.hosts.hostmessages import (
@@ -19,7 +18,7 @@ from apples.hosts.hostmessages import (
     PortAnswer,
     SurveyedAnswer,
 )
-from apples.hosts.preflight import Candidate
+from apples.hosts.preflight import CallbackListener, Candidate
 from apples.hosts.questions import AgentConversation
 from apples.hosts.travelling import CHECK_MODULES, agent_program
 from nws.base.hostconnection import HostCheckError

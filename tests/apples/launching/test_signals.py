@@ -7,7 +7,7 @@ import select
 import signal
 import threading
 
-from apples.launching.signals import SignalQueue
+from apples.launching.engine import SignalQueue
 
 
 def test_signals_are_received_in_order_and_handlers_put_back() -> None:

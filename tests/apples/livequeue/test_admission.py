@@ -17,10 +17,10 @@ from apples.coscheduling.fitting import fit
 from apples.daemons.classmemory import ClassMemory
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import ConfigError
-from apples.livequeue.admission import SharingJob, guests
 from apples.livequeue.client import ask
 from apples.livequeue.hosts import Machine
-from apples.livequeue.reasons import why
+from apples.livequeue.occupancy import SharingJob, guests
+from apples.livequeue.status import why
 
 DUTY = st.floats(0.0, 1.0, allow_nan=False)
 

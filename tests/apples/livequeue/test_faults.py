@@ -20,7 +20,7 @@ from apples.livequeue import status as requests
 from apples.livequeue.client import QueueClient, ask
 from apples.livequeue.inherited import of_process
 from apples.livequeue.paths import own_socket
-from apples.livequeue.reasons import why
+from apples.livequeue.status import why
 from nws.base.terminal import visible
 
 #: Lines that ended the manager, or that an honest client never sends.

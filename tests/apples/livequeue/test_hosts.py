@@ -12,7 +12,7 @@ from apples.cli.pool import open_platform
 from apples.cli.runoptions import PoolOptions
 from apples.errors import ConfigError
 from apples.livequeue.hosts import Machine, listed
-from apples.livequeue.reasons import why
+from apples.livequeue.status import why
 from tests.transcripts import recorded
 
 POOL = Machine(slots={"alpha": 4, "beta": 2, "gamma": 8})

@@ -12,12 +12,12 @@ import pytest
 from apples.daemons.ipc.requests import read_request
 from apples.errors import ConfigError, HistoryError
 from apples.livequeue.clock import Clock, rounded_up
-from apples.livequeue.locks import queue_locks
 from apples.livequeue.log import swf_lines
 from apples.livequeue.queuemessages import QUEUE_REQUESTS, Instants, JobRequest
-from apples.livequeue.reasons import clock_time, why
+from apples.livequeue.status import clock_time, why
 from apples.livequeue.store import Store
 from apples.livequeue.submissions import submission_of
+from apples.livequeue.supervisors import queue_locks
 
 
 def test_instants_are_exact_and_grow():

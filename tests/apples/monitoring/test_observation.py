@@ -5,8 +5,7 @@ import json
 import pytest
 
 from apples.monitoring.counters import Sent
-from apples.monitoring.efficiencies import efficiencies
-from apples.monitoring.observation import observe, observed
+from apples.monitoring.efficiencies import efficiencies, observe, observed
 from tests.apples.monitoring.test_efficiencies import figures
 
 
