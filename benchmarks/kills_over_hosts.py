@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from apples.daemons.client import NodeClient
+from apples.daemons.nodeclient import NodeClient
 from apples.daemons.paths import SYSTEM_DIRECTORY
 from apples.errors import SharingError
 from benchmarks.common.hosts import (

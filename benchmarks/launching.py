@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 
 from apples.hosts import preflight
-from apples.hosts.connection import HostAddress
+from apples.hosts.agentconnection import HostAddress
 from apples.hosts.preflight import Candidate
 from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess

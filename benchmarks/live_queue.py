@@ -30,8 +30,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from apples.livequeue.client import ask, survey
 from apples.livequeue.jobs import submit
+from apples.livequeue.queueclient import ask, survey
 from benchmarks.common.report import APPLES, median, output, percentile, say
 from nws.base.errors import ReportedError
 from tests.nightly.failingcalls import NO_SPACE, Plan

@@ -186,7 +186,7 @@ def _score(options: EstimateOptions) -> None:
     """Print the accuracy of each source of estimates in the queue."""
     from apples.cli.report import table
     from apples.livequeue.core import scores
-    from apples.livequeue.paths import store_path
+    from apples.livequeue.queuepaths import store_path
 
     path = store_path(options.queue)
     found = scores(path)

@@ -43,7 +43,7 @@ def read_history(trace: Path | None, queue: Path | None, scheme: Scheme) -> Ends
     import click
 
     from apples.errors import ConfigError
-    from apples.livequeue.paths import store_path
+    from apples.livequeue.queuepaths import store_path
     from apples.simulation.batch.reading import read_trace
 
     if trace is not None:

@@ -23,7 +23,7 @@ _NO_JOBS = "no jobs share these hosts now"
 @click.option("--socket", type=click.Path(path_type=Path), help="Socket of the node manager to ask.")
 def jobs(as_json: bool, watching: bool, socket: Path | None) -> int:
     """Show jobs, slots and classes, times of each rank, and the nodes with their last heartbeat."""
-    from apples.daemons.client import survey
+    from apples.daemons.nodeclient import survey
     from apples.errors import ConfigError
 
     if as_json and watching:

@@ -21,8 +21,8 @@ from nws.base.files import write_whole
 from nws.base.ownpython import OWN_PYTHON
 
 if TYPE_CHECKING:
-    from apples.livequeue.hosts import Machine
-    from apples.livequeue.server import QueueServer
+    from apples.livequeue.queuehosts import Machine
+    from apples.livequeue.queueserver import QueueServer
 
 _queue = headed("Queue")
 _nodes = headed("Node managers")
@@ -79,8 +79,8 @@ _MACHINE = ("--procs", "--host", "--hostfile")
 
 def serve_queue(given: QueueManagerOptions, of_sharing: Sequence[str], say: Callable[[str], None]) -> int:
     """Serve until a signal; return the exit code. of_sharing : options given that only a manager of nodes reads"""
-    from apples.livequeue.paths import store_path
-    from apples.livequeue.server import QueueServer
+    from apples.livequeue.queuepaths import store_path
+    from apples.livequeue.queueserver import QueueServer
     from apples.queueing import jit, kernel
     from apples.queueing.configuration import QueueFile, load_queue_file
     from apples.queueing.queue import warm
@@ -118,7 +118,7 @@ def serve_queue(given: QueueManagerOptions, of_sharing: Sequence[str], say: Call
 
 def _machine(given: QueueManagerOptions) -> Machine:
     """Return the processors that jobs may use; raise `ConfigError`."""
-    from apples.livequeue.hosts import Machine, machine_of
+    from apples.livequeue.queuehosts import Machine, machine_of
     from nws.base.hostlist import parse_hosts, read_hostfile
     from nws.client import local_host
 

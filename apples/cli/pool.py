@@ -14,7 +14,7 @@ from apples.cli.runoptions import SERVICE_GRID, PoolOptions, WeatherOptions
 from apples.errors import ConfigError
 from apples.launching.mpis import Family
 from apples.launching.preflight import names_of_this_machine
-from apples.livequeue.hosts import HOSTS_VARIABLE
+from apples.livequeue.queuehosts import HOSTS_VARIABLE
 from apples.model.grid import Grid, Host
 from apples.model.launchrequest import MpiChoice
 from apples.platforms.finding import find_platform

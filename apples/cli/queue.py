@@ -43,13 +43,13 @@ def queue(
     from msgspec import structs, to_builtins
 
     from apples.errors import ConfigError
-    from apples.livequeue import client
+    from apples.livequeue import queueclient
 
     if as_json and watching:
         raise ConfigError("--json and --watch exclude each other; give one of them")
 
     def survey() -> QueuePage:
-        page = client.survey(socket, everything=everything or log is not None)
+        page = queueclient.survey(socket, everything=everything or log is not None)
         return structs.replace(page, jobs=tuple(job for job in page.jobs if user in (None, job.user)))
 
     found = survey()
@@ -69,7 +69,7 @@ def queue(
 @_SOCKET
 def why(job: int, socket: Path | None) -> None:
     """Print in one sentence the reason why JOB waits."""
-    from apples.livequeue.client import ask
+    from apples.livequeue.queueclient import ask
 
     click.echo(visible(ask("why", job, socket)))
 
@@ -80,7 +80,7 @@ def why(job: int, socket: Path | None) -> None:
 def cancel(jobs: tuple[int, ...], socket: Path | None) -> int:
     """Take jobs out of the queue; running ones get TERM, and KILL after the manager's grace."""
     from apples.errors import RequestRejected
-    from apples.livequeue.client import ask
+    from apples.livequeue.queueclient import ask
 
     code = 0
     for answer in ask("cancel", list(dict.fromkeys(jobs)), socket):

@@ -33,8 +33,8 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
     """Submit; unless detached, copy the job's output until it ends. Return the job's exit code."""
     from apples.cli.assemble import assemble
     from apples.cli.optiongroups import given_words
-    from apples.livequeue.client import ask
     from apples.livequeue.jobs import job_document
+    from apples.livequeue.queueclient import ask
     from nws.base.durations import format_seconds
     from nws.base.ownpython import OWN_PYTHON
     from nws.base.terminal import visible
@@ -88,7 +88,7 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
 def _follow(number: int, output: Path, error: Path) -> int:
     """Copy the job's output until it ends, and return its exit code. On an interrupt, cancel the job."""
     from apples.errors import SharingError
-    from apples.livequeue.client import ask
+    from apples.livequeue.queueclient import ask
     from nws.base.terminal import visible
 
     ends: list[JobRow | SharingError] = []

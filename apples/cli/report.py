@@ -40,7 +40,7 @@ def process_lines(processes: Iterable[object]) -> list[str]:
     """Return a table of the ranks, and the efficiencies if they were measured. `processes`: reports or documents"""
     from msgspec import convert
 
-    from apples.daemons.client import efficiencies
+    from apples.daemons.nodeclient import efficiencies
     from apples.daemons.nodemessages import ProcessReport
 
     reports = convert(list(processes), list[ProcessReport])

@@ -95,7 +95,7 @@ def _policy_there(
         from apples.platforms.sharedhosts import SharedHosts
 
         return stack.enter_context(SharedHosts(None, console.note))
-    from apples.daemons.client import find_node
+    from apples.daemons.nodeclient import find_node
 
     found = find_node()
     if found is None:

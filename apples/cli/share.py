@@ -18,7 +18,7 @@ import click
 from nws.base.command import signals_held_back
 
 if TYPE_CHECKING:
-    from apples.daemons.client import NodeClient
+    from apples.daemons.nodeclient import NodeClient
     from apples.monitoring.job import MonitoredJob
 
 
@@ -52,7 +52,7 @@ def share(
     With --wait, no node manager is needed: `--wait block` is the cure for more ranks than cores, and for hosts with
     other processes. The program is not changed: the monitor is loaded before it (LD_PRELOAD).
     """
-    from apples.daemons.client import NodeClient, find_node
+    from apples.daemons.nodeclient import NodeClient, find_node
     from apples.daemons.paths import SOCKET_VARIABLE, checked_name
     from apples.errors import ConfigError, NoDaemon, NotExecutable, ProgramNotFound
 

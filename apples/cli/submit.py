@@ -77,7 +77,7 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
     """
     from msgspec import to_builtins
 
-    from apples.livequeue.client import ask
+    from apples.livequeue.queueclient import ask
 
     number = ask("submit", submission(command, options), options.socket, retry=True)
     if not options.wait:

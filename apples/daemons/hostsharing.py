@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from apples.coscheduling.policies import PolicyKind, policy_kind
-from apples.daemons.client import NodeClient, find_node
 from apples.daemons.exchanges import HOST_REQUESTS, LASTING, NodeManager, SharedHost
 from apples.daemons.ipc.requests import Refusal, read_request
+from apples.daemons.nodeclient import NodeClient, find_node
 from apples.daemons.nodemessages import NodeStatus, ProcessReport
 from apples.daemons.paths import ManagerAccess, machine_of
 from apples.daemons.starting import Notify, start_node

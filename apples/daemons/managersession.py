@@ -13,8 +13,8 @@ from apples.coscheduling.events import Process
 from apples.daemons.ipc.loop import Loop
 from apples.daemons.ipc.timer import now, raw
 from apples.daemons.ipc.wire import HeartbeatMessage
+from apples.daemons.managednode import ManagedNode
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
-from apples.daemons.node import ManagedNode
 from apples.daemons.nodemessages import (
     Ask,
     Ended,

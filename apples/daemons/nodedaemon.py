@@ -20,12 +20,12 @@ from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
 from apples.daemons.exchanges import RegisterRequest
 from apples.daemons.ipc.loop import Alarm, Loop, run_until_signal, settle_memory
-from apples.daemons.ipc.server import Client
 from apples.daemons.ipc.timer import now
+from apples.daemons.ipc.unixserver import Client
 from apples.daemons.ipc.wire import PULSE_S
 from apples.daemons.journal import Journal
+from apples.daemons.managednode import ManagedNode
 from apples.daemons.managersession import ManagerSession
-from apples.daemons.node import ManagedNode
 from apples.daemons.nodemessages import NodeStatus, ProcessReport
 from apples.daemons.paths import private_directory
 from apples.daemons.processcontrol import Capabilities, find_capabilities

@@ -21,8 +21,8 @@ from apples.daemons.exchanges import RegisterRequest
 from apples.daemons.ipc.loop import Loop
 from apples.daemons.ipc.timer import now
 from apples.daemons.journal import Journal
+from apples.daemons.managednode import ManagedNode, check_free, check_limits
 from apples.daemons.managedprocess import ManagedProcess, Page
-from apples.daemons.node import ManagedNode, check_free, check_limits
 from apples.daemons.nodemessages import ProcessReport
 from apples.daemons.processcontrol import Capabilities
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused

@@ -18,7 +18,7 @@ from apples.coscheduling.events import Process
 from apples.daemons.exchanges import NODE_REQUESTS, Held, RegisteredProcess, RegisterRequest
 from apples.daemons.ipc.loop import Loop
 from apples.daemons.ipc.requests import read_request
-from apples.daemons.ipc.server import Client, SocketLimits, UnixServer
+from apples.daemons.ipc.unixserver import Client, SocketLimits, UnixServer
 from apples.daemons.ipc.wire import UNTRUSTED_LINE, plain_line
 from apples.daemons.paths import SYSTEM_DIRECTORY
 from apples.daemons.processes import RegistrationRefused

@@ -12,8 +12,8 @@ from msgspec import to_builtins
 
 from apples.coscheduling.fitting import duty_cycle, fit
 from apples.coscheduling.policies import PolicyKind, policy_kind
-from apples.daemons.client import efficiencies, find_node
 from apples.daemons.hostsharing import HostSharing
+from apples.daemons.nodeclient import efficiencies, find_node
 from apples.daemons.nodemessages import MachineView, NodeStatus, ProcessReport
 from apples.daemons.paths import SOCKET_VARIABLE
 from apples.daemons.starting import Notify

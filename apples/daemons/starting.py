@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from apples.coscheduling.policies import PolicyKind
-from apples.daemons.client import find_node
+from apples.daemons.nodeclient import find_node
 from apples.daemons.nodemessages import NodeStatus
 from apples.daemons.paths import ManagerAccess, new_key, serving_socket
 from apples.errors import SharingError

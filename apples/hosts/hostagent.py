@@ -4,7 +4,7 @@ The launcher's first frame names which (`apples.hosts.frames`). An agent of a ru
 ends them with the launcher.
 
 Over ssh or `srun` it is sent along (`apples.hosts.travelling`), so that hosts need no installation. On its own
-machine the launcher forks it (`apples.hosts.connection`), because a new interpreter takes longer to start.
+machine the launcher forks it (`apples.hosts.agentconnection`), because a new interpreter takes longer to start.
 The launcher is at the other end of its standard input and output. If the launcher closes the connection, dies or is
 silent for too long, the agent closes the lifeline and every rank supervisor kills its program. The kernel closes the
 lifeline if the agent is killed.
@@ -36,9 +36,9 @@ from apples.hosts.frames import CHUNK, PREAMBLE, FrameWriter, FromAgent, ToAgent
 from apples.hosts.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from apples.hosts.orders import SETUP, START, IllegalOrder, read_file, read_order, read_signal, read_slabs
 from apples.hosts.proxies import Proxies
-from apples.hosts.ranksupervisors import RankSupervisors
 from apples.hosts.relays import write_all
 from apples.hosts.steering import ProgressReader, offer
+from apples.hosts.supervisedranks import RankSupervisors
 from nws.base.files import write_whole
 
 TYPE_CHECKING = False
@@ -69,7 +69,7 @@ GONE_S, DRAIN_S = 5.0, 1.0
 class HostAgent:
     """One host's part of one run.
 
-    setup : written by `apples.hosts.connection.setup`
+    setup : written by `apples.hosts.agentconnection.setup`
     outputs : descriptors for the ranks' stdout and stderr; None sends the output to the launcher in frames
     """
 

@@ -15,7 +15,7 @@ MODULES = (
     "apples.hosts.orders",
     "apples.hosts.proxies",
     "apples.hosts.ranksupervisor",
-    "apples.hosts.ranksupervisors",
+    "apples.hosts.supervisedranks",
     "apples.hosts.rankwrapper",
     "apples.hosts.registering",
     "apples.hosts.relays",

@@ -1,7 +1,7 @@
 """The launch engine: one run loop for every launcher, from the start of the processes to the verdict.
 
 The loop waits for a signal, a rank's record, a lost host or a deadline, asks `apples.launching.termination` what to do,
-and does it. `apples.launching.processes` are the processes; a `LaunchMethod` is all that a launcher adds.
+and does it. `apples.launching.runprocesses` are the processes; a `LaunchMethod` is all that a launcher adds.
 
 Signals as events for a loop, in the main thread or any other.
 
@@ -24,7 +24,7 @@ from typing import Self
 from apples.hosts.hostmessages import RankRecord
 from apples.hosts.kernel import FORWARDED
 from apples.launching.filelock import locked
-from apples.launching.processes import LaunchMethod, RunProcesses
+from apples.launching.runprocesses import LaunchMethod, RunProcesses
 from apples.launching.termination import (
     CutLifeline,
     Forward,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from apples.hosts.connection import HostAddress, LivenessTimeouts
+from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
 from apples.hosts.steering import steered
 from apples.hosts.travelling import agent_command
 from apples.launching import openmpi, preflight
@@ -27,7 +27,7 @@ from apples.launching.command import (
 )
 from apples.launching.engine import launch
 from apples.launching.mpis import Family, Mpi, in_environment
-from apples.launching.processes import LaunchMethod
+from apples.launching.runprocesses import LaunchMethod
 from apples.launching.termination import GracePeriods
 from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from apples.errors import ConfigError
 from apples.livequeue.clock import Clock
-from apples.livequeue.hosts import Machine
 from apples.livequeue.occupancy import Occupancy, job_of
+from apples.livequeue.queuehosts import Machine
 from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from apples.hosts.kernel import PR_SET_PDEATHSIG
-from apples.livequeue.hosts import HOSTS_VARIABLE, listed
 from apples.livequeue.inherited import inherit
+from apples.livequeue.queuehosts import HOSTS_VARIABLE, listed
 from apples.livequeue.records import JobRecord, Submission
 
 T = TypeVar("T")

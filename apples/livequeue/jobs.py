@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apples.daemons.ipc.client import error_of
 from apples.daemons.ipc.requests import Refusal
+from apples.daemons.ipc.socketclient import error_of
 from apples.errors import ConfigError
-from apples.livequeue.client import ask
+from apples.livequeue.queueclient import ask
 from apples.livequeue.queuemessages import Cancelled, JobRow
 from apples.livequeue.records import JobEnd
 

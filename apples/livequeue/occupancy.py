@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from apples.coscheduling.fitting import SideBySide, fit
-from apples.livequeue.hosts import Machine
+from apples.livequeue.queuehosts import Machine
 from apples.livequeue.records import JobRecord
 from apples.queueing.configuration import QueueFile
 from apples.queueing.jobs import Beliefs, QueueJob

@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec import UNSET
 
-from apples.daemons.ipc.server import Client
+from apples.daemons.ipc.unixserver import Client
 from apples.errors import UnknownJob
 from apples.livequeue.core import LiveQueue
-from apples.livequeue.hosts import listed
+from apples.livequeue.queuehosts import listed
 from apples.livequeue.queuemessages import FirstJob, Instants, JobRow, PageRequest, QueuePage, answer
 from apples.livequeue.records import CANCELLED, ENDED, STARTING, JobRecord
 from apples.queueing.queue import Reservation

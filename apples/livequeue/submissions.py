@@ -5,7 +5,7 @@ import pwd
 
 from msgspec.structs import asdict
 
-from apples.daemons.ipc.server import Client
+from apples.daemons.ipc.unixserver import Client
 from apples.errors import ConfigError, RequestRejected, SharingError
 from apples.livequeue.clock import rounded_up
 from apples.livequeue.inherited import Inherited, of_process

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from apples.errors import ConfigError
-from apples.hosts.connection import HostAddress
+from apples.hosts.agentconnection import HostAddress
 from apples.launching.mpirun import HostAccess
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.launchrequest import Notify

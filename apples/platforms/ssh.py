@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.hosts import preflight, speed
-from apples.hosts.connection import HostAddress, LivenessTimeouts
+from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
 from apples.hosts.facts import HostFacts, holds, managed
 from apples.hosts.preflight import Candidate, Checked
 from apples.hosts.speed import CheckedConnection, LinkSpeed

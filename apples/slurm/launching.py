@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from apples.errors import LaunchError
-from apples.hosts.connection import HostAddress, LivenessTimeouts
+from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
 from apples.hosts.steering import steered
 from apples.hosts.travelling import agent_command
 from apples.launching import preflight
 from apples.launching.command import FOREIGN, hosts_by_rank, hosts_path, rank_environment, wrapped
 from apples.launching.engine import launch
 from apples.launching.mpis import Family
-from apples.launching.processes import LaunchMethod
+from apples.launching.runprocesses import LaunchMethod
 from apples.launching.termination import GracePeriods
 from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 
 from msgspec import to_builtins
 
-from apples.daemons.client import NodeClient
+from apples.daemons.nodeclient import NodeClient
 from apples.daemons.paths import new_key
 from apples.daemons.processes import facts
 from apples.errors import SharingError

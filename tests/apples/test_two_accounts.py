@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from apples.errors import SharingError
-from apples.livequeue.client import QueueClient, ask
+from apples.livequeue.queueclient import QueueClient, ask
 from apples.testing.localcluster import LocalCluster
 
 pytestmark = pytest.mark.skipif(

@@ -25,7 +25,7 @@ from apples.daemons.exchanges import NODE_REQUESTS
 from apples.daemons.ipc.wire import DatagramSeal, PresenceMessage, Seal, derive, node_key
 from apples.daemons.nodemessages import FromNode, Hello
 from apples.daemons.paths import read_key
-from apples.hosts.connection import ForkedAgent
+from apples.hosts.agentconnection import ForkedAgent
 from apples.hosts.frames import Unframer, frame
 from apples.livequeue.queuemessages import QUEUE_REQUESTS
 from apples.monitoring.pagelayout import MAGIC, PAGE_BYTES, VERSION

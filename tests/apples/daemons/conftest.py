@@ -11,7 +11,7 @@ import pytest
 from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Process
 from apples.coscheduling.policies import POLICIES, CoschedulingConstants
-from apples.daemons.node import ManagedNode
+from apples.daemons.managednode import ManagedNode
 from apples.daemons.nodemessages import JobView, MatrixRow, MatrixView
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import MonitorError

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from apples.daemons.client import NodeClient
 from apples.daemons.hostsharing import converse
+from apples.daemons.nodeclient import NodeClient
 from apples.errors import NoDaemon
 from apples.hosts.frames import FromAgent
 from tests.transcripts import recorded

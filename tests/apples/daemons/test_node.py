@@ -5,8 +5,8 @@ import pytest
 from apples.coscheduling.classes import FcsConstants, MonitorCounts, ProcessClass
 from apples.coscheduling.events import Process
 from apples.coscheduling.messagedriven import MessageDrivenConstants
+from apples.daemons.managednode import check_free
 from apples.daemons.managedprocess import LOOK_AGAIN_S
-from apples.daemons.node import check_free
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from tests.transcripts import replay, transcripts
 

@@ -10,10 +10,10 @@ import pytest
 
 from apples.coscheduling.events import Process
 from apples.daemons import processes
-from apples.daemons.client import NodeClient
 from apples.daemons.exchanges import NODE_REQUESTS, RegisterRequest
 from apples.daemons.ipc.requests import read_request
 from apples.daemons.journal import Journal
+from apples.daemons.nodeclient import NodeClient
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused, adopt, alive, check, facts
 from apples.errors import ConfigError, SharingError
 from tests.transcripts import recorded

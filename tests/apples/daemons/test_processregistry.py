@@ -11,7 +11,7 @@ from apples.daemons.classmemory import ClassMemory
 from apples.daemons.exchanges import RegisterRequest
 from apples.daemons.ipc.loop import Loop
 from apples.daemons.journal import Journal
-from apples.daemons.node import check_limits
+from apples.daemons.managednode import check_limits
 from apples.daemons.processcontrol import Capabilities
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from apples.daemons.processregistry import ProcessRegistry

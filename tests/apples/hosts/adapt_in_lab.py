@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from apples.hosts.connection import HostAddress, LivenessTimeouts
+from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.model.launchrequest import LaunchRequest

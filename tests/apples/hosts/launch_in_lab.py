@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from apples.hosts.connection import HostAddress, LivenessTimeouts
+from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods

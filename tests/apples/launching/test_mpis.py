@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from apples.errors import LaunchError, NotExecutable, ProgramNotFound
-from apples.hosts.connection import HostAddress, LivenessTimeouts
+from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching import mpirun, preflight
 from apples.launching.mpirun import HostAccess
 from apples.launching.mpis import Family, family_of, linked_mpi

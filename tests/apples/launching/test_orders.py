@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from apples.hosts.connection import ForkedAgent
+from apples.hosts.agentconnection import ForkedAgent
 from apples.hosts.frames import Unframer, frame
 from apples.hosts.hostmessages import RankRecord, Setup, StartOrder, encoded
 from apples.hosts.orders import SETUP, START, IllegalOrder, read_file, read_order, read_signal, read_slabs
-from apples.launching.processes import RunProcesses
+from apples.launching.runprocesses import RunProcesses
 
 LEGAL = {"run_dir": ".", "token": "t", "directory": ".", "proxies": 1, "watched": None, "environment": {}}
 LEGAL |= {"look_s": 0.2, "beat_s": None, "silence_s": None}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from apples.errors import LaunchError, NotExecutable, ProgramNotFound
-from apples.hosts.connection import HostAddress
+from apples.hosts.agentconnection import HostAddress
 from apples.launching import mpirun, preflight
 from apples.launching.mpirun import HostAccess
 

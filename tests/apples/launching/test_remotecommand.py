@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from apples.hosts.connection import HostAddress
+from apples.hosts.agentconnection import HostAddress
 from apples.launching import mpirun
 from apples.launching.command import (
     RANK_WRAPPER,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from apples.errors import LaunchError, ProgramNotFound
-from apples.hosts.connection import HostAddress, LivenessTimeouts
+from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from apples.hosts import steering
-from apples.hosts.connection import HostAddress, LivenessTimeouts
+from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods

@@ -19,9 +19,9 @@ import pytest
 from apples.cli import toolbox
 from apples.errors import SharingError
 from apples.hosts.kernel import PR_SET_PDEATHSIG, prctl
-from apples.livequeue.client import QueueClient, survey
 from apples.livequeue.core import LiveQueue
-from apples.livequeue.hosts import Machine
+from apples.livequeue.queueclient import QueueClient, survey
+from apples.livequeue.queuehosts import Machine
 from apples.livequeue.records import ENDED, FINISHED, STARTING, JobEnd, Submission
 from apples.livequeue.store import Store
 from apples.livequeue.supervisors import kill_marked

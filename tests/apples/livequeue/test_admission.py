@@ -17,9 +17,9 @@ from apples.coscheduling.fitting import fit
 from apples.daemons.classmemory import ClassMemory
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import ConfigError
-from apples.livequeue.client import ask
-from apples.livequeue.hosts import Machine
 from apples.livequeue.occupancy import SharingJob, guests
+from apples.livequeue.queueclient import ask
+from apples.livequeue.queuehosts import Machine
 from apples.livequeue.status import why
 
 DUTY = st.floats(0.0, 1.0, allow_nan=False)

@@ -17,9 +17,9 @@ import pytest
 from apples.daemons.ipc.loop import Loop
 from apples.errors import RequestRejected, SharingError
 from apples.livequeue import status as requests
-from apples.livequeue.client import QueueClient, ask
 from apples.livequeue.inherited import of_process
-from apples.livequeue.paths import own_socket
+from apples.livequeue.queueclient import QueueClient, ask
+from apples.livequeue.queuepaths import own_socket
 from apples.livequeue.status import why
 from nws.base.terminal import visible
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from apples.cli.pool import open_platform
 from apples.cli.runoptions import PoolOptions
 from apples.errors import ConfigError
-from apples.livequeue.hosts import Machine, listed
+from apples.livequeue.queuehosts import Machine, listed
 from apples.livequeue.status import why
 from tests.transcripts import recorded
 

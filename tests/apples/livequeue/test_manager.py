@@ -12,8 +12,8 @@ from collections import Counter
 import pytest
 
 from apples.errors import SharingError
-from apples.livequeue.client import NoManager, QueueClient
-from apples.livequeue.paths import own_socket
+from apples.livequeue.queueclient import NoManager, QueueClient
+from apples.livequeue.queuepaths import own_socket
 
 
 def test_jobs_from_submission_to_end(manager, cli, tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from apples.livequeue.client import QueueClient
+from apples.livequeue.queueclient import QueueClient
 
 
 @pytest.fixture

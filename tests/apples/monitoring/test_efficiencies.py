@@ -3,7 +3,7 @@
 import pytest
 
 from apples.cli.report import monitor_lines
-from apples.daemons import client
+from apples.daemons import nodeclient
 from apples.monitoring.counters import MonitorState, PageCounters
 from apples.monitoring.efficiencies import efficiencies, monitor_document
 
@@ -68,14 +68,14 @@ def test_what_a_node_manager_says_of_ranks_gives_the_same_metrics():
     said = [{"t_cpu_s": r.t_cpu_s, "threads": r.threads, "ran_s": r.ran_s} for r in ranks]
     said[1] |= {"off_s": 2.0, "queued_s": 1.0}
     ours = efficiencies(ranks)
-    assert client.efficiencies([*said, {"t_cpu_s": None}]) == {
+    assert nodeclient.efficiencies([*said, {"t_cpu_s": None}]) == {
         "parallel": ours.parallel,
         "load_balance": ours.load_balance,
         "communication": ours.communication,
         "cpu_share": ours.cpu_share,
         "activity": ours.activity,
     }
-    assert client.efficiencies([{"t_cpu_s": None}]) is None
+    assert nodeclient.efficiencies([{"t_cpu_s": None}]) is None
 
 
 @pytest.mark.parametrize("ranks", [[], [figures(0, 0.0)], [figures(0, 1.0, ended_s=10.0)]])

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from apples.errors import ApplesError
-from apples.hosts.connection import LivenessTimeouts
+from apples.hosts.agentconnection import LivenessTimeouts
 from apples.launching.termination import GracePeriods
 from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import unplanned

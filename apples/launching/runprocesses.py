@@ -22,16 +22,16 @@ from typing import Any
 import msgspec
 
 from apples.errors import LaunchError
-from apples.hosts.connection import (
+from apples.hosts.agentconnection import (
     AGENT_TIMEOUT_S,
     HEARTBEAT_S,
     AgentConnection,
     HostAddress,
     LivenessTimeouts,
 )
-from apples.hosts.connections import HostAgents
 from apples.hosts.fdserver import ranks_by_host, server_of
 from apples.hosts.frames import FromAgent, ToAgent
+from apples.hosts.hostagents import HostAgents
 from apples.hosts.hostmessages import AgentReport, ProxyEnd, RankRecord, Setup, StartOrder, encoded
 from apples.hosts.orders import read_file
 from apples.hosts.steering import SHOWN_LOOK_S, STEERED_LOOK_S, clear, page_of

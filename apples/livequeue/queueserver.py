@@ -15,13 +15,13 @@ from typing import Any
 
 from apples.daemons.ipc.loop import Alarm, Loop, run_until_signal
 from apples.daemons.ipc.requests import read_request
-from apples.daemons.ipc.server import Client, SocketLimits, UnixServer
+from apples.daemons.ipc.unixserver import Client, SocketLimits, UnixServer
 from apples.daemons.paths import private_directory
 from apples.errors import HistoryError, RequestRejected, SharingError
 from apples.livequeue.core import LiveQueue
-from apples.livequeue.hosts import Machine, listed
-from apples.livequeue.paths import SYSTEM_SOCKET, own_socket
+from apples.livequeue.queuehosts import Machine, listed
 from apples.livequeue.queuemessages import QUEUE_REQUESTS, Cancelled, answer, stored_job
+from apples.livequeue.queuepaths import SYSTEM_SOCKET, own_socket
 from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,

@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from apples.daemons.ipc.client import DaemonClient
+from apples.daemons.ipc.socketclient import DaemonClient
 from apples.errors import NoDaemon
-from apples.livequeue.paths import known_sockets
 from apples.livequeue.queuemessages import QUEUE_REQUESTS, PageRequest, QueuePage
+from apples.livequeue.queuepaths import known_sockets
 
 #: Seconds of retries after a manager was killed during a request, and seconds between them.
 _RETRY_FOR_S, _RETRY_EVERY_S = 15.0, 0.1

@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import structs, to_builtins
 
 from apples.daemons.exchanges import NODE_REQUESTS
-from apples.daemons.ipc.client import DaemonClient
+from apples.daemons.ipc.socketclient import DaemonClient
 from apples.daemons.nodemessages import JobState, MachineView, NodeStatus, ProcessReport
 from apples.daemons.paths import known_sockets
 from apples.errors import NoDaemon, SharingError

@@ -7,7 +7,7 @@ from collections import UserDict
 from collections.abc import Collection
 from pathlib import Path
 
-from apples.hosts.connection import HEARTBEAT_S, AgentConnection, Heartbeats, LivenessTimeouts
+from apples.hosts.agentconnection import HEARTBEAT_S, AgentConnection, Heartbeats, LivenessTimeouts
 from apples.hosts.frames import ToAgent
 from apples.hosts.hostmessages import Setup, encoded
 
