@@ -62,7 +62,7 @@ def probe(
     console = Console(quiet=as_json)
     console.note(f"checking {len(pool)} host{'s' * (len(pool) != 1)}")
     candidates = [preflight.Candidate(name=host.name, address=address_of(host)) for host in pool]
-    with preflight.asked(candidates, needs_of_ranks(package=False), limit_s=limit_s) as found:
+    with preflight.conversations_with(candidates, needs_of_ranks(package=False), limit_s=limit_s) as found:
         checked = [one for one, _ in found]
         fit = [(one, conversation) for one, conversation in found if one.fit]
         versions = hostcheck.versions()

@@ -50,13 +50,13 @@ def _needs(duties: Sequence[float], processors: int) -> list[float]:
     return [sum(duties[number::processors]) for number in range(processors)]
 
 
-def _longer(own: Sequence[float], other: Sequence[float]) -> float:
+def _longer(duties: Sequence[float], other: Sequence[float]) -> float:
     """Return how many times longer a program takes beside another. own, other : needs on each processor"""
-    busiest = max(own)
+    busiest = max(duties)
     waits = max(1.0 - busiest, 0.0)
     times = [
         max(need + more, need + more * min(need, 1.0) + waits)
-        for need, more in zip(own, other, strict=True)
+        for need, more in zip(duties, other, strict=True)
         if need > 0.0
     ]
     return max([1.0, *times]) / max(1.0, busiest)

@@ -123,12 +123,12 @@ class MachineScheduler:
             self._last = {user: slot for user, slot in self._last.items() if user in self._turns}
         turns, user, last = self._turns, self._user, dict(self._last)
         in_turn = tuple(turns)
-        found = []
+        upcoming = []
         for _ in range(number if turns else 0):
             user = _following(user, in_turn)
             last[user] = _following(last.get(user), turns[user])
-            found.append(Turn(user, last[user]))
-        return found or [_NO_TURN] * number
+            upcoming.append(Turn(user, last[user]))
+        return upcoming or [_NO_TURN] * number
 
     def take(self, turn: Turn) -> None:
         """Begin the first of the `upcoming` turns."""

@@ -166,10 +166,10 @@ class OusterhoutMatrix:
         return allotment
 
     def _drop_empty_rows(self) -> None:
-        kept = [number for number, row in enumerate(self._rows) if row]
-        if len(kept) == len(self._rows):
+        filled = [number for number, row in enumerate(self._rows) if row]
+        if len(filled) == len(self._rows):
             return
-        new = {old: position for position, old in enumerate(kept)}
-        self._rows = [self._rows[old] for old in kept]
+        new = {old: position for position, old in enumerate(filled)}
+        self._rows = [self._rows[old] for old in filled]
         for job, a in self._allotments.items():
             self._allotments[job] = replace(a, slot=new[a.slot])

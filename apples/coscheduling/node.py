@@ -49,13 +49,13 @@ class NodePolicy:
     def __init__(self) -> None:
         #: By process, the number of its processor, in the order of arrival.
         self._here: dict[Process, int] = {}
-        self._wanted: Mapping[Process, Order] = {}
+        self._target: Mapping[Process, Order] = {}
         self._heartbeat_lost = False
         self._users = Users()
 
     def wanted(self) -> Mapping[Process, Order]:
         """Return the order of every process on the node. The mapping never changes after it was returned."""
-        return self._wanted
+        return self._target
 
     @property
     def jobs(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class NodePolicy:
             self._heartbeat_lost = True
         else:
             self._other(event)
-        self._wanted = (
+        self._target = (
             self._users.weighed(dict.fromkeys(self._here, RUN_SPINNING))
             if self._heartbeat_lost
             else self._orders()

@@ -95,7 +95,7 @@ class Users:
                 of_users = running.setdefault(processor, {})
                 of_users.setdefault(self._of[process.job], []).append(process)
         stopped = Order(run=False)
-        found = dict(orders)
+        levelled = dict(orders)
         for of_users in running.values():
             fewest = min(map(len, of_users.values()))
             having = {
@@ -109,9 +109,9 @@ class Users:
                     number = len(processes) if user in having else 0
                 else:
                     number = len(processes) if len(of_users) == 1 else fewest
-                kept = _first(processes, owners, number)
-                found.update((process, stopped) for process in processes if process not in kept)
-        return found
+                first_processes = _first(processes, owners, number)
+                levelled.update((process, stopped) for process in processes if process not in first_processes)
+        return levelled
 
     def _steps(self, processes: Iterable[Process]) -> dict[int, int]:
         """Return the niceness by user that makes up for having more processes than the user with the fewest."""

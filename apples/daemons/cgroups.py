@@ -177,14 +177,14 @@ def _candidates(kind: Kind, proc: Path) -> list[Hierarchy]:
     for line in (proc / "cgroup").read_text(encoding="utf-8").splitlines():
         _, controllers, path = line.split(":", 2)
         ours.update(dict.fromkeys(controllers.split(","), path))
-    found = []
+    mounts = []
     for line in (proc / "mounts").read_text(encoding="utf-8").splitlines():
-        _, place, kind_of_mount, options, *_ = line.split()
+        _, mount_point, kind_of_mount, options, *_ = line.split()
         if kind_of_mount == "cgroup" and kind in options.split(","):
-            found.append(Hierarchy(kind=kind, root=_within(place, ours.get(kind, "/")), version=1))
+            mounts.append(Hierarchy(kind=kind, root=_within(mount_point, ours.get(kind, "/")), version=1))
         elif kind_of_mount == "cgroup2":
-            found.append(Hierarchy(kind=kind, root=_within(place, ours.get("", "/")), version=2))
-    return sorted(found, key=lambda h: -h.version)
+            mounts.append(Hierarchy(kind=kind, root=_within(mount_point, ours.get("", "/")), version=2))
+    return sorted(mounts, key=lambda h: -h.version)
 
 
 def _within(mount: str, path: str) -> Path:

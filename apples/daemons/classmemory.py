@@ -87,19 +87,19 @@ class ClassMemory:
         Args:
             program: Last words of its name; of each word, directories may be left out.
         """
-        wanted = program.split()
-        found: dict[int, float] = {}
+        words = program.split()
+        duty_of_rank: dict[int, float] = {}
         for key, duty in self._duties.items():
-            name, _, place = key.rpartition(" ")
-            known = name.split()[-len(wanted) :]
-            if 0 < len(wanted) == len(known) and all(
-                full == word or Path(full).name == word for full, word in zip(known, wanted, strict=True)
+            name, _, rank_of_ranks = key.rpartition(" ")
+            known = name.split()[-len(words) :]
+            if 0 < len(words) == len(known) and all(
+                full == word or Path(full).name == word for full, word in zip(known, words, strict=True)
             ):
                 with suppress(ValueError):
-                    rank, ranks = map(int, place.split("/"))
+                    rank, ranks = map(int, rank_of_ranks.split("/"))
                     # Entries of an earlier number of ranks come first.
-                    found = {r: d for r, d in found.items() if r < ranks} | {rank: duty}
-        return [found[rank] for rank in sorted(found)]
+                    duty_of_rank = {r: d for r, d in duty_of_rank.items() if r < ranks} | {rank: duty}
+        return [duty_of_rank[rank] for rank in sorted(duty_of_rank)]
 
 
 def _remember(known: dict[str, Value], key: str, value: Value) -> bool:

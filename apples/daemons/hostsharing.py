@@ -151,7 +151,7 @@ def _addresses() -> tuple[str, str]:
     return (known[0], known[2]) if len(known) == 4 else (here, os.environ.get(REACHED_AT, here))
 
 
-def _look(_: HostSharing, __: object) -> SharedHost:
+def _describe_host(_: HostSharing, __: object) -> SharedHost:
     answer = find_node()
     return SharedHost(launcher=_addresses()[0], node=None if answer is None else _described(*answer))
 
@@ -191,7 +191,7 @@ def _described(path: Path, status: NodeStatus, *, started: bool = False) -> Node
 
 
 _REQUESTS: dict[str, Callable[[HostSharing, Any], Any]] = {
-    "look": _look,
+    "look": _describe_host,
     "join": _join,
     "holds": _holds,
     "leave": _leave,

@@ -100,7 +100,7 @@ class ManagedNode:
         self._plans.clear()
         if not self.kind.coordinated:
             here = self._placed.get(process.job, {})
-            self._place(process.job, {**here, process: process.rank % self._processors}, now)
+            self._set_processors(process.job, {**here, process: process.rank % self._processors}, now)
         return managed
 
     def remove(self, process: Process, now: float) -> ManagedProcess | None:
@@ -130,7 +130,7 @@ class ManagedNode:
         for job, entry in view.jobs.items():
             here = {p: entry.processors.get(p.rank, 0) for p in self.processes if p.job == job}
             if here:
-                self._place(job, here, now)
+                self._set_processors(job, here, now)
         for job in [job for job in self._placed if view.settled and job not in view.jobs]:
             del self._placed[job]
             self.policy.on(JobLeft(job=job, now=now))
@@ -139,8 +139,8 @@ class ManagedNode:
         """Begin a slot, after reading the counts of the owners of the slot that ends."""
         measured = _of_owners(self.policy, self.slot, self._placed, self.processes, now)
         row = self.view.rows.get(slot)
-        place: dict[str, Any] = {} if row is None else {"jobs": row.jobs, "fill": row.fill}
-        self.slot = Heartbeat(slot=None if row is None else slot, **place, **measured, now=now)
+        owners: dict[str, Any] = {} if row is None else {"jobs": row.jobs, "fill": row.fill}
+        self.slot = Heartbeat(slot=None if row is None else slot, **owners, **measured, now=now)
         self.silent = False
         self.policy.on(self.slot)
 
@@ -162,13 +162,13 @@ class ManagedNode:
 
     def look_for_messages(self, now: float) -> bool:
         """Read from the pages whether messages from scheduled senders arrived (CMDSCH); return True if any did."""
-        found, counted = False, self._constants.message_driven.gmet_of == "cpu"
+        arrived, counted = False, self._constants.message_driven.gmet_of == "cpu"
         for process, managed in self.processes.items():
             if managed.has_request():
-                found = True
+                arrived = True
                 used = _used_cpu_s(self.policy.jobs, self._left_cpu_s, self.processes) if counted else {}
                 self.policy.on(MessageArrived(process=process, sender_scheduled=True, now=now, cpu_s=used))
-        return found
+        return arrived
 
     def enforce(self, now: float, *, may_stop: bool, stopping: Callable[[], None] = lambda: None) -> bool:
         """Bring every process into its wanted state; return whether any is held stopped. Stops before it resumes.
@@ -221,11 +221,11 @@ class ManagedNode:
 
     def describe(self, now: float, *, cpu: bool = True) -> Iterator[ProcessReport]:
         """Yield the report of each process. `cpu`: with its CPU seconds, which cost a kernel call each."""
-        wanted, known = self.policy.wanted(), self.policy.classifications
+        orders, known = self.policy.wanted(), self.policy.classifications
         for process, managed in self.processes.items():
-            yield managed.describe(now, ordered=process in wanted, known=known.get(process), cpu=cpu)
+            yield managed.describe(now, ordered=process in orders, known=known.get(process), cpu=cpu)
 
-    def _place(self, job: str, here: Mapping[Process, int], now: float) -> None:
+    def _set_processors(self, job: str, here: Mapping[Process, int], now: float) -> None:
         if self._placed.get(job) != here:
             self._placed[job] = here
             known = {p: m.known for p, m in self.processes.items() if p in here and m.known is not None}
@@ -271,10 +271,10 @@ def check_limits(
 ) -> None:
     """Raise `RegistrationRefused` if the user of a new process has as many processes or jobs as are legal."""
     job, uid = registration.process.job, registration.uid
-    own = [process.job for process, managed in processes.items() if managed.registration.uid == uid]
+    jobs_of_user = [process.job for process, managed in processes.items() if managed.registration.uid == uid]
     for number, most, what in (
-        (len(own), limits.processes, "processes"),
-        (len({*own} - {job}), limits.jobs, "jobs"),
+        (len(jobs_of_user), limits.processes, "processes"),
+        (len({*jobs_of_user} - {job}), limits.jobs, "jobs"),
     ):
         if number >= most:
             raise RegistrationRefused(

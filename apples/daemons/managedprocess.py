@@ -200,15 +200,15 @@ class ManagedProcess:
 
     def has_request(self) -> bool:
         """Return whether new messages from scheduled senders have arrived since the last call."""
-        found = False
+        has_new = False
 
-        def look(page: Page) -> None:
-            nonlocal found
+        def count(page: Page) -> None:
+            nonlocal has_new
             requests = page.requests()
-            found, self.requests = requests != self.requests, requests
+            has_new, self.requests = requests != self.requests, requests
 
-        self.use_page(look)
-        return found
+        self.use_page(count)
+        return has_new
 
     def use_page(self, use: Callable[[Page], None]) -> bool:
         """Call `use` with its page; False if there is none, or its owner has damaged it. Then the page is dropped."""

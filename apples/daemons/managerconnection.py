@@ -53,12 +53,12 @@ Address = tuple[Any, ...]
 
 
 class Lookup:
-    """Looks up `place` (host, port). `found`: called with an address or the error"""
+    """Looks up `server` (host, port). `on_result`: called with an address or the error"""
 
     def __init__(
-        self, loop: Loop, place: tuple[str, int], found: Callable[[Address | OSError], None]
+        self, loop: Loop, server: tuple[str, int], on_result: Callable[[Address | OSError], None]
     ) -> None:
-        self._loop, self._place, self._found = loop, place, found
+        self._loop, self._server, self._on_result = loop, server, on_result
         self._outcome: Address | OSError | None = None
         self._read: int | None = None
 
@@ -68,7 +68,7 @@ class Lookup:
             self._read, ended = os.pipe2(os.O_CLOEXEC)
             self._loop.watch(self._read, self._take)
             try:
-                threading.Thread(target=self._look, args=(ended,), daemon=True).start()
+                threading.Thread(target=self._resolve, args=(ended,), daemon=True).start()
             except RuntimeError as error:
                 self.close()
                 os.close(ended)
@@ -81,9 +81,9 @@ class Lookup:
             os.close(self._read)
             self._read = None
 
-    def _look(self, ended: int) -> None:
+    def _resolve(self, ended: int) -> None:
         try:
-            self._outcome = socket.getaddrinfo(*self._place, type=socket.SOCK_STREAM)[0]
+            self._outcome = socket.getaddrinfo(*self._server, type=socket.SOCK_STREAM)[0]
         except OSError as error:
             self._outcome = error
         except UnicodeError as error:
@@ -98,7 +98,7 @@ class Lookup:
         outcome = self._outcome
         self.close()
         assert outcome is not None
-        self._found(outcome)
+        self._on_result(outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class ManagerConnection:
         self._last_line = 0.0
         self._attempt: Alarm | None = None
         self._lookup = Lookup(loop, manager, self._looked_up)
-        self._found: Address | None = None
+        self._resolved: Address | None = None
         self._looked_at = 0.0
         self._reported = ""
 
@@ -156,30 +156,32 @@ class ManagerConnection:
         """Connect to the last known address; look the name up at the same time if that is old."""
         self._attempt = None
         try:
-            if self._found is None or now() - self._looked_at > _LOOK_UP_S:
+            if self._resolved is None or now() - self._looked_at > _LOOK_UP_S:
                 self._looked_at = now()
                 self._lookup.start()
-            if self._found is not None:
-                self._connect(self._found)
+            if self._resolved is not None:
+                self._connect(self._resolved)
         except OSError as error:
             self._gone(f"no connection can be tried: {error.strerror or error}")
 
-    def _looked_up(self, found: Address | OSError) -> None:
-        knew = self._found is not None
-        if not isinstance(found, OSError):
-            self._found = found
+    def _looked_up(self, outcome: Address | OSError) -> None:
+        knew = self._resolved is not None
+        if not isinstance(outcome, OSError):
+            self._resolved = outcome
         if knew:
             return
         try:
-            if self._found is None:
-                self._gone(f"{self.place} cannot be looked up: {getattr(found, 'strerror', None) or found}")
+            if self._resolved is None:
+                self._gone(
+                    f"{self.place} cannot be looked up: {getattr(outcome, 'strerror', None) or outcome}"
+                )
             else:
-                self._connect(self._found)
+                self._connect(self._resolved)
         except OSError as error:
             self._gone(f"no connection can be tried: {error.strerror or error}")
 
-    def _connect(self, found: Address) -> None:
-        family, kind, protocol, _, address = found
+    def _connect(self, candidate: Address) -> None:
+        family, kind, protocol, _, address = candidate
         connection = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
         keep_honest(connection, SILENCE_S)
         code = connection.connect_ex(address)

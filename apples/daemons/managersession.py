@@ -71,7 +71,7 @@ class ManagerSession:
         self.heartbeats: deque[tuple[int, float, float, float]] = deque(maxlen=_HEARTBEATS)
         self._pending: HeartbeatMessage | None = None
         self._queries: dict[int, ViewAnswer] = {}
-        self._asked = 0
+        self._query_number = 0
         self.connection: ManagerConnection | None = None
         manager, key = settings.sharing.manager, settings.key
         if manager is not None and key is not None and node.kind.coordinated:
@@ -109,8 +109,8 @@ class ManagerSession:
         if self.connection is None or not self.connection.welcomed:
             answer(None)
             return
-        self._asked += 1
-        number = self._asked
+        self._query_number += 1
+        number = self._query_number
         self._queries[number] = answer
         self.connection.send(Ask(query=number))
 

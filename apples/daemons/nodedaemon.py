@@ -59,9 +59,9 @@ class OwnTimer:
 
     def start(self) -> None:
         """Start the slice timer and the periodic reads."""
-        first, look = now() + self.slice_s, now() + LOOK_S
+        first, poll_at = now() + self.slice_s, now() + LOOK_S
         self._loop.at(first, lambda: self._end_slice(first))
-        self._loop.at(look, lambda: self._look(look))
+        self._loop.at(poll_at, lambda: self._poll_messages(poll_at))
 
     def request(self) -> None:
         """Handle a process that asks for the processor (CMDSCH)."""
@@ -81,10 +81,10 @@ class OwnTimer:
         self._node.timer(now())
         self._enforce()
 
-    def _look(self, due: float) -> None:
+    def _poll_messages(self, due: float) -> None:
         """Read messages, then begin a pulse of the processes that are limited and have no quota."""
         following = max(due + LOOK_S, now())
-        self._loop.at(following, lambda: self._look(following))
+        self._loop.at(following, lambda: self._poll_messages(following))
         self._node.look_for_messages(now())
         share = min(self._node.pulsing, 1.0)
         self._node.pulse = share > 0

@@ -85,10 +85,10 @@ def machine_file(socket: Path) -> Path:
 def machine_of(address: str | None, socket: Path) -> ManagerAccess | None:
     """Return the machine manager at `address` of the node manager at a socket; None if its key is not known."""
     try:
-        found = ManagerAccess(**json.loads(machine_file(socket).read_bytes()))
+        access = ManagerAccess(**json.loads(machine_file(socket).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
-    return found if found.address == address else None
+    return access if access.address == address else None
 
 
 def known_sockets(given: Path | None = None) -> list[Path]:
@@ -99,9 +99,9 @@ def known_sockets(given: Path | None = None) -> list[Path]:
     named = os.environ.get(SOCKET_VARIABLE)
     if given is not None or named:
         return [given or Path(named or "")]
-    own = f"node-{local_host()}.sock"
-    found = [[Path(path) for path in paths] for paths in nodesockets.sockets(os.environ)]
-    return [path for paths in found for path in sorted(paths, key=lambda path: path.name != own)]
+    usual_name = f"node-{local_host()}.sock"
+    sockets = [[Path(path) for path in paths] for paths in nodesockets.sockets(os.environ)]
+    return [path for paths in sockets for path in sorted(paths, key=lambda path: path.name != usual_name)]
 
 
 def private_directory(path: Path, *, all_users: bool = False) -> Path:
@@ -149,7 +149,7 @@ def read_node_key(path: Path, node: str) -> bytes:
         return node_key(key, node)
     try:
         _, name, digits = key.decode().split(":")
-        found = bytes.fromhex(digits)
+        node_bytes = bytes.fromhex(digits)
     except ValueError:
         raise ConfigError(
             f"{path}: is no key of a node; `apples manager --key FILE --enrol {node}` prints one"
@@ -158,7 +158,7 @@ def read_node_key(path: Path, node: str) -> bytes:
         raise ConfigError(
             f"{path}: is the key of node {name}, not of {node}; give this node its own key, or its name with --name"
         )
-    return found
+    return node_bytes
 
 
 def enrolled(path: Path, node: str) -> str:

@@ -195,8 +195,8 @@ class HostProcessControl:
     def _weigh(self, favoured: bool, steps: int) -> None:
         if not self._capabilities.nice or not alive(self._pidfd):
             return
-        own = not self._favoured and self._steps == 0
-        if own and (favoured or steps):
+        unchanged = not self._favoured and self._steps == 0
+        if unchanged and (favoured or steps):
             with suppress(ProcessLookupError):
                 self._nice = os.getpriority(os.PRIO_PROCESS, self._pid)
         unknown = self._favoured is None and not favoured and not steps

@@ -109,8 +109,8 @@ def threads(pid: int) -> list[int]:
 
 def group_members(group: int) -> list[int]:
     """Return the processes of a process group other than its leader."""
-    found = [(int(name), facts(int(name))) for name in os.listdir("/proc") if name.isdecimal()]
-    return [pid for pid, about in found if about is not None and about.group == group != pid]
+    processes = [(int(name), facts(int(name))) for name in os.listdir("/proc") if name.isdecimal()]
+    return [pid for pid, about in processes if about is not None and about.group == group != pid]
 
 
 def program_of(pid: int) -> str | None:

@@ -291,7 +291,7 @@ def parse_time(text: str, *, what: str) -> float:
 def parse_cpus(text: str) -> tuple[int, ...]:
     """Return the CPU numbers of `0-3` or `0,2,5`; raises `ConfigError`, also for CPUs that may not be used."""
     legal = os.sched_getaffinity(0)
-    found: dict[int, None] = {}
+    cpus: dict[int, None] = {}
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         last = last if dash else first
@@ -303,13 +303,13 @@ def parse_cpus(text: str) -> tuple[int, ...]:
             raise ConfigError(
                 f"--cpus {text}: {part.strip()} is no range of CPUs here; usable are {_ranges(legal)}"
             )
-        found.update(dict.fromkeys(range(int(first), int(last) + 1)))
-    unusable = sorted(set(found) - legal)
+        cpus.update(dict.fromkeys(range(int(first), int(last) + 1)))
+    unusable = sorted(set(cpus) - legal)
     if unusable:
         raise ConfigError(
             f"--cpus {text}: CPU {', '.join(map(str, unusable))} may not be used here; usable are {_ranges(legal)}"
         )
-    return tuple(found)
+    return tuple(cpus)
 
 
 def _ranges(numbers: set[int]) -> str:
@@ -349,7 +349,7 @@ def is_group(text: str) -> bool:
 
 def _constants(document: Document, file: SharingFile) -> CoschedulingConstants:
     fcs, driven = file.fcs, file.message_driven
-    found = []
+    problems = []
     made: dict[str, Any] = {}
     for name, make in (
         (
@@ -374,7 +374,7 @@ def _constants(document: Document, file: SharingFile) -> CoschedulingConstants:
         try:
             made[name] = make()
         except ConfigError as error:
-            found += [document.problem((name,), text) for text in error.problems]
-    if found:
-        document.fail(found)
+            problems += [document.problem((name,), text) for text in error.problems]
+    if problems:
+        document.fail(problems)
     return CoschedulingConstants(**made)

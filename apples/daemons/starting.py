@@ -83,18 +83,18 @@ def start_node(
         daemons = []
         options = ["--policy", kind.name, "--while-needed"]
         if kind.coordinated:
-            key, place = directory / "key", directory / "place"
+            key, address_file = directory / "key", directory / "place"
             if machine is None:
                 new_key(key)
                 options += ["--key", str(key)]
                 where = f"[{listen}]" if ":" in listen else listen
-                manager = ["manager", "--listen", f"{where}:0", "--place-file", str(place), *options]
+                manager = ["manager", "--listen", f"{where}:0", "--place-file", str(address_file), *options]
                 manager += [] if listen == _LOOPBACK else ["--slice", _SLICE_OVER_HOSTS]
                 daemons.append(process := _daemon(manager, log.fileno()))
-                while not place.exists():
+                while not address_file.exists():
                     wait(process)
                 machine = ManagerAccess(
-                    place.read_text(encoding="utf-8").strip(), key.read_text(encoding="ascii")
+                    address_file.read_text(encoding="utf-8").strip(), key.read_text(encoding="ascii")
                 )
             else:
                 write_whole(key, machine.key.encode(), mode=0o600)

@@ -76,7 +76,9 @@ class HostFacts:
     @property
     def interface(self) -> str | None:
         """Return the interface through which it was reached; None if that is not known."""
-        return next((name for name, own in self.interfaces.items() if self.reached_at in own), None)
+        return next(
+            (name for name, addresses in self.interfaces.items() if self.reached_at in addresses), None
+        )
 
 
 def request(needs: Needs, callback: Callback | None = None) -> CheckRequest:
@@ -144,10 +146,10 @@ def managed(facts: Mapping[str, HostFacts]) -> list[str]:
 
 
 def _installed(facts: HostFacts, needs: Needs) -> list[str]:
-    found = not_installed(facts, needs.versions) if needs.versions else []
+    problems = not_installed(facts, needs.versions) if needs.versions else []
     if facts.missing:
-        found.append(f"lacks {', '.join(facts.missing)}; install the same at the same path there")
-    return found
+        problems.append(f"lacks {', '.join(facts.missing)}; install the same at the same path there")
+    return problems
 
 
 def not_installed(facts: HostFacts, versions: Mapping[str, str]) -> list[str]:
@@ -157,81 +159,81 @@ def not_installed(facts: HostFacts, versions: Mapping[str, str]) -> list[str]:
             f"has no {PACKAGE} ({versions.get(PACKAGE)} here), which this package's own applications need; install the "
             "same environment there (hosts need nothing for programs of your own)"
         ]
-    found = []
-    for name, wanted in versions.items():
+    problems = []
+    for name, version in versions.items():
         has = facts.versions.get(name)
         if has is None:
-            found.append(f"has no {name} ({wanted} here); install the same environment there")
-        elif has != wanted:
-            found.append(f"has {name} {has}, here it is {wanted}; install the same version there")
+            problems.append(f"has no {name} ({version} here); install the same environment there")
+        elif has != version:
+            problems.append(f"has {name} {has}, here it is {version}; install the same version there")
     for name in facts.versions.keys() - versions.keys():
-        found.append(
+        problems.append(
             f"has {name} {facts.versions[name]}, which is not installed here; MPI must be the same everywhere"
         )
-    return found
+    return problems
 
 
 def _named(facts: HostFacts, known_as: tuple[str, ...]) -> list[str]:
     """Return the problems of names and addresses. Hosts that were not reached through a network have none."""
     if facts.reached_at is None or _loopback(facts.reached_at):
         return []
-    found = []
+    problems = []
     if facts.called_back == ():
-        found.append(
+        problems.append(
             f"cannot connect to this machine (it came from {facts.reached_from} by ssh), and ranks must: a jump host "
             "(ProxyJump) passes on ssh only; start the run on a machine that it reaches, or open the firewall for "
             "the ports in MPIEXEC_PORT_RANGE"
         )
     loopback = [address for address in known_as if _loopback(address)]
     if loopback:
-        found.append(
+        problems.append(
             f"has a name that resolves to {loopback[0]} here, which is this machine; correct /etc/hosts here"
         )
-    own = {address for addresses in facts.interfaces.values() for address in addresses}
+    host_addresses = {address for addresses in facts.interfaces.values() for address in addresses}
     if not facts.resolved:
-        found.append(
+        problems.append(
             f"cannot resolve its own name {facts.name}; add it to its /etc/hosts with {facts.reached_at}"
         )
     elif all(_loopback(address) for address in facts.resolved):
-        found.append(
+        problems.append(
             f"resolves its own name {facts.name} to {facts.resolved[0]}, where no other host reaches it; "
             f"give it {facts.reached_at} in its /etc/hosts"
         )
-    elif own and not own.intersection(facts.resolved):
-        found.append(
+    elif host_addresses and not host_addresses.intersection(facts.resolved):
+        problems.append(
             f"resolves its own name {facts.name} to {facts.resolved[0]}, which it does not have; "
             f"give it {facts.reached_at} in its /etc/hosts"
         )
-    if own and facts.reached_at not in own:
-        found.append(
+    if host_addresses and facts.reached_at not in host_addresses:
+        problems.append(
             f"was reached at {facts.reached_at}, which it does not have (address translation); "
             "ranks need addresses of their own"
         )
-    return found
+    return problems
 
 
 def _equipped(facts: HostFacts, needs: Needs) -> list[str]:
-    found = []
+    problems = []
     if abs(facts.skew_s) > MOST_SKEW_S:
         way = "ahead of" if facts.skew_s > 0 else "behind"
-        found.append(
+        problems.append(
             f"has a clock {abs(facts.skew_s):.0f} s {way} ours, more than {MOST_SKEW_S:.0f} s; "
             "synchronise it (chrony, ntp)"
         )
-    for path, wanted in needs.disk_bytes.items():
+    for path, size_bytes in needs.disk_bytes.items():
         disk = facts.disks.get(path)
         if disk is None:
-            found.append(f"did not report the directory of {path}")
+            problems.append(f"did not report the directory of {path}")
         else:
-            found += _disk(disk, path, wanted, shared=path in needs.tokens)
+            problems += _disk(disk, path, size_bytes, shared=path in needs.tokens)
     free = facts.shared_memory_bytes
     if free is None or free < needs.shared_memory_bytes:
         has = "no" if free is None else f"{free / 2**20:.1f} MiB in"
-        found.append(
+        problems.append(
             f"has {has} /dev/shm and a rank needs {needs.shared_memory_bytes / 2**20:.1f} MiB; "
             "mount a larger tmpfs there"
         )
-    return [*found, *survey_problems(facts)]
+    return [*problems, *survey_problems(facts)]
 
 
 def survey_problems(facts: HostFacts) -> list[str]:
@@ -246,7 +248,7 @@ def survey_problems(facts: HostFacts) -> list[str]:
     return []
 
 
-def _disk(disk: DiskAnswer, path: str, wanted: float, *, shared: bool) -> list[str]:
+def _disk(disk: DiskAnswer, path: str, size_bytes: float, *, shared: bool) -> list[str]:
     directory = disk.directory
     if not disk.exists:
         return [
@@ -258,9 +260,9 @@ def _disk(disk: DiskAnswer, path: str, wanted: float, *, shared: bool) -> list[s
         ]
     if not disk.writable:
         return [f"may not write to {directory}, where {path} is written; change its permissions"]
-    if disk.free_bytes < wanted:
+    if disk.free_bytes < size_bytes:
         return [
-            f"has {disk.free_bytes / 1e6:.0f} MB free in {directory} and {path} takes {wanted / 1e6:.0f} MB; "
+            f"has {disk.free_bytes / 1e6:.0f} MB free in {directory} and {path} takes {size_bytes / 1e6:.0f} MB; "
             "free some, or put it elsewhere"
         ]
     return []

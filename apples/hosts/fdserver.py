@@ -55,11 +55,11 @@ def ranks_by_host(hosts: str) -> dict[str, int]:
     >>> ranks_by_host("alpha:2,beta:1,alpha:1")
     {'alpha': 3, 'beta': 1}
     """
-    found: dict[str, int] = {}
+    ranks_of: dict[str, int] = {}
     for entry in hosts.split(","):
         host, _, ranks = entry.rpartition(":")
-        found[host] = found.get(host, 0) + int(ranks)
-    return found
+        ranks_of[host] = ranks_of.get(host, 0) + int(ranks)
+    return ranks_of
 
 
 def server_of(name: str, host: str, hosts: str) -> str:

@@ -77,7 +77,7 @@ class Unframer:
         self._data += data
         if not self.greeted and not self._greet():
             return []
-        found = []
+        complete = []
         while len(self._data) >= HEADER.size:
             kind, length = HEADER.unpack_from(self._data)
             if length > LONGEST:
@@ -85,9 +85,9 @@ class Unframer:
             end = HEADER.size + length
             if len(self._data) < end:
                 break
-            found.append((kind, bytes(self._data[HEADER.size : end])))
+            complete.append((kind, bytes(self._data[HEADER.size : end])))
             del self._data[:end]
-        return found
+        return complete
 
     def _greet(self) -> bool:
         at = self._data.find(PREAMBLE)

@@ -224,11 +224,11 @@ class HostAgent:
 
     def _on_wake(self, fd: int) -> None:
         """Handle signals: children have ended, the host will end (the first TERM), or this agent is asked to end."""
-        asked = set(os.read(fd, CHUNK)) - {signal.SIGCHLD}
-        if asked == {signal.SIGTERM} and not self._noticed:
+        signals = set(os.read(fd, CHUNK)) - {signal.SIGCHLD}
+        if signals == {signal.SIGTERM} and not self._noticed:
             self._noticed = True
             self._launcher.send(FromAgent.LEAVING)
-        elif asked:
+        elif signals:
             self._cut()
         self._report_ended()
 

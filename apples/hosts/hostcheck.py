@@ -41,42 +41,42 @@ def versions() -> dict[str, str]:
     """Return the versions of Python and of the installed `DISTRIBUTIONS`."""
     from importlib import metadata
 
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    version_of = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in DISTRIBUTIONS:
         # a broken installation has no version
         with contextlib.suppress(metadata.PackageNotFoundError, KeyError):
-            found[name] = metadata.version(name) or "unknown"
-    return found
+            version_of[name] = metadata.version(name) or "unknown"
+    return version_of
 
 
 def disk(path: str, token: str | None) -> dict[str, Any]:
     """Return the free bytes where `path` would be written, and whether the launcher's file `token` is beside it."""
     directory = os.path.dirname(os.path.abspath(path))
-    found = directory
-    while not os.path.isdir(found):
-        found = os.path.dirname(found)
-    state = os.statvfs(found)
+    existing = directory
+    while not os.path.isdir(existing):
+        existing = os.path.dirname(existing)
+    state = os.statvfs(existing)
     return {
         "directory": directory,
-        "exists": found == directory,
-        "writable": os.access(found, os.W_OK | os.X_OK),
+        "exists": existing == directory,
+        "writable": os.access(existing, os.W_OK | os.X_OK),
         "free_bytes": state.f_bavail * state.f_frsize,
         "shared": token is not None and os.path.exists(os.path.join(directory, token)),
     }
 
 
-def called_back(wanted: dict[str, Any], first: str | None) -> list[str] | None:
+def called_back(callback: dict[str, Any], first: str | None) -> list[str] | None:
     """Return the addresses, `first` or wanted, at which the launcher answers this host; None if there are none."""
     from concurrent.futures import ThreadPoolExecutor
 
     def answering(address: str) -> str | None:
         try:
-            with socket.create_connection((address, wanted["port"]), CALL_S) as connection:
-                return address if connection.recv(64).decode() == wanted["token"] else None
+            with socket.create_connection((address, callback["port"]), CALL_S) as connection:
+                return address if connection.recv(64).decode() == callback["token"] else None
         except OSError:
             return None
 
-    addresses = list(dict.fromkeys([*([first] if first else []), *wanted["addresses"]]))[:MOST_CALLED]
+    addresses = list(dict.fromkeys([*([first] if first else []), *callback["addresses"]]))[:MOST_CALLED]
     if not addresses:
         return None
     with ThreadPoolExecutor(len(addresses)) as pool:
@@ -141,7 +141,7 @@ def node_manager() -> bool:
 
 def facts(request: dict[str, Any]) -> dict[str, Any]:
     """Return all facts of a request, which `apples.hosts.facts.request` writes."""
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "versions": versions(),
         "missing": [path for path in request["files"] if not os.path.exists(path)],
         "network": network(),
@@ -153,12 +153,12 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
     }
     with contextlib.suppress(OSError):
         state = os.statvfs("/dev/shm")
-        found["shared_memory_bytes"] = state.f_bavail * state.f_frsize
+        report["shared_memory_bytes"] = state.f_bavail * state.f_frsize
     if request.get("callback"):
-        found["called_back"] = called_back(request["callback"], found["network"]["reached_from"])
-    found.update(survey())
-    found["clock_s"] = time.time()
-    return found
+        report["called_back"] = called_back(request["callback"], report["network"]["reached_from"])
+    report.update(survey())
+    report["clock_s"] = time.time()
+    return report
 
 
 def survey() -> dict[str, Any]:

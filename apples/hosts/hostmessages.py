@@ -297,7 +297,7 @@ def read(kind: type[Kind] | Any, payload: bytes) -> Kind:
             return answer
     except (ValueError, RecursionError) as error:
         message, _, where = str(error).partition(" - at `$")
-        place = where.strip("`.")
-        reason = f"{place[:200]}: {message[:200]}" if place else message[:200]
+        part = where.strip("`.")
+        reason = f"{part[:200]}: {message[:200]}" if part else message[:200]
         raise HostCheckError(f"gave an answer that cannot be understood ({reason})") from None
     raise HostCheckError(problem[:4096])

@@ -30,10 +30,10 @@ def _sockets_in(directory: str) -> list[str]:
         names = os.listdir(directory)
     except OSError:
         return []
-    found = (
+    paths = (
         os.path.join(directory, n) for n in sorted(names) if n.startswith("node-") and n.endswith(".sock")
     )
-    return [path for path in found if _is_socket(path)]
+    return [path for path in paths if _is_socket(path)]
 
 
 def _is_socket(path: str) -> bool:

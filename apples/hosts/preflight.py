@@ -133,12 +133,12 @@ class Checked:
 
 def check(candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIMIT_S) -> tuple[Checked, ...]:
     """Return every host with its facts, in the order of the arguments; raises `SshNotFound` without ssh."""
-    with asked(candidates, needs, limit_s=limit_s) as found:
-        return tuple(checked for checked, _ in found)
+    with conversations_with(candidates, needs, limit_s=limit_s) as conversations:
+        return tuple(checked for checked, _ in conversations)
 
 
 @contextmanager
-def asked(
+def conversations_with(
     candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIMIT_S
 ) -> Iterator[list[tuple[Checked, AgentConversation]]]:
     """Return the same with the connections still open for orders; all are closed at the end, whatever happens."""
@@ -206,7 +206,7 @@ def addresses_of(candidate: Candidate) -> tuple[str, ...]:
 def _without_duplicates(checked: Sequence[Checked]) -> list[Checked]:
     """Return the hosts with a problem added to each that is the same machine as an earlier one."""
     seen: dict[tuple[str, str], str] = {}
-    found = []
+    unique = []
     for one in checked:
         report, problems = one.facts, one.problems
         if report is not None and report.reached_at is not None:
@@ -217,5 +217,5 @@ def _without_duplicates(checked: Sequence[Checked]) -> list[Checked]:
                     f"is the same machine as {seen[key]}; name it once, with as many slots",
                 )
             seen.setdefault(key, one.candidate.name)
-        found.append(replace(one, problems=problems))
-    return found
+        unique.append(replace(one, problems=problems))
+    return unique

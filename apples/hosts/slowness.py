@@ -48,10 +48,10 @@ def verdicts(
     cells = {host: k.seconds_per_cell for host, k in kernels.items() if k.seconds_per_cell}
     speeds = {host: surveys[host].availability / cells[host] for host in surveys if host in cells}
     best = max(speeds.values(), default=0.0)
-    found = []
+    judged = []
     for host, survey in surveys.items():
-        own = [link for link in links if host in (link.source, link.target)]
-        latency_s, bandwidth_Bps = typical(own)
+        links_of_host = [link for link in links if host in (link.source, link.target)]
+        latency_s, bandwidth_Bps = typical(links_of_host)
         reasons = [
             *_share(survey),
             *_cpu(host, cells),
@@ -59,7 +59,7 @@ def verdicts(
             *(f"the kernel did not run: {k.error}" for h, k in kernels.items() if h == host and k.error),
         ]
         speed = speeds.get(host)
-        found.append(
+        judged.append(
             Verdict(
                 host=host,
                 speed=speed,
@@ -69,12 +69,12 @@ def verdicts(
                 reasons=tuple(reasons),
             )
         )
-    return found
+    return judged
 
 
-def slowest(found: Sequence[Verdict]) -> Verdict | None:
+def slowest(judged: Sequence[Verdict]) -> Verdict | None:
     """Return the host of least speed among those with a reason, None if there are none."""
-    held = [verdict for verdict in found if verdict.reasons]
+    held = [verdict for verdict in judged if verdict.reasons]
     return min(
         held, key=lambda v: (v.relative if v.relative is not None else 0.0, -len(v.reasons)), default=None
     )
@@ -88,16 +88,16 @@ def typical(links: Sequence[LinkSpeed]) -> tuple[float | None, float | None]:
 
 
 def _share(survey: Survey) -> list[str]:
-    found = []
+    reasons = []
     most = 1.0 if survey.quota is None else min(1.0, survey.quota)
     if most < 1.0:
-        found.append(f"throttled: its control groups leave it {survey.quota:.2f} of a CPU")
+        reasons.append(f"throttled: its control groups leave it {survey.quota:.2f} of a CPU")
     if survey.availability < BUSY * most:
-        found.append(
+        reasons.append(
             f"busy: a new process gets {survey.availability:.2f} of a CPU where it could have {most:.2f} "
             f"(load {survey.load:.1f})"
         )
-    return found
+    return reasons
 
 
 def _cpu(host: str, cells: Mapping[str, float]) -> list[str]:
@@ -109,23 +109,25 @@ def _cpu(host: str, cells: Mapping[str, float]) -> list[str]:
 
 def _links(host: str, hosts: Mapping[str, Survey], links: Sequence[LinkSpeed]) -> list[str]:
     """Return the reasons about links: a host's links are slow if all are, compared with the links of the others."""
-    own = [link for link in links if host in (link.source, link.target)]
+    links_of_host = [link for link in links if host in (link.source, link.target)]
     rest = [link for link in links if host not in (link.source, link.target)]
-    failed = [link for link in own if link.error is not None]
-    found = [f"no link: {link.source} → {link.target}: {link.error}" for link in failed[:1]]
-    lossy = max((link for link in own if link.lost), key=lambda link: link.lost or 0.0, default=None)
+    failed = [link for link in links_of_host if link.error is not None]
+    reasons = [f"no link: {link.source} → {link.target}: {link.error}" for link in failed[:1]]
+    lossy = max(
+        (link for link in links_of_host if link.lost), key=lambda link: link.lost or 0.0, default=None
+    )
     if lossy is not None and lossy.lost is not None and lossy.lost >= LOSSY:
-        found.append(
+        reasons.append(
             f"lossy link: {lossy.lost:.1%} of the messages {lossy.source} → {lossy.target} had to be sent again; "
             "ranks wait for each"
         )
-    (latency_s, width), (usual_s, usual_width) = typical(own), typical(rest)
+    (latency_s, width), (usual_s, usual_width) = typical(links_of_host), typical(rest)
     if (
         latency_s is not None
         and usual_s is not None
         and latency_s > max(SLOW_LINK * usual_s, QUICK_LATENCY_S)
     ):
-        found.append(
+        reasons.append(
             f"slow link: latency {latency_s * 1e3:.2f} ms, between the others {usual_s * 1e3:.2f} ms"
         )
     if (
@@ -133,7 +135,7 @@ def _links(host: str, hosts: Mapping[str, Survey], links: Sequence[LinkSpeed]) -
         and usual_width is not None
         and width < min(usual_width / SLOW_LINK, QUICK_BANDWIDTH_BPS)
     ):
-        found.append(
+        reasons.append(
             f"slow link: {width * 8e-6:.3g} Mbit/s, between the others {usual_width * 8e-6:.3g} Mbit/s"
         )
-    return found
+    return reasons

@@ -90,7 +90,7 @@ def links(hosts: Sequence[CheckedConnection], *, losses: bool = False) -> list[L
             strict=True,
         )
     )
-    found: list[LinkSpeed] = []
+    measured: list[LinkSpeed] = []
     for turn in tournament(len(reached)):
 
         def both_ways(pair: tuple[int, int]) -> list[LinkSpeed]:
@@ -98,21 +98,21 @@ def links(hosts: Sequence[CheckedConnection], *, losses: bool = False) -> list[L
             return [_probe(source, target, addresses, ports, losses) for source, target in ((a, b), (b, a))]
 
         for some in together(both_ways, turn):
-            found += some
-    return found
+            measured += some
+    return measured
 
 
 def addresses_among(checked: Sequence[Checked]) -> dict[str, str]:
     """Return the numeric address of each host as the others reach it, in their order. Unknown ones are missing."""
     reports = [one.facts for one in checked]
     here = next((ours for facts in reports if facts is not None and (ours := facts.our_address)), None)
-    found: dict[str, str] = {}
+    address_of_host: dict[str, str] = {}
     for one in checked:
         reached_at = None if one.facts is None else one.facts.reached_at
         address = here if one.candidate.address is None else reached_at
         if address is not None:
-            found[one.candidate.name] = address
-    return found
+            address_of_host[one.candidate.name] = address
+    return address_of_host
 
 
 def tournament(count: int) -> list[list[tuple[int, int]]]:

@@ -213,8 +213,8 @@ def network_environment(interface: str | None, base: Mapping[str, str]) -> dict[
     """Return variables that make MPI use a network interface, except those that the user has set in `base`."""
     if interface is None:
         return {}
-    wanted = dict.fromkeys(INTERFACE_VARIABLES, interface)
-    return {name: value for name, value in wanted.items() if name not in base}
+    variables = dict.fromkeys(INTERFACE_VARIABLES, interface)
+    return {name: value for name, value in variables.items() if name not in base}
 
 
 def search_path(request: LaunchRequest) -> str:

@@ -142,9 +142,9 @@ class RunLoop:
 
     def _on_lost_hosts(self) -> list[Instruction]:
         """Treat a lost host as a failed rank, because its ranks are lost with it."""
-        found = self._processes.lost_hosts().keys() - self._lost
-        self._lost |= found
-        if not found or self._termination.cause is not None:
+        lost = self._processes.lost_hosts().keys() - self._lost
+        self._lost |= lost
+        if not lost or self._termination.cause is not None:
             return []
         return self._termination.rank_failed(time.monotonic())
 
@@ -165,11 +165,11 @@ class RunLoop:
         """Leave hosts that have been drained, or have announced their end."""
         if self._departures is None:
             return []
-        found = dict(self._processes.leaving_hosts())
+        leaving = dict(self._processes.leaving_hosts())
         if time.monotonic() >= self._looked_at + LOOK_S:
             self._looked_at = time.monotonic()
-            found |= self._departures.look()
-        new = {host: why for host, why in found.items() if host in hosts and host not in self.left}
+            leaving |= self._departures.look()
+        new = {host: why for host, why in leaving.items() if host in hosts and host not in self.left}
         if not new or self._termination.cause is not None:
             return []
         self.left |= new

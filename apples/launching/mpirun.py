@@ -119,7 +119,7 @@ def _open_mpi(
     agents: Mapping[str, tuple[HostAddress, list[str] | None]],
 ) -> LaunchMethod:
     fd_servers = f"apples-{secrets.token_hex(16)}"
-    own = [host for host, (_, command) in agents.items() if command is None]
+    local_hosts = [host for host, (_, command) in agents.items() if command is None]
     names = carried(rank_environment(request, os.environ))
 
     def command(rendezvous: Rendezvous) -> list[str]:
@@ -131,9 +131,9 @@ def _open_mpi(
         agents=agents,
         command=command,
         environment=lambda request, base, shells: openmpi.environment(request, mpi, base, shells),
-        hostfile=lambda request: openmpi.hostfile(request, own),
+        hostfile=lambda request: openmpi.hostfile(request, local_hosts),
         fd_servers=fd_servers,
-        daemons={host: 1 for host in agents if host not in own},
+        daemons={host: 1 for host in agents if host not in local_hosts},
         shell=True,
         names=openmpi.NAMES,
         here=access.here,

@@ -83,7 +83,7 @@ class Linked:
     path: str | None
 
 
-def mpi_of(program: str, which: str | None, own: Callable[[], str], search_path: str) -> Mpi:
+def mpi_of(program: str, which: str | None, find_own: Callable[[], str], search_path: str) -> Mpi:
     """Return the MPI that starts a program; raises `LaunchError`, `NotExecutable` or `ProgramNotFound`.
 
     Args:
@@ -95,14 +95,14 @@ def mpi_of(program: str, which: str | None, own: Callable[[], str], search_path:
     linked = linked_mpi(program, os.environ.get("LD_LIBRARY_PATH", ""))
     if which is None:
         return (
-            _beside(program, own)
+            _beside(program, find_own)
             if linked is None
-            else _installed(linked.family, linked, program, own, search_path)
+            else _installed(linked.family, linked, program, find_own, search_path)
         )
     if which in tuple(Family):
         chosen = Family(which)
         _check_match(program, linked, chosen, f"--mpi {which}")
-        return _installed(chosen, linked, program, own, search_path)
+        return _installed(chosen, linked, program, find_own, search_path)
     if os.sep not in which:
         raise LaunchError(f"--mpi {which}: legal are {', '.join(Family)}, or the path of an mpiexec")
     mpi = _at(which)
@@ -175,19 +175,19 @@ def _interpreter(program: str) -> str | None:
 def _mpi4py_modules(interpreter: str) -> Iterator[str]:
     """Yield the extension modules of the first mpi4py where an interpreter looks for packages."""
     prefix = Path(interpreter).parent.parent
-    places = [Path(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    places = [Path(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     places += sorted(prefix.glob("lib/python3*/site-packages"))
     if not (prefix / "pyvenv.cfg").exists():
         places += [
             *sorted(prefix.glob("lib/python3*/dist-packages")),
             *Path("/usr/local").glob("lib/python3*/*-packages"),
         ]
-    found = next((place for place in places if (place / "mpi4py").is_dir()), None)
-    if found is not None:
-        yield from (str(path) for path in sorted((found / "mpi4py").glob("MPI.*.so")))
+    directory = next((path for path in places if (path / "mpi4py").is_dir()), None)
+    if directory is not None:
+        yield from (str(path) for path in sorted((directory / "mpi4py").glob("MPI.*.so")))
 
 
-def _beside(program: str, own: Callable[[], str]) -> Mpi:
+def _beside(program: str, find_own: Callable[[], str]) -> Mpi:
     """Return the MPI beside the interpreter of a virtual environment, else this environment's."""
     interpreter = _interpreter(program)
     if interpreter is not None and (Path(interpreter).parent.parent / "pyvenv.cfg").exists():
@@ -195,11 +195,11 @@ def _beside(program: str, own: Callable[[], str]) -> Mpi:
         family = family_of(str(path)) if path.exists() else None
         if family is not None:
             return Mpi(family=family, mpiexec=str(path))
-    return Mpi(family=Family.MPICH, mpiexec=own())
+    return Mpi(family=Family.MPICH, mpiexec=find_own())
 
 
 def _installed(
-    family: Family, linked: Linked | None, program: str, own: Callable[[], str], search_path: str
+    family: Family, linked: Linked | None, program: str, find_own: Callable[[], str], search_path: str
 ) -> Mpi:
     """Return an installation: beside the library or the program, else on PATH, else this environment's."""
     prefixes = [] if linked is None else [str(prefix / "bin") for prefix in _prefixes(linked.path or program)]
@@ -209,7 +209,7 @@ def _installed(
             if os.access(path, os.X_OK) and family_of(path) is family:
                 return Mpi(family=family, mpiexec=os.path.abspath(path))
     if family is Family.MPICH:
-        return Mpi(family=family, mpiexec=own())
+        return Mpi(family=family, mpiexec=find_own())
     built = "" if linked is None else f"the program loads {linked.name} of {_TITLES[family]}; "
     raise ProgramNotFound(
         f"{built}the mpiexec of {_TITLES[family]} is neither beside its library nor on PATH; install it (Debian: "

@@ -65,8 +65,8 @@ def hostfile(request: LaunchRequest, here: Collection[str]) -> str:
     Args:
         here: hosts that are this machine, which Open MPI knows by its host name only
     """
-    own = socket.gethostname()
-    return "".join(f"{own if host in here else host}\n" * ranks for host, ranks in groups_of(request))
+    this_host = socket.gethostname()
+    return "".join(f"{this_host if host in here else host}\n" * ranks for host, ranks in groups_of(request))
 
 
 def environment(

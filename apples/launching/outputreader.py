@@ -26,9 +26,9 @@ class OutputReader:
         *lines, self._partial = (self._partial + data).split(b"\n")
         self._partial = self._partial[-_LONGEST:]
         reached = self._reached
-        for found in filter(None, map(self._pattern.search, lines)):
+        for match in filter(None, map(self._pattern.search, lines)):
             with contextlib.suppress(ValueError, IndexError):
-                reached = max(reached, int(float(found[1])))
+                reached = max(reached, int(float(match[1])))
         if reached == self._reached:
             return []
         self._reached = reached

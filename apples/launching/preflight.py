@@ -78,9 +78,9 @@ def find_program(request: LaunchRequest) -> str:
     if not request.command:
         raise LaunchError("the command of the run is empty; give the program that every rank is to execute")
     name = request.command[0]
-    found = shutil.which(name, path=search_path(request))
-    if found is not None:
-        return os.path.abspath(found)
+    path = shutil.which(name, path=search_path(request))
+    if path is not None:
+        return os.path.abspath(path)
     if os.sep not in name:
         raise ProgramNotFound(
             f"program {name!r} is in none of the directories of PATH; give its path, or install it"

@@ -124,7 +124,7 @@ class RunProcesses:
     def _connect(self, address: HostAddress, command: Sequence[str] | None, proxies: int) -> None:
         host, here = address.host, self._method.here
         log = self._log if here else self._run_dir / f"agent-{host}.log"
-        own = {**network_environment(address.interface, os.environ), **address.environment}
+        variables = {**network_environment(address.interface, os.environ), **address.environment}
         steered = self._request.controller is not None
         listens = steered or self._request.on_progress is not None
         watched = page_of(self._request.environment) if listens and host == self._first_host else None
@@ -138,7 +138,7 @@ class RunProcesses:
                 proxies=proxies,
                 watched=watched,
                 look_s=look_s,
-                environment=own,
+                environment=variables,
                 beat_s=None if here else HEARTBEAT_S,
                 silence_s=None if here else AGENT_TIMEOUT_S,
             ),

@@ -47,13 +47,13 @@ class RemoteShellServer:
 
     def orders(self) -> list[tuple[int, str, list[str]]]:
         """Return the new orders, each as (number, host, command)."""
-        found = []
+        orders = []
         for fd, _ in self._poll.poll(0):
             if fd == self._listener.fileno():
                 self._accept()
             else:
-                found += self._read(self._accepted.pop(fd))
-        return found
+                orders += self._read(self._accepted.pop(fd))
+        return orders
 
     def answer(self, number: int, code: int) -> None:
         """Send the exit code of an order to its remote shell."""
@@ -94,12 +94,12 @@ class RemoteShellServer:
         if not line:
             connection.close()
             return []
-        asked = json.loads(line)
+        order = json.loads(line)
         number, self._orders = self._orders, self._orders + 1
-        self._waiting[number] = (asked["host"], connection)
+        self._waiting[number] = (order["host"], connection)
         # ssh joins the words, and the shell on the host splits them: hydra quotes its words for that.
-        text = " ".join(asked["command"])
-        return [(number, asked["host"], ["/bin/sh", "-c", text] if self._shell else shlex.split(text))]
+        text = " ".join(order["command"])
+        return [(number, order["host"], ["/bin/sh", "-c", text] if self._shell else shlex.split(text))]
 
 
 class Starter:

@@ -121,10 +121,10 @@ class Termination:
         if self.step is not Step.RUNNING:
             return []
         interrupted = self.interrupt is not None
-        asked = interrupted or self._adapting
-        self.cause = "interrupted" if interrupted else "adapted" if asked else "failed"
+        asked_to_end = interrupted or self._adapting
+        self.cause = "interrupted" if interrupted else "adapted" if asked_to_end else "failed"
         # Ranks that were asked to end may be writing a checkpoint while the first has ended already.
-        patience_s = self._grace.request_s if asked else self._grace.together_s
+        patience_s = self._grace.request_s if asked_to_end else self._grace.together_s
         self.step, self._next_at = Step.FAILED, now + patience_s
         return []
 

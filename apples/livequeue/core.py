@@ -70,13 +70,13 @@ def _changed(
     stored: dict[int, float], jobs: Iterable[QueueJob], predict: Callable[[int], float | None]
 ) -> list[tuple[float, int]]:
     """Return (instant, job) of each prediction that differs from the stored one, and remember them."""
-    found = []
+    changes = []
     for job in jobs:
         at = predict(job.id)
         if at is not None and stored.get(job.id) != at:
-            found.append((at, job.id))
+            changes.append((at, job.id))
             stored[job.id] = at
-    return found
+    return changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

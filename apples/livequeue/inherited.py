@@ -42,7 +42,7 @@ class Inherited(NamedTuple):
 
 def of_process(pid: int, uid: int) -> Inherited:
     """Return the limits of a process of a user; raise `ProcessLookupError` if it has ended, or `OSError`."""
-    found = Inherited(
+    inherited = Inherited(
         os.getpriority(os.PRIO_PROCESS, pid),
         _rlimits(pid),
         tuple(sorted(os.sched_getaffinity(pid))),
@@ -50,17 +50,17 @@ def of_process(pid: int, uid: int) -> Inherited:
     # The number may belong to a process of another user by now.
     if _effective_user(pid) != uid:
         raise ProcessLookupError
-    return found
+    return inherited
 
 
 def _rlimits(pid: int) -> dict[str, Sequence[int]]:
-    found: dict[str, Sequence[int]] = {}
+    limits: dict[str, Sequence[int]] = {}
     for line in _lines(pid, "limits"):
         name = _NAMES.get(line[:_COLUMN].strip())
         if name is not None:
             soft, hard = line[_COLUMN:].split()[:2]
-            found[name] = _number(soft), _number(hard)
-    return found
+            limits[name] = _number(soft), _number(hard)
+    return limits
 
 
 def _number(text: str) -> int:

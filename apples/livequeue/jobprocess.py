@@ -138,9 +138,9 @@ def _step(kind: str, name: str, act: Callable[[], T]) -> T:
 
 def _program(name: str, environment: Mapping[str, str]) -> str:
     """Return the path of the program; raise `NotStarted` if there is none."""
-    found = shutil.which(name, path=environment.get("PATH", os.defpath))
-    if found is not None:
-        return found
+    path = shutil.which(name, path=environment.get("PATH", os.defpath))
+    if path is not None:
+        return path
     if os.path.exists(name) and "/" in name:
         raise NotStarted(NOT_EXECUTABLE, f"{name}: is not an executable program")
     raise NotStarted(NOT_FOUND, f"{name}: no such program on the job's PATH")

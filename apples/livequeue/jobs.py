@@ -111,19 +111,19 @@ def job_document(
     # The mask can be read by setting it only.
     umask = os.umask(0)
     os.umask(umask)
-    place = Path(directory or ".").absolute()
-    output = place / (output or "apples-%j.out")
+    start_dir = Path(directory or ".").absolute()
+    output = start_dir / (output or "apples-%j.out")
     document = {
         # With the same token, a repeated submission makes no second job.
         "token": secrets.token_hex(16),
         "name": name or Path(command[0]).name,
         "project": project or "",
         "command": list(command),
-        "directory": str(place),
+        "directory": str(start_dir),
         "environment": dict(os.environ),
         "umask": umask,
         "output": str(output),
-        "error": str(place / (error or output)),
+        "error": str(start_dir / (error or output)),
         "procs": procs,
         "request_s": request_s,
         "model_s": model_s,
@@ -135,17 +135,17 @@ def job_document(
     return document
 
 
-def _not_text(value: object, place: str = "") -> Iterator[str]:
+def _not_text(value: object, part: str = "") -> Iterator[str]:
     """Yield a problem for each text that is not UTF-8: the queue's protocol and store are UTF-8."""
     if isinstance(value, Mapping):
         for name, item in value.items():
-            yield from _not_text(name, f"{place} name".strip())
-            yield from _not_text(item, f"{place} {name}".strip())
+            yield from _not_text(name, f"{part} name".strip())
+            yield from _not_text(item, f"{part} {name}".strip())
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _not_text(item, f"{place} {number}")
+            yield from _not_text(item, f"{part} {number}")
     elif isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError:
-            yield f"{place} {value!r}: is not UTF-8 text, which the queue needs; rename or unset it"
+            yield f"{part} {value!r}: is not UTF-8 text, which the queue needs; rename or unset it"

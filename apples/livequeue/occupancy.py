@@ -51,7 +51,7 @@ def guests(
         holders: Running jobs that share their processors and have no guest.
         only_first: Reservations count for the first in line only, until a job that stays in the queue is first.
     """
-    found = []
+    guests_of_host = []
     available = {holder.id: holder for holder in holders}
     reserved = True
     for job in waiting:
@@ -61,9 +61,9 @@ def guests(
         if chosen is None:
             reserved = reserved and not only_first
         else:
-            found.append((job.id, chosen))
+            guests_of_host.append((job.id, chosen))
             del available[chosen]
-    return found
+    return guests_of_host
 
 
 def _best(job: SharingJob, holders: Iterable[SharingJob], *, reserved: bool) -> int | None:

@@ -126,11 +126,11 @@ def _behind(live: LiveQueue, record: JobRecord, head: Reservation) -> str:
     promise = f"job {head.job.id} is first in line for {_procs(head.job.procs)} at {_at(live, head.at_s)}"
     if record.procs > live.queue.free:
         return promise
-    believed = live.chosen.estimates.switches().beliefs(record.request_s, record.estimate_s).backfill_s
+    estimate_s = live.chosen.estimates.switches().beliefs(record.request_s, record.estimate_s).backfill_s
     takes = (
-        f"is expected to take {_span(believed)}"
-        if believed < record.request_s
-        else f"asks for {_span(believed)}"
+        f"is expected to take {_span(estimate_s)}"
+        if estimate_s < record.request_s
+        else f"asks for {_span(estimate_s)}"
     )
     return (
         f"{promise}, and job {record.id} {takes}: it would still hold processors that job {head.job.id} needs"

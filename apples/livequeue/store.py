@@ -164,8 +164,8 @@ class Store:
         values = dict(zip(names, row, strict=True))
         try:
             for name in values.keys() & _JSON:
-                found = json.loads(values[name])
-                values[name] = tuple(found) if name in _TUPLES else found
+                value = json.loads(values[name])
+                values[name] = tuple(value) if name in _TUPLES else value
         except (TypeError, ValueError) as error:
             raise HistoryError(f"{self.path}: a job is damaged ({error}); move the file away") from None
         if "backfilled" in values:

@@ -44,13 +44,13 @@ class Submissions:
             if uid not in used:
                 used[uid] = self._store.usage(uid)
             waiting, procs, size = used[uid]
-            wanted = (waiting + 1, procs + submission.procs, size + submission.bytes)
-            problems = self._beyond(submission.user, *wanted)
+            requested = (waiting + 1, procs + submission.procs, size + submission.bytes)
+            problems = self._beyond(submission.user, *requested)
             if problems:
                 self._arrived.remove((client, submission))
                 client.refuse(RequestRejected(problems))
             else:
-                new[submission.token], used[uid] = submission, wanted
+                new[submission.token], used[uid] = submission, requested
         return list(new.values())
 
     def answer(self) -> None:
@@ -74,20 +74,20 @@ class Submissions:
     def _beyond(self, user: str, waiting: int, procs: int, size: int) -> list[str]:
         """Return the limits that these values exceed, one sentence each."""
         limits, rest = self._limits, "wait for the end of some jobs, or cancel them"
-        found = []
+        exceeded = []
         if waiting > limits.waiting:
-            found.append(f"user {user} has {limits.waiting} waiting jobs already (limits.waiting); {rest}")
+            exceeded.append(f"user {user} has {limits.waiting} waiting jobs already (limits.waiting); {rest}")
         if limits.processors is not None and procs > limits.processors:
-            found.append(
+            exceeded.append(
                 f"the jobs of user {user} would request {procs} processors together, at most {limits.processors} are "
                 f"legal (limits.processors); {rest}"
             )
         if size > limits.stored_bytes:
-            found.append(
+            exceeded.append(
                 f"the jobs of user {user} would take {size} bytes, at most {limits.stored_bytes} are legal "
                 f"(limits.stored_bytes); {rest}"
             )
-        return found
+        return exceeded
 
 
 def submission_of(request: JobRequest, uid: int, pid: int, processors: int) -> Submission:

@@ -97,8 +97,8 @@ class SupervisedJob:
 
 def kill_descendants() -> None:
     """Kill the remaining processes of the job. As a subreaper, this process is or becomes their parent."""
-    while found := children(os.getpid()):
-        for pid in found:
+    while alive := children(os.getpid()):
+        for pid in alive:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
 

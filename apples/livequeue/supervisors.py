@@ -225,8 +225,8 @@ def kill_marked(value: str, variable: str = TOKEN_VARIABLE) -> int:
     The search is repeated until it finds none, because a process may start another one at the same time.
     """
     mark, killed = f"{variable}={value}".encode(), 0
-    while found := [pid for pid in _process_ids() if mark in _environment(pid).split(b"\0")]:
-        for pid in found:
+    while alive := [pid for pid in _process_ids() if mark in _environment(pid).split(b"\0")]:
+        for pid in alive:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 killed += 1

@@ -32,18 +32,18 @@ _COMPILE_S = 120.0
 
 def compiler() -> list[str]:
     """Return the command of the C compiler, `$CC` first; raises `MonitorError` if there is none."""
-    wanted = os.environ.get("CC", "").strip()
-    if wanted:
-        command = shlex.split(wanted)
-        if found := shutil.which(command[0]):
-            return [found, *command[1:]]
+    chosen = os.environ.get("CC", "").strip()
+    if chosen:
+        command = shlex.split(chosen)
+        if path := shutil.which(command[0]):
+            return [path, *command[1:]]
         raise MonitorError(
-            f"CC is {wanted!r}, and no such program is in PATH; legal is the command of a C compiler, "
+            f"CC is {chosen!r}, and no such program is in PATH; legal is the command of a C compiler, "
             f"or nothing to look for {', '.join(COMPILERS)}"
         )
     for name in COMPILERS:
-        if found := shutil.which(name):
-            return [found]
+        if path := shutil.which(name):
+            return [path]
     raise MonitorError(
         f"the monitor of MPI programs is compiled where it is used, and no C compiler ({', '.join(COMPILERS)}) is in "
         "PATH; install one (Debian: apt install gcc libc6-dev), or name it in CC, or run without the monitor"

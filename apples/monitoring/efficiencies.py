@@ -203,7 +203,7 @@ class Times(Protocol):
 def efficiencies(ranks: Sequence[Times]) -> Efficiencies | None:
     """Return the metrics; None before any computation. Threads that call MPI count like ranks."""
     useful = [rank.t_cpu_s / max(rank.threads, 1) for rank in ranks]
-    wanted = [(rank.t_cpu_s + rank.queued_s) / max(rank.threads, 1) for rank in ranks]
+    demanded = [(rank.t_cpu_s + rank.queued_s) / max(rank.threads, 1) for rank in ranks]
     outside = [(rank.t_cpu_s + max(rank.off_s, rank.queued_s)) / max(rank.threads, 1) for rank in ranks]
     elapsed_s = max((rank.ran_s for rank in ranks), default=0.0)
     if not useful or max(useful) <= 0 or elapsed_s <= 0:
@@ -216,8 +216,8 @@ def efficiencies(ranks: Sequence[Times]) -> Efficiencies | None:
         parallel=mean / elapsed_s,
         load_balance=mean / largest,
         communication=max(outside) / elapsed_s,
-        cpu_share=largest / max(wanted),
-        activity=max(wanted) / max(outside),
+        cpu_share=largest / max(demanded),
+        activity=max(demanded) / max(outside),
     )
 
 
@@ -238,17 +238,17 @@ def monitor_document(ranks: Sequence[PageCounters]) -> dict[str, Any]:
 
     Its `observation` has all that was observed of each rank (`apples.monitoring.efficiencies`).
     """
-    found = efficiencies(ranks)
+    metrics = efficiencies(ranks)
     size = max((rank.ranks for rank in ranks), default=0)
     here = {rank.rank for rank in ranks}
     return {
         "mpi": ranks[0].mpi if ranks else None,
-        "elapsed_s": None if found is None else found.elapsed_s,
-        "parallel_efficiency": None if found is None else found.parallel,
-        "load_balance": None if found is None else found.load_balance,
-        "communication_efficiency": None if found is None else found.communication,
-        "cpu_share": None if found is None else found.cpu_share,
-        "activity": None if found is None else found.activity,
+        "elapsed_s": None if metrics is None else metrics.elapsed_s,
+        "parallel_efficiency": None if metrics is None else metrics.parallel,
+        "load_balance": None if metrics is None else metrics.load_balance,
+        "communication_efficiency": None if metrics is None else metrics.communication,
+        "cpu_share": None if metrics is None else metrics.cpu_share,
+        "activity": None if metrics is None else metrics.activity,
         "missing": [rank for rank in range(size) if rank not in here],
         "ranks": [_rank(rank) for rank in sorted(ranks, key=lambda rank: rank.rank)],
         "observation": observed(ranks).document(),

@@ -94,7 +94,7 @@ def bell_paths(directory: Path, job: str) -> list[Path]:
 def page_paths(directory: Path, job: str) -> list[Path]:
     """Return the paths of a job's pages, in rank order; raises `MonitorError` if the directory does not exist."""
     prefix = f"{check_job(job)}."
-    found = []
+    paths = []
     try:
         names = os.listdir(directory)
     except OSError as error:
@@ -105,26 +105,26 @@ def page_paths(directory: Path, job: str) -> list[Path]:
     for name in names:
         rank = name.removeprefix(prefix)
         if name.startswith(prefix) and rank.isascii() and rank.isdigit():
-            found.append((int(rank), directory / name))
-    return [path for _, path in sorted(found)]
+            paths.append((int(rank), directory / name))
+    return [path for _, path in sorted(paths)]
 
 
 def pages(directory: Path, job: str) -> list[MonitorPage]:
     """Return the open pages of a job's ranks, in rank order; files that are no pages (yet) are skipped."""
-    found = []
+    counters = []
     for path in page_paths(directory, job):
         with contextlib.suppress(MonitorError):
-            found.append(MonitorPage.attach(path))
-    return found
+            counters.append(MonitorPage.attach(path))
+    return counters
 
 
 def figures_of(directory: Path, job: str) -> list[PageCounters]:
     """Return the values of the ranks of a job that have begun MPI, in rank order; raises `MonitorError`."""
-    found = pages(directory, job)
+    counters = pages(directory, job)
     try:
-        return [page.figures() for page in found]
+        return [page.figures() for page in counters]
     finally:
-        for page in found:
+        for page in counters:
             page.close()
 
 

@@ -70,10 +70,10 @@ class PageLayout(NamedTuple):
     form: struct.Struct
 
 
-def page_layout(wanted: Set[str]) -> PageLayout:
+def page_layout(expected: Set[str]) -> PageLayout:
     """Return the layout of these fields, which skips the others and ends with the last one."""
-    codes = [code if name in wanted else f"{struct.calcsize('=' + code)}x" for name, code in PROCESS_FIELDS]
-    names = tuple(name for name, _ in PROCESS_FIELDS if name in wanted)
+    codes = [code if name in expected else f"{struct.calcsize('=' + code)}x" for name, code in PROCESS_FIELDS]
+    names = tuple(name for name, _ in PROCESS_FIELDS if name in expected)
     last = [name for name, _ in PROCESS_FIELDS].index(names[-1])
     return PageLayout(names, struct.Struct("=" + "".join(codes[: last + 1])))
 

@@ -187,7 +187,7 @@ class SshPlatform(Platform):
         notify(f"checking {len(candidates)} host{'s' * (len(candidates) != 1)}")
         with (
             self._requirements.needs() as needs,
-            preflight.asked(candidates, needs, limit_s=self._limit_s) as found,
+            preflight.conversations_with(candidates, needs, limit_s=self._limit_s) as found,
         ):
             fit = [one for one in found if one[0].fit]
             self._links = self._measured_links(fit, notify)

@@ -37,11 +37,11 @@ def predict_starts(
     else:
         early = _starts(queue, now_s, started_s, (estimates_s, requests))
     nan = float("nan")
-    found = {}
+    predictions = {}
     for job in queue.waiting:
         ends = sorted((early.get(job.id, nan), late.get(job.id, nan)))
-        found[job.id] = PredictedStart(early_s=ends[0], late_s=ends[1])
-    return found
+        predictions[job.id] = PredictedStart(early_s=ends[0], late_s=ends[1])
+    return predictions
 
 
 def _starts(
@@ -58,14 +58,14 @@ def _starts(
         overdue = now_s + queue.settings.increment_s
         ends.append((next((end for end in likely if end > now_s), overdue), job.id))
     heapq.heapify(ends)
-    found: dict[int, float] = {}
+    start_of_job: dict[int, float] = {}
     now, waiting = now_s, len(queue.waiting)
     while True:
         for job in ahead.start(now):
-            found[job.id] = now
+            start_of_job[job.id] = now
             heapq.heappush(ends, (now + spans_s[0].get(job.id, job.request_s), job.id))
-        if not ends or len(found) == waiting:
-            return found
+        if not ends or len(start_of_job) == waiting:
+            return start_of_job
         now = ends[0][0]
         while ends and ends[0][0] == now:
             ahead.end(heapq.heappop(ends)[1])

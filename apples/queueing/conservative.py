@@ -36,13 +36,13 @@ def conservative(state: QueueState, rules: Rules, now: float) -> None:
     room = state.counts[RUNNING] + 4 * queued + 2
     times, free = np.empty(room), np.empty(room, np.int64)
     steps = _running_profile(state, rules, now, times, free)
-    for place in range(queued):
-        keys[place] = state.jobs[state.lists[QUEUE, place]]["reservation"]
+    for position in range(queued):
+        keys[position] = state.jobs[state.lists[QUEUE, position]]["reservation"]
     _sort(order, keys, queued)
     steps = _keep(state, order, now, times, free, steps)
     score_all(state, rules, now)
-    for place in range(queued):
-        keys[place] = -state.scores[place]
+    for position in range(queued):
+        keys[position] = -state.scores[position]
     _sort(order, keys, queued)
     for index in range(queued):
         slot = state.lists[QUEUE, order[index]]
@@ -74,8 +74,8 @@ def _running_profile(state: QueueState, rules: Rules, now: float, times: Floats,
     earliest = now + rules.increment_s if rules.overrun == BY_INCREMENT else now
     steps = 1
     times[0], free[0] = now, state.counts[FREE]
-    for place in range(state.counts[RUNNING]):
-        slot = state.lists[RUNNERS, place]
+    for position in range(state.counts[RUNNING]):
+        slot = state.lists[RUNNERS, position]
         end = max(state.jobs[slot]["expected"], earliest)
         if end > times[steps - 1]:
             times[steps], free[steps] = end, free[steps - 1]
@@ -89,8 +89,8 @@ def _keep(state: QueueState, order: Ints, now: float, times: Floats, free: Ints,
     """Add existing reservations, earliest first. An impossible one moves later. New jobs follow."""
     for index in range(len(order)):
         slot = state.lists[QUEUE, order[index]]
-        kept = state.jobs[slot]["reservation"]
-        since = now if kept == np.inf else max(kept, now)
+        reservation = state.jobs[slot]["reservation"]
+        since = now if reservation == np.inf else max(reservation, now)
         begin = _earliest(
             times, free, steps, since, state.jobs[slot]["backfill_s"], state.jobs[slot]["procs"]
         )
@@ -150,9 +150,9 @@ def _step_at(times: Floats, free: Ints, steps: int, time: float) -> tuple[int, i
 @unit
 def _sort(order: Ints, keys: Floats, count: int) -> None:
     """Sort places 0 … count - 1 by key, stable. Insertion sort, because queues are nearly sorted."""
-    for place in range(count):
-        spot = place
-        while spot > 0 and keys[order[spot - 1]] > keys[place]:
+    for position in range(count):
+        spot = position
+        while spot > 0 and keys[order[spot - 1]] > keys[position]:
             order[spot] = order[spot - 1]
             spot -= 1
-        order[spot] = place
+        order[spot] = position

@@ -194,7 +194,7 @@ class ModelFirst:
 
     def estimate(self, job: QueueJob, now_s: float) -> RunTimeEstimate:
         """Return at most the request. The other estimator is always called, because it may score its value."""
-        found = self._other.estimate(job, now_s)
+        estimate = self._other.estimate(job, now_s)
         if job.model_s is None:
-            return found
+            return estimate
         return RunTimeEstimate(seconds=min(max(job.model_s, 1.0), job.request_s), source="model", similar=0)

@@ -68,8 +68,8 @@ def compile_expression(text: str) -> tuple[Step, ...]:
         tree = ast.parse(source, mode="eval")
         program = tuple(_steps(tree.body, source))
     except SyntaxError as error:
-        place = f" at character {error.offset}" if error.offset else ""
-        raise ConfigError(f"priority {source!r}: {error.msg}{place}; legal are {LEGAL}") from None
+        position = f" at character {error.offset}" if error.offset else ""
+        raise ConfigError(f"priority {source!r}: {error.msg}{position}; legal are {LEGAL}") from None
     if _depth(program) > op.DEPTH:
         raise ConfigError(f"priority {source!r}: more than {op.DEPTH} values under way; write it shorter")
     return program

@@ -75,19 +75,19 @@ def _first(state: QueueState) -> None:
     counts = state.counts
     if counts[HEAD] >= 0:
         return
-    place = counts[RANKED]
-    while state.columns[PROCS, place] == VACANT:
-        place += 1
-    counts[HEAD] = counts[RANKED] = place
+    position = counts[RANKED]
+    while state.columns[PROCS, position] == VACANT:
+        position += 1
+    counts[HEAD] = counts[RANKED] = position
 
 
 @part
 def _shortest(state: QueueState) -> None:
     counts, rank, procs = state.counts, state.columns[RANK], state.columns[PROCS]
     best = counts[HEAD]
-    for place in range(counts[RANKED] if best >= 0 else 0, counts[QUEUED]):
-        if procs[place] != VACANT and (best < 0 or rank[place] > rank[best]):
-            best = place
+    for position in range(counts[RANKED] if best >= 0 else 0, counts[QUEUED]):
+        if procs[position] != VACANT and (best < 0 or rank[position] > rank[best]):
+            best = position
     counts[HEAD], counts[RANKED] = best, counts[QUEUED]
 
 
@@ -95,12 +95,12 @@ def _shortest(state: QueueState) -> None:
 def _highest(state: QueueState, rules: Rules, now: float) -> None:
     """Find the highest value of an expression."""
     best, procs = -1, state.columns[PROCS]
-    for place in range(state.counts[QUEUED]):
-        if procs[place] == VACANT:
+    for position in range(state.counts[QUEUED]):
+        if procs[position] == VACANT:
             continue
-        state.scores[place] = score(state, rules, place, now)
-        if best < 0 or state.scores[place] > state.scores[best]:
-            best = place
+        state.scores[position] = score(state, rules, position, now)
+        if best < 0 or state.scores[position] > state.scores[best]:
+            best = position
     state.counts[HEAD] = best
 
 
@@ -111,19 +111,19 @@ def _steepest(state: QueueState, now: float) -> None:
     slope, submit, procs = columns[RANK], columns[SUBMIT], columns[PROCS]
     if counts[HEAD] < 0 or now >= state.times[HEAD_UNTIL] or _newcomer_leads(state, now):
         best, highest = -1, -1.0
-        for place in range(counts[QUEUED]):
-            value = slope[place] * (now - submit[place])
-            if value > highest and procs[place] != VACANT:
-                best, highest = place, value
+        for position in range(counts[QUEUED]):
+            value = slope[position] * (now - submit[position])
+            if value > highest and procs[position] != VACANT:
+                best, highest = position, value
         counts[HEAD], counts[RANKED] = best, 0
         state.times[HEAD_UNTIL] = np.inf
     head = counts[HEAD]
     leading = slope[head] * (now - submit[head])
     until = state.times[HEAD_UNTIL]
-    for place in range(counts[RANKED], counts[QUEUED]):
-        faster = slope[place] - slope[head]
-        if faster > 0.0 and procs[place] != VACANT:
-            behind = leading * (1.0 - _NEAR) - slope[place] * (now - submit[place])
+    for position in range(counts[RANKED], counts[QUEUED]):
+        faster = slope[position] - slope[head]
+        if faster > 0.0 and procs[position] != VACANT:
+            behind = leading * (1.0 - _NEAR) - slope[position] * (now - submit[position])
             # Divide only if this crossing is earlier than the earliest so far.
             if behind < faster * (until - now):
                 until = now + max(behind / faster * (1.0 - _NEAR), 0.0)
@@ -136,8 +136,8 @@ def _newcomer_leads(state: QueueState, now: float) -> bool:
     counts, columns = state.counts, state.columns
     slope, submit = columns[RANK], columns[SUBMIT]
     leading = slope[counts[HEAD]] * (now - submit[counts[HEAD]])
-    for place in range(counts[RANKED], counts[QUEUED]):  # noqa: SIM110  (any() over a generator is not compiled)
-        if slope[place] * (now - submit[place]) > leading:
+    for position in range(counts[RANKED], counts[QUEUED]):
+        if slope[position] * (now - submit[position]) > leading:
             return True
     return False
 
@@ -170,8 +170,8 @@ def make_pass(state: QueueState, rules: Rules, now: float) -> None:
 def _any_fits(state: QueueState) -> bool:
     """Return whether any waiting job fits; if none does, scoring is not needed."""
     free = float(state.counts[FREE])
-    for place in range(state.counts[QUEUED]):  # noqa: SIM110  (any() over a generator is not compiled)
-        if state.columns[PROCS, place] <= free:
+    for position in range(state.counts[QUEUED]):  # noqa: SIM110  (any() over a generator is not compiled)
+        if state.columns[PROCS, position] <= free:
             return True
     return False
 
@@ -181,8 +181,8 @@ def _overtake(state: QueueState, rules: Rules, now: float) -> None:
     """Backfill behind a head that does not fit. Rejected jobs are not checked again until head or processors change."""
     counts, pool = state.counts, state.lists[SCRATCH]
     if counts[CHECKED] == 0:
-        wanted = int(state.columns[PROCS, counts[HEAD]])
-        state.times[SHADOW], counts[EXTRA] = shadow(state, rules, wanted, now)
+        procs = int(state.columns[PROCS, counts[HEAD]])
+        state.times[SHADOW], counts[EXTRA] = shadow(state, rules, procs, now)
     left = _candidates(state, now)
     counts[CHECKED] = counts[QUEUED]
     if rules.priority != FCFS:
@@ -190,11 +190,11 @@ def _overtake(state: QueueState, rules: Rules, now: float) -> None:
             state.scores[pool[index]] = score(state, rules, pool[index], now)
     while left > 0:
         chosen = 0 if rules.priority == FCFS else _best(state, left)
-        place = pool[chosen]
-        if now + state.columns[SPAN, place] > state.times[SHADOW]:
-            counts[EXTRA] -= int(state.columns[PROCS, place])
-        state.jobs[state.lists[QUEUE, place]]["backfilled"] = 1
-        enter(state, place, now)
+        position = pool[chosen]
+        if now + state.columns[SPAN, position] > state.times[SHADOW]:
+            counts[EXTRA] -= int(state.columns[PROCS, position])
+        state.jobs[state.lists[QUEUE, position]]["backfilled"] = 1
+        enter(state, position, now)
         left = _keep_eligible(state, now, left)
 
 
@@ -204,13 +204,13 @@ def _candidates(state: QueueState, now: float) -> int:
     counts, pool = state.counts, state.lists[SCRATCH]
     procs, span = state.columns[PROCS], state.columns[SPAN]
     free, extra, by = float(counts[FREE]), float(counts[EXTRA]), state.times[SHADOW]
-    found = 0
-    for place in range(counts[CHECKED], counts[QUEUED]):
+    count = 0
+    for position in range(counts[CHECKED], counts[QUEUED]):
         # Never true for the head, nor for a vacant place.
-        if procs[place] <= free and (procs[place] <= extra or now + span[place] <= by):
-            pool[found] = place
-            found += 1
-    return found
+        if procs[position] <= free and (procs[position] <= extra or now + span[position] <= by):
+            pool[count] = position
+            count += 1
+    return count
 
 
 @part
@@ -219,13 +219,13 @@ def _keep_eligible(state: QueueState, now: float, left: int) -> int:
     counts, pool = state.counts, state.lists[SCRATCH]
     procs, span = state.columns[PROCS], state.columns[SPAN]
     free, extra, by = float(counts[FREE]), float(counts[EXTRA]), state.times[SHADOW]
-    kept = 0
+    eligible = 0
     for index in range(left):
-        place = pool[index]
-        if procs[place] <= free and (procs[place] <= extra or now + span[place] <= by):
-            pool[kept] = place
-            kept += 1
-    return kept
+        position = pool[index]
+        if procs[position] <= free and (procs[position] <= extra or now + span[position] <= by):
+            pool[eligible] = position
+            eligible += 1
+    return eligible
 
 
 @part
@@ -260,9 +260,9 @@ def resumed(state: QueueState, rules: Rules, slot: int, start: float, expected: 
 @compiled
 def withdrawn(state: QueueState, slot: int) -> None:
     """Remove a waiting job from the queue without a start."""
-    for place in range(state.counts[QUEUED]):
-        if state.lists[QUEUE, place] == slot and state.columns[PROCS, place] != VACANT:
-            vacate(state, place)
+    for position in range(state.counts[QUEUED]):
+        if state.lists[QUEUE, position] == slot and state.columns[PROCS, position] != VACANT:
+            vacate(state, position)
     compact(state)
 
 
@@ -289,6 +289,6 @@ def scored(state: QueueState, rules: Rules, now: float) -> None:
 def reserved(state: QueueState, rules: Rules, now: float) -> tuple[int, float, int]:
     """Return (slot of the head, its shadow time, extra processors at that time). The time is now if the head fits."""
     renew(state, rules, now)
-    place = find_head(state, rules, now)
-    shadow_time, extra = shadow(state, rules, int(state.columns[PROCS, place]), now)
-    return int(state.lists[QUEUE, place]), shadow_time, extra
+    position = find_head(state, rules, now)
+    shadow_time, extra = shadow(state, rules, int(state.columns[PROCS, position]), now)
+    return int(state.lists[QUEUE, position]), shadow_time, extra

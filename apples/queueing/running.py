@@ -23,10 +23,10 @@ from apples.queueing.waiting import vacate
 
 
 @part
-def enter(state: QueueState, place: int, now: float) -> None:
+def enter(state: QueueState, position: int, now: float) -> None:
     """Start the job at one place in the queue."""
-    slot = state.lists[QUEUE, place]
-    vacate(state, place)
+    slot = state.lists[QUEUE, position]
+    vacate(state, position)
     state.counts[CHECKED] = 0
     state.jobs[slot]["start"] = now
     state.counts[FREE] -= state.jobs[slot]["procs"]
@@ -38,14 +38,14 @@ def enter(state: QueueState, place: int, now: float) -> None:
 @unit
 def leave(state: QueueState, slot: int) -> None:
     """End a running job. A job that has left already is ignored."""
-    place = _after(state, state.jobs[slot]["expected"]) - 1
-    while place >= 0 and state.lists[RUNNERS, place] != slot:
-        place -= 1
-    if place < 0:
+    position = _after(state, state.jobs[slot]["expected"]) - 1
+    while position >= 0 and state.lists[RUNNERS, position] != slot:
+        position -= 1
+    if position < 0:
         return
     state.counts[RUNNING] -= 1
     state.counts[CHECKED] = 0
-    for later in range(place, state.counts[RUNNING]):
+    for later in range(position, state.counts[RUNNING]):
         state.lists[RUNNERS, later] = state.lists[RUNNERS, later + 1]
     state.counts[FREE] += state.jobs[slot]["procs"]
 
@@ -73,8 +73,8 @@ def renew(state: QueueState, rules: Rules, now: float) -> None:
             return
         state.counts[RUNNING] -= 1
         state.counts[CHECKED] = 0
-        for place in range(state.counts[RUNNING]):
-            state.lists[RUNNERS, place] = state.lists[RUNNERS, place + 1]
+        for position in range(state.counts[RUNNING]):
+            state.lists[RUNNERS, position] = state.lists[RUNNERS, position + 1]
         _insert(state, slot, _renewed(state, rules, slot, now))
 
 
@@ -105,8 +105,8 @@ def shadow(state: QueueState, rules: Rules, procs: int, now: float) -> tuple[flo
     """
     earliest = now + rules.increment_s if rules.overrun == BY_INCREMENT else now
     free, time = state.counts[FREE], now
-    for place in range(state.counts[RUNNING]):
-        slot = state.lists[RUNNERS, place]
+    for position in range(state.counts[RUNNING]):
+        slot = state.lists[RUNNERS, position]
         end = max(state.jobs[slot]["expected"], earliest)
         if free >= procs and end > time:
             break
@@ -117,10 +117,10 @@ def shadow(state: QueueState, rules: Rules, procs: int, now: float) -> tuple[flo
 
 @unit
 def _insert(state: QueueState, slot: int, expected: float) -> None:
-    place = _after(state, expected)
-    for later in range(state.counts[RUNNING], place, -1):
+    position = _after(state, expected)
+    for later in range(state.counts[RUNNING], position, -1):
         state.lists[RUNNERS, later] = state.lists[RUNNERS, later - 1]
-    state.lists[RUNNERS, place] = slot
+    state.lists[RUNNERS, position] = slot
     state.jobs[slot]["expected"] = expected
     state.counts[RUNNING] += 1
 

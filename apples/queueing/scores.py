@@ -16,21 +16,21 @@ from apples.queueing.state import FCFS, QUEUE, QUEUED, RANK, SJF, SUBMIT, WFP, Q
 @part
 def score_all(state: QueueState, rules: Rules, now: float) -> None:
     """Set `state.scores[place]` for every place in the queue."""
-    for place in range(state.counts[QUEUED]):
-        state.scores[place] = score(state, rules, place, now)
+    for position in range(state.counts[QUEUED]):
+        state.scores[position] = score(state, rules, position, now)
 
 
 @part
-def score(state: QueueState, rules: Rules, place: int, now: float) -> float:
+def score(state: QueueState, rules: Rules, position: int, now: float) -> float:
     """Return the score of the job at one place. A value that is not a number is the lowest score."""
     if rules.priority == WFP:
-        value = state.columns[RANK, place] * (now - state.columns[SUBMIT, place])
+        value = state.columns[RANK, position] * (now - state.columns[SUBMIT, position])
     elif rules.priority == SJF:
-        value = state.columns[RANK, place]
+        value = state.columns[RANK, position]
     elif rules.priority == FCFS:
-        value = now - state.columns[SUBMIT, place]
+        value = now - state.columns[SUBMIT, position]
     else:
-        value = _run(state, rules, state.lists[QUEUE, place], now)
+        value = _run(state, rules, state.lists[QUEUE, position], now)
     return float(value) if value == value else -np.inf
 
 

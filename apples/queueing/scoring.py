@@ -75,8 +75,8 @@ class Scoreboard:
 
     def scores(self) -> dict[str, EstimateScore]:
         """Return the score of each source, best first."""
-        found = {
+        scores = {
             name: EstimateScore(jobs=s.jobs, accuracy=s.accuracy / s.jobs, under=s.under / s.jobs)
             for name, s in self._sums.items()
         }
-        return dict(sorted(found.items(), key=lambda item: -item[1].accuracy))
+        return dict(sorted(scores.items(), key=lambda item: -item[1].accuracy))

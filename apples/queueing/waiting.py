@@ -33,29 +33,29 @@ def enqueue(state: QueueState, rules: Rules, slot: int) -> None:
     """Add a submitted job, whose row must be filled."""
     if state.counts[QUEUED] == len(state.jobs):
         compact(state)
-    place, job = state.counts[QUEUED], state.jobs[slot]
+    position, job = state.counts[QUEUED], state.jobs[slot]
     state.counts[QUEUED] += 1
     state.counts[WAITING] += 1
-    state.lists[QUEUE, place] = slot
+    state.lists[QUEUE, position] = slot
     job["waiting"], job["backfilled"] = 1, 0
     job["start"], job["reservation"] = np.nan, np.inf
     columns = state.columns
-    columns[PROCS, place], columns[SPAN, place] = job["procs"], job["backfill_s"]
-    columns[SUBMIT, place] = job["submit"]
+    columns[PROCS, position], columns[SPAN, position] = job["procs"], job["backfill_s"]
+    columns[SUBMIT, position] = job["submit"]
     if rules.priority == WFP:
-        columns[RANK, place] = np.cbrt(float(job["procs"])) / job["priority_s"]
+        columns[RANK, position] = np.cbrt(float(job["procs"])) / job["priority_s"]
     else:
-        columns[RANK, place] = -job["priority_s"]
+        columns[RANK, position] = -job["priority_s"]
 
 
 @part
-def vacate(state: QueueState, place: int) -> None:
+def vacate(state: QueueState, position: int) -> None:
     """Remove the job at this place from the queue."""
     counts = state.counts
-    state.jobs[state.lists[QUEUE, place]]["waiting"] = 0
-    state.columns[PROCS, place] = VACANT
+    state.jobs[state.lists[QUEUE, position]]["waiting"] = 0
+    state.columns[PROCS, position] = VACANT
     counts[WAITING] -= 1
-    if counts[HEAD] == place:
+    if counts[HEAD] == position:
         counts[HEAD] = -1
 
 
@@ -73,19 +73,19 @@ def compact(state: QueueState) -> None:
     counts, queue, columns = state.counts, state.lists[QUEUE], state.columns
     if counts[QUEUED] == counts[WAITING]:
         return
-    head, ranked, kept = counts[HEAD], counts[RANKED], 0
-    for place in range(counts[QUEUED]):
-        if place == ranked:
-            counts[RANKED] = kept
-        if columns[PROCS, place] == VACANT:
+    head, ranked, remaining = counts[HEAD], counts[RANKED], 0
+    for position in range(counts[QUEUED]):
+        if position == ranked:
+            counts[RANKED] = remaining
+        if columns[PROCS, position] == VACANT:
             continue
-        if place == head:
-            counts[HEAD] = kept
-        if place != kept:
-            queue[kept] = queue[place]
+        if position == head:
+            counts[HEAD] = remaining
+        if position != remaining:
+            queue[remaining] = queue[position]
             for column in range(COLUMNS):
-                columns[column, kept] = columns[column, place]
-        kept += 1
+                columns[column, remaining] = columns[column, position]
+        remaining += 1
     if ranked == counts[QUEUED]:
-        counts[RANKED] = kept
-    counts[QUEUED], counts[CHECKED] = kept, 0
+        counts[RANKED] = remaining
+    counts[QUEUED], counts[CHECKED] = remaining, 0

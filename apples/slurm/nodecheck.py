@@ -91,7 +91,7 @@ def _asked(what: NodeCheck, needs: Needs) -> Iterator[list[CheckedConnection]]:
         Candidate(name=node, address=address, through=through[node])
         for node, address in what.addresses.items()
     ]
-    with preflight.asked(candidates, needs, limit_s=what.limit_s) as found:
+    with preflight.conversations_with(candidates, needs, limit_s=what.limit_s) as found:
         yield found
 
 

@@ -65,15 +65,15 @@ def bound(listen: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
     raise AssertionError("the last attempt returns or raises")
 
 
-def may_multicast(datagrams: socket.socket, own: str) -> bool:
+def may_multicast(datagrams: socket.socket, address: str) -> bool:
     """Let a socket send to groups on the interface with address `own`, one hop at most; return whether it can."""
     if datagrams.family != socket.AF_INET:
         return False
     try:
         datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
         datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
-        if own != "0.0.0.0":
-            datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
+        if address != "0.0.0.0":
+            datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
     except OSError:
         return False
     return True

@@ -128,16 +128,16 @@ def _field_problems(name: str, kind: type[Any], text: msgspec.Raw | bytes) -> It
             yield _problem(name, key, values[key], error)
 
 
-def _problem(name: str, place: str, text: msgspec.Raw | bytes, error: Exception) -> str:
+def _problem(name: str, part: str, text: msgspec.Raw | bytes, error: Exception) -> str:
     message, _, inner = str(error).partition(_AT)
     message = next((words for pattern, words in _WORDS.items() if repr(pattern) in message), message)
     inner = inner.rstrip("`")
     given = ""
     # An error of a whole object needs no quotation of all of it.
-    if not inner and "missing required" not in message and not (not place and bytes(text).startswith(b"{")):
+    if not inner and "missing required" not in message and not (not part and bytes(text).startswith(b"{")):
         try:
             given = f" {short(msgspec.json.decode(text))}"
         except (ValueError, RecursionError):
             given = " …"
-    where = f"{place}{inner}".lstrip(".")
+    where = f"{part}{inner}".lstrip(".")
     return f"{name}: {where}{given}: {message}" if where else f"{name}{given}: {message}"

@@ -155,10 +155,10 @@ class UnixServer:
 
     def _stranger(self, client: Client) -> str | None:
         """Return why this connection is refused, or None."""
-        own = os.geteuid()
-        if not self._all_users and not client.may_control(own):
-            return f"this socket is of user {own}, you are user {client.uid}"
-        limited = self._limits.own or client.uid != own
+        user = os.geteuid()
+        if not self._all_users and not client.may_control(user):
+            return f"this socket is of user {user}, you are user {client.uid}"
+        limited = self._limits.own or client.uid != user
         if limited and self._connections[client.uid] > self._most:
             return f"user {client.uid} has {self._most} connections already (limits.connections); close some"
         return None

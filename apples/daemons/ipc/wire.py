@@ -89,8 +89,8 @@ class Seal:
         self._received += 1
         return body
 
-    def _mac(self, direction: bytes, place: int, body: bytes) -> bytes:
-        text = b"%s\0%d\0%s" % (direction, place, body)
+    def _mac(self, direction: bytes, number: int, body: bytes) -> bytes:
+        text = b"%s\0%d\0%s" % (direction, number, body)
         return hmac.digest(self._key, text, "sha256").hex().encode()
 
 

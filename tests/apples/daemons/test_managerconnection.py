@@ -189,7 +189,7 @@ def test_a_lookup_that_ends_after_its_link_does_no_harm(monkeypatch):
     made.loop.close()
     names.may_answer.set()
     for thread in threading.enumerate():
-        if thread is not threading.current_thread() and "_look" in thread.name:
+        if thread is not threading.current_thread() and "_resolve" in thread.name:
             thread.join(20)
     assert made.reasons == []
 

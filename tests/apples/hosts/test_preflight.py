@@ -76,7 +76,7 @@ def test_closed_connection_leaves_no_process(fake_ssh):
     connection = conversation("mute")
     connection.close()
     assert connection._process.returncode == -9
-    with preflight.asked(candidates("alpha"), needs(), limit_s=60.0) as found:
+    with preflight.conversations_with(candidates("alpha"), needs(), limit_s=60.0) as found:
         process = found[0][1]._process
     assert process.returncode == 0
 
