@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from apples.daemons.ipc.requests import Exchange, matching
-from apples.daemons.nodemessages import Count, MachineView, NodeStatus, Part, ProcessReport, check_rank
+from apples.daemons.nodemessages import Count, LinePart, MachineView, NodeStatus, ProcessReport, check_rank
 from apples.daemons.paths import ManagerAccess
 from apples.monitoring.names import LEGAL, LONGEST
 
@@ -21,7 +21,7 @@ _PATH, _MOST_RANKS = 4096, 1 << 22
 Text = Annotated[str, Meta(max_length=4096)]
 
 
-class RegisterRequest(Part, frozen=True):
+class RegisterRequest(LinePart, frozen=True):
     """The argument of `register`. pid : without it, the process that is connected.  page : of its monitor"""
 
     job: Annotated[str, matching(r"\A(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,64}\Z", f"expected {LEGAL}")]

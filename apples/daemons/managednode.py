@@ -204,6 +204,14 @@ class ManagedNode:
             managed.resume(now)
         return stopped
 
+    def slots_held(self) -> int:
+        """Return how many jobs a new one shares with here or waits for: rows with a job of this node, or all jobs."""
+        if not self.kind.coordinated:
+            return len({process.job for process in self.processes})
+        jobs = self.view.jobs.values()
+        rows = {view.slot for view in jobs if view.slot is not None}
+        return len(rows) + sum(view.slot is None for view in jobs)
+
     def release(self, now: float) -> None:
         """Resume all processes now."""
         for managed in self.processes.values():

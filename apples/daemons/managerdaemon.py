@@ -27,8 +27,8 @@ from apples.daemons.nodemessages import (
     Ended,
     Hello,
     MachineView,
+    ProcessRegistered,
     RefuseJob,
-    Registered,
     Report,
     View,
     Welcome,
@@ -227,7 +227,7 @@ class ManagerDaemon:
         node.heard_at = now()
         if node.name is None:
             return
-        if isinstance(message, Registered):
+        if isinstance(message, ProcessRegistered):
             why = self.jobs.registered(node.name, message.process, now())
             if why is not None:
                 node.send(RefuseJob(job=message.process.job, why=why))

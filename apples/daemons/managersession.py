@@ -24,8 +24,8 @@ from apples.daemons.nodemessages import (
     MatrixView,
     NodeStatus,
     ProcessEntry,
+    ProcessRegistered,
     RefuseJob,
-    Registered,
     Report,
     Tell,
     View,
@@ -97,7 +97,7 @@ class ManagerSession:
     def report_arrival(self, registration: ProcessRegistration) -> None:
         """Report a process that has registered."""
         if self.connection is not None:
-            self.connection.send(Registered(process=_entry(registration)))
+            self.connection.send(ProcessRegistered(process=_entry(registration)))
 
     def report_end(self, process: Process) -> None:
         """Report a process that has left."""

@@ -22,13 +22,13 @@ from apples.daemons.nodemessages import (
     TO_MANAGER,
     VERSION,
     Challenge,
+    ConnectionRefused,
     FromManager,
     FromNode,
     Hello,
     NodeStatus,
     NodeView,
     Pulse,
-    Refused,
     Tell,
     claimed_node,
     legal,
@@ -116,7 +116,7 @@ class NodeConnection:
 
     def refuse(self, why: str) -> None:
         """Send the reason, which is not sealed, and close the connection."""
-        self.stream.send(plain_line(Refused(refused=why)))
+        self.stream.send(plain_line(ConnectionRefused(refused=why)))
         self.stream.close(why)
 
     def ask(self) -> None:

@@ -279,21 +279,13 @@ class NodeDaemon:
             silent=node.silent,
             multicast=manager.multicast,
             slot=None if node.slot is None else node.slot.slot,
-            slots=self.slots_held(),
+            slots=node.slots_held(),
             scheduled=node.policy.scheduled,
             contended=sorted(node.policy.contended),
             realtime=self._realtime,
             powers=self._capabilities.describe(),
             processes=list(node.describe(instant, cpu=cpu)),
         )
-
-    def slots_held(self) -> int:
-        """Return how many jobs a new one shares with here or waits for: rows with a job of this node, or all jobs."""
-        if not self.node.kind.coordinated:
-            return len({process.job for process in self.node.processes})
-        jobs = self.node.view.jobs.values()
-        rows = {view.slot for view in jobs if view.slot is not None}
-        return len(rows) + sum(view.slot is None for view in jobs)
 
     def _introduction(self) -> str:
         capabilities = ", ".join(f"{what} {how}" for what, how in self._capabilities.describe().items())

@@ -31,7 +31,7 @@ class Line(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_fi
     """A line between a node manager and its machine manager."""
 
 
-class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LinePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of a line."""
 
 
@@ -44,7 +44,7 @@ def check_rank(rank: int, ranks: int) -> None:
 # from node manager to machine manager
 
 
-class ProcessEntry(Part, frozen=True):
+class ProcessEntry(LinePart, frozen=True):
     """A registered process as the machine manager knows it."""
 
     job: Name
@@ -56,7 +56,7 @@ class ProcessEntry(Part, frozen=True):
         check_rank(self.rank, self.ranks)
 
 
-class JobView(Part, frozen=True):
+class JobView(LinePart, frozen=True):
     """One job.
 
     slot : its row, None while it waits.  nodes : node of each rank, on the whole machine
@@ -84,7 +84,7 @@ class Hello(Line, frozen=True):
     placed: Mapping[Name, JobView]
 
 
-class Registered(Line, frozen=True):
+class ProcessRegistered(Line, frozen=True, tag="registered"):
     """A process has registered."""
 
     process: ProcessEntry
@@ -184,7 +184,7 @@ class Challenge(Line, frozen=True):
     session: Word
 
 
-class Refused(Line, frozen=True):
+class ConnectionRefused(Line, frozen=True, tag="refused"):
     """The reason why a connection is refused; not sealed."""
 
     refused: str
@@ -200,7 +200,7 @@ class Welcome(Line, frozen=True):
     group_key: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
-class MatrixRow(Part, frozen=True):
+class MatrixRow(LinePart, frozen=True):
     """One slot on one node. `jobs`: owner by processor.  `fill`: by processor, a job that may use it while idle"""
 
     jobs: Mapping[Count, Name] = {}
@@ -293,8 +293,10 @@ class Pulse(Line, frozen=True):
     """Sign of life of a manager whose heartbeats do not arrive, or are rare."""
 
 
-FromNode: TypeAlias = Hello | Registered | Ended | Ask | Report
-FromManager: TypeAlias = Challenge | Refused | Welcome | MatrixView | RefuseJob | View | Tell | Pulse
+FromNode: TypeAlias = Hello | ProcessRegistered | Ended | Ask | Report
+FromManager: TypeAlias = (
+    Challenge | ConnectionRefused | Welcome | MatrixView | RefuseJob | View | Tell | Pulse
+)
 TO_MANAGER: msgspec.json.Decoder[FromNode] = msgspec.json.Decoder(FromNode)
 TO_NODE: msgspec.json.Decoder[FromManager] = msgspec.json.Decoder(FromManager)
 

@@ -36,7 +36,7 @@ _ENDED_JOBS, _ENDED_RANKS = 64, 4096
 
 
 class ProcessRegistry:
-    """Registered processes. `ended`: last values by job and rank.  `removed`: called for each removed process"""
+    """ProcessRegistered processes. `ended`: last values by job and rank.  `removed`: called for each removed process"""
 
     def __init__(
         self,

@@ -172,10 +172,7 @@ class HostAgent:
             for kind, payload in (*early, *self._unframer.feed(data)):
                 self._handle(kind, payload)
         except (ValueError, OSError) as error:
-            text = (
-                f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else f"an order: {error}"
-            )
-            self._launcher.send(FromAgent.REFUSED, text.encode(errors="replace"))
+            self._launcher.send(FromAgent.REFUSED, _reason(error).encode(errors="replace"))
             self._sources.pop(0, None)
             self._cut()
 
@@ -344,6 +341,10 @@ def _wake_on_signals(wake: int) -> None:
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda number, frame: None)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
+def _reason(error: ValueError | OSError) -> str:
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else f"an order: {error}"
 
 
 def _may_end_alone(setup: Mapping[str, Any]) -> bool:

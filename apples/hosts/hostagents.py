@@ -9,7 +9,7 @@ from pathlib import Path
 
 from apples.hosts.agentconnection import HEARTBEAT_S, AgentConnection, Heartbeats, LivenessTimeouts
 from apples.hosts.frames import ToAgent
-from apples.hosts.hostmessages import Setup, encoded
+from apples.hosts.hostmessages import RunSetup, encoded
 
 
 class HostAgents(UserDict[str, AgentConnection]):
@@ -25,7 +25,7 @@ class HostAgents(UserDict[str, AgentConnection]):
         self._checked_at = time.monotonic()
         self._heartbeats = Heartbeats(self)
 
-    def add(self, agent: AgentConnection, setup: Setup) -> None:
+    def add(self, agent: AgentConnection, setup: RunSetup) -> None:
         """Add a connection and send its agent the setup frame."""
         self[agent.host] = agent
         self._poll.register(agent.fd, select.EPOLLIN)

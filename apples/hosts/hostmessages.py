@@ -33,7 +33,7 @@ def encoded(record: Struct) -> bytes:
 # ranks
 
 
-class Setup(Struct, frozen=True, kw_only=True):
+class RunSetup(Struct, frozen=True, kw_only=True):
     """The setup of one host agent for a run.
 
     token : name of a file in the run directory, by which the agent sees whether the directory is shared

@@ -32,7 +32,7 @@ from apples.hosts.agentconnection import (
 from apples.hosts.fdserver import ranks_by_host, server_of
 from apples.hosts.frames import FromAgent, ToAgent
 from apples.hosts.hostagents import HostAgents
-from apples.hosts.hostmessages import AgentReport, ProxyEnd, RankRecord, Setup, StartOrder, encoded
+from apples.hosts.hostmessages import AgentReport, ProxyEnd, RankRecord, RunSetup, StartOrder, encoded
 from apples.hosts.orders import read_file
 from apples.hosts.steering import SHOWN_LOOK_S, STEERED_LOOK_S, clear, page_of
 from apples.launching.command import (
@@ -131,7 +131,7 @@ class RunProcesses:
         look_s = STEERED_LOOK_S if steered else SHOWN_LOOK_S
         self._agents.add(
             AgentConnection(address, command, log, self._output.inherited),
-            Setup(
+            RunSetup(
                 run_dir=str(self._run_dir.absolute()),
                 token=self._token,
                 directory=os.getcwd(),

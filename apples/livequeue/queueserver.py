@@ -35,7 +35,8 @@ from apples.livequeue.records import (
 from apples.livequeue.status import StatusRequests
 from apples.livequeue.store import Store
 from apples.livequeue.submissions import Submissions
-from apples.livequeue.supervisors import MANAGER, Supervisors, queue_locks
+from apples.livequeue.supervisor import MANAGER, queue_locks
+from apples.livequeue.supervisors import Supervisors
 from apples.queueing.configuration import QueueFile
 from nws.base.terminal import visible
 

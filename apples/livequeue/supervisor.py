@@ -4,6 +4,8 @@ A script (`python -I -S supervisor.py STORE JOB GRACE`) in its own session, so t
 the job's lock while it lives. Several supervisors may try; the one that moves the job from `starting` to `running` in
 the store runs it. On TERM it ends the job: TERM to the process group, KILL after the grace time. Processes that the job
 leaves behind are killed.
+
+Locks that show which processes live: a supervisor holds its job's byte of one file, the manager holds byte 0.
 """
 
 import os
@@ -35,12 +37,25 @@ from apples.livequeue.records import (
     JobEnd,
 )
 from apples.livequeue.store import QueueStoreFull, Store
-from apples.livequeue.supervisors import queue_locks
+from nws.base.lock import ByteLocks
 
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: Longest wait for a signal, and time between attempts to write the store, seconds.
 _LONGEST_SLEEP_S, _RETRY_S = 3600.0, 1.0
 T = TypeVar("T")
+
+
+MANAGER = 0
+"""The manager's byte. A job's byte is its id."""
+
+
+def queue_locks(store: Path) -> ByteLocks:
+    """Return the locks beside a queue's database; raise `HistoryError` if the file cannot be used."""
+    path = store.with_name(f"{store.name}.locks")
+    try:
+        return ByteLocks(path)
+    except OSError as error:
+        raise HistoryError(f"{path}: cannot be used ({error.strerror})") from error
 
 
 class SupervisedJob:

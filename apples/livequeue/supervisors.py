@@ -2,8 +2,6 @@
 
 A supervisor is watched through a process descriptor. When it ends, the store states the result of the job. If the store
 has no result and no process holds the job's lock, the job is lost. Its processes are killed, and it is not run again.
-
-Locks that show which processes live: a supervisor holds its job's byte of one file, the manager holds byte 0.
 """
 
 import errno
@@ -30,18 +28,6 @@ _RETRY_S, _ATTEMPTS = 0.2, 5
 _SCARCE_S = 1.0
 
 Log = Callable[[str], None]
-
-MANAGER = 0
-"""The manager's byte. A job's byte is its id."""
-
-
-def queue_locks(store: Path) -> ByteLocks:
-    """Return the locks beside a queue's database; raise `HistoryError` if the file cannot be used."""
-    path = store.with_name(f"{store.name}.locks")
-    try:
-        return ByteLocks(path)
-    except OSError as error:
-        raise HistoryError(f"{path}: cannot be used ({error.strerror})") from error
 
 
 class Supervisors:

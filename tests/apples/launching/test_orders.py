@@ -12,7 +12,7 @@ import pytest
 
 from apples.hosts.agentconnection import ForkedAgent
 from apples.hosts.frames import Unframer, frame
-from apples.hosts.hostmessages import RankRecord, Setup, StartOrder, encoded
+from apples.hosts.hostmessages import RankRecord, RunSetup, StartOrder, encoded
 from apples.hosts.orders import SETUP, START, IllegalOrder, read_file, read_order, read_signal, read_slabs
 from apples.launching.runprocesses import RunProcesses
 
@@ -118,7 +118,7 @@ def test_status_with_a_value_of_another_type_is_refused():
 
 
 def test_setup_of_the_launcher_is_legal():
-    setup = Setup(**LEGAL)
+    setup = RunSetup(**LEGAL)
     assert read_order(encoded(setup), SETUP) == LEGAL
     odd = StartOrder(id=-1, command=["sh", os.fsdecode(b"/\xff")])
     assert read_order(encoded(odd), START)["command"] == odd.command

@@ -17,7 +17,7 @@ from apples.livequeue.queuemessages import QUEUE_REQUESTS, Instants, JobRequest
 from apples.livequeue.status import clock_time, why
 from apples.livequeue.store import Store
 from apples.livequeue.submissions import submission_of
-from apples.livequeue.supervisors import queue_locks
+from apples.livequeue.supervisor import queue_locks
 
 
 def test_instants_are_exact_and_grow():
