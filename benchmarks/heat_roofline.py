@@ -147,7 +147,7 @@ def mhd_ranks(cells: int, rows: int, cycles: int, rounds: int) -> None:
     from stencil_app.mesh.decomposition import even
     from stencil_app.mesh.slab import Slab
     from stencil_app.mhd.case import entry
-    from stencil_app.mhd.problem import MhdProblem
+    from stencil_app.mhd.equations import MhdProblem
     from stencil_app.options import parse_all
     from stencil_app.running.mpi import world
     from stencil_app.running.runtime import Controls, begin, iterate
@@ -231,7 +231,7 @@ def scaling(cells: int, arguments: SimpleNamespace) -> dict[str, Any]:
 
 def starts(times: int) -> dict[str, float]:
     """Return seconds of a compile into an empty cache and of a start from the cache, wall and CPU; medians."""
-    code = "import stencil_app.mhd.problem"
+    code = "import stencil_app.mhd.equations"
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as cache:
         for name in ("cold", *("cached",) * times):

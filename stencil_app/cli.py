@@ -10,12 +10,12 @@ from time import perf_counter
 import click
 
 from nws.base.command import CommandGroup, run_program
-from stencil_app.bsp.command import BSP
+from stencil_app.bsp.bspcommand import BSP
 from stencil_app.commandline import option_command, parameter, path_parameters
 from stencil_app.files.iterations import iterations_command
 from stencil_app.heat import HEAT
 from stencil_app.jacobi2d import JACOBI2D
-from stencil_app.mhd.command import MHD
+from stencil_app.mhd.mhdcommand import MHD
 from stencil_app.physics import Physics
 from stencil_app.settings import ITERATIONS, NUMBERS, PATHS, RESIDUAL_EVERY
 from stencil_app.validate import validate
@@ -46,7 +46,7 @@ def warm(applications: tuple[str, ...], say: bool) -> None:
     from importlib import import_module
 
     kernels = {name: physics.module for name, physics in registry().items()}
-    kernels |= {"bsp": "stencil_app.bsp.work", "mhd": "stencil_app.mhd.problem"}
+    kernels |= {"bsp": "stencil_app.bsp.work", "mhd": "stencil_app.mhd.equations"}
     strangers = [name for name in applications if name not in kernels]
     if strangers:
         raise click.UsageError(
@@ -80,7 +80,7 @@ def _run(physics: Physics, texts: dict[str, str | None], strays: list[str]) -> i
     comm = world()
     with aborting(comm):
         settings = check(physics, texts, ranks=comm.size, strays=strays)
-        from stencil_app.running.session import run
+        from stencil_app.running.slabrun import run
 
         return run(comm, physics, settings, started)
 

@@ -1,6 +1,6 @@
 """Progress reports of a running job's ranks, the orders it accepts, and the controller that joins both.
 
-One line of progress reports the work of every rank since the line before (`stencil_app.running.steering` writes such
+One line of progress reports the work of every rank since the line before (`stencil_app.running.runsteering` writes such
 lines; any application may). No decision is made here.
 """
 

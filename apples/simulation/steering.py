@@ -1,7 +1,7 @@
 """Adaptation of a simulated run: progress reports to the controller, and its orders.
 
-The counterpart for real ranks is `stencil_app.running.steering`; the controller is the same object. Moving rows takes
-simulated time: that of the most loaded link at its present bandwidth.
+The counterpart for real ranks is `stencil_app.running.runsteering`; the controller is the same object. Moving rows
+takes simulated time: that of the most loaded link at its present bandwidth.
 """
 
 from collections.abc import Iterator

@@ -7,7 +7,7 @@ HEAT = Physics(
     name="heat",
     summary="3-D heat equation, 7-point explicit scheme, in slabs along z",
     row="plane of nx × ny cells",
-    module="stencil_app.heat.problem",
+    module="stencil_app.heat.diffusion",
     options=(
         Option(name="nx", default="256", at_least=1, help="cells along x"),
         Option(name="ny", default="256", at_least=1, help="cells along y"),

@@ -3,7 +3,7 @@
 Rows are swept in blocks that keep the planes of one block in the second-level cache, two planes at a time: the two read
 four planes instead of six, which saves a third of the traffic between caches. The compulsory 24 bytes a cell (read,
 write-allocate, write back) remain; benchmarks/heat_roofline.py compares them with a triad. Lateral ghost cells of the
-new field are set on the way, while they are in cache. The meaning of boundaries is in `stencil_app.heat.problem`.
+new field are set on the way, while they are in cache. The meaning of boundaries is in `stencil_app.heat.diffusion`.
 """
 
 import numpy as np

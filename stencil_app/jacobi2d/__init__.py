@@ -7,7 +7,7 @@ JACOBI2D = Physics(
     name="jacobi2d",
     summary="2-D Laplace equation, 5-point Jacobi iteration, in strips of rows",
     row="line of nx points",
-    module="stencil_app.jacobi2d.problem",
+    module="stencil_app.jacobi2d.laplace",
     options=(
         Option(name="nx", default="65536", at_least=1, help="points along x"),
         Option(

@@ -2,7 +2,7 @@
 
 Every rank knows both cuts, so no negotiation is needed: the overlap of two slabs is one contiguous piece of memory on
 either side. Ghosts are not moved; they are set again afterwards. New cuts are given by a timetable, or by a file
-written outside (`stencil_app.running.steering`).
+written outside (`stencil_app.running.runsteering`).
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def _of_equal_slabs(
 ) -> dict[str, Value]:
     """Return option values of a mesh with equal slabs on each rank; rows None: the default."""
     from stencil_app.mhd.initial import Frame
-    from stencil_app.running.benchmark import default_rows
+    from stencil_app.running.costbenchmark import default_rows
 
     rows, ranks = height
     frame = Frame(entry.make(values))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stencil_app.mesh.layout import Array
+from stencil_app.mhd.equations import MhdProblem
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, RHO, E
-from stencil_app.mhd.problem import MhdProblem
 
 if TYPE_CHECKING:
     from stencil_app.mesh.slab import Slab

@@ -16,8 +16,8 @@ from stencil_app.mesh.decomposition import even
 from stencil_app.mesh.layout import Array
 from stencil_app.mesh.slab import Slab
 from stencil_app.mhd.case import entry
-from stencil_app.mhd.history import totals
-from stencil_app.mhd.problem import MhdProblem
+from stencil_app.mhd.equations import MhdProblem
+from stencil_app.mhd.historytable import totals
 from stencil_app.mhd.problems import linear_wave, ryu_jones
 from stencil_app.mhd.solution import centred, whole
 from stencil_app.options import parse_all

@@ -25,7 +25,7 @@ from stencil_app.mesh.halo import Halo
 from stencil_app.mesh.measures import change_of_bits
 from stencil_app.mesh.slab import KeptRows, Slab
 from stencil_app.running.mpi import agree
-from stencil_app.running.steering import CUT, NOTHING, REPORT, Places, Position, Steering
+from stencil_app.running.runsteering import CUT, NOTHING, REPORT, Places, Position, Steering
 from stencil_app.running.stop import StopRequest
 from stencil_app.running.timing import Stopwatch
 
@@ -145,7 +145,7 @@ def save(slab: Slab, state: State, path: Path) -> None:
 class _Loop:
     """The iterations of a run.
 
-    wish : requests of rank 0 after the last iteration, bits of `stencil_app.running.steering`
+    wish : requests of rank 0 after the last iteration, bits of `stencil_app.running.runsteering`
     """
 
     def __init__(

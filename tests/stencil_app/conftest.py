@@ -10,9 +10,9 @@ from unittest import mock
 import pytest
 
 from stencil_app.heat import HEAT
-from stencil_app.heat.problem import HeatProblem
+from stencil_app.heat.diffusion import HeatProblem
 from stencil_app.jacobi2d import JACOBI2D
-from stencil_app.jacobi2d.problem import JacobiProblem
+from stencil_app.jacobi2d.laplace import JacobiProblem
 from stencil_app.options import parse_all
 
 Ranks = Callable[..., subprocess.CompletedProcess[str]]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stencil_app.heat.problem import HeatProblem
-from stencil_app.jacobi2d.problem import JacobiProblem
+from stencil_app.heat.diffusion import HeatProblem
+from stencil_app.jacobi2d.laplace import JacobiProblem
 from stencil_app.mesh.decomposition import Decomposition
 
 

@@ -141,14 +141,14 @@ def test_a_signal_to_one_rank_ends_all_cleanly(tmp_path: Path, number: signal.Si
 def test_an_unexpected_failure_of_one_rank_ends_the_others(tmp_path: Path) -> None:
     program = tmp_path / "broken.py"
     program.write_text(
-        "from stencil_app.running import session\n"
+        "from stencil_app.running import slabrun\n"
         "from stencil_app.cli import main\n"
         "from stencil_app.running.mpi import world\n"
         "def fail(comm, problem, slabs):\n"
         "    if comm.rank == 1:\n"
         "        raise RuntimeError('disk on fire')\n"
         "    comm.Barrier()\n"
-        "session.allocate = fail\n"
+        "slabrun.allocate = fail\n"
         "main()\n"
     )
     mpiexec = Path(sys.executable).with_name("mpiexec")

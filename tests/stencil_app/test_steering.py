@@ -11,8 +11,8 @@ import pytest
 from stencil_app.mesh.decomposition import Decomposition, even
 from stencil_app.mesh.slab import Slab
 from stencil_app.running import memory
+from stencil_app.running.runsteering import CUT, NOTHING, REPORT, Places, Position, Steering, places
 from stencil_app.running.runtime import Controls, begin, iterate
-from stencil_app.running.steering import CUT, NOTHING, REPORT, Places, Position, Steering, places
 from stencil_app.running.stop import StopRequest
 from stencil_app.running.timing import Stopwatch
 from tests.stencil_app.conftest import command_line

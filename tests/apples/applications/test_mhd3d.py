@@ -12,7 +12,7 @@ from nws.base.ownpython import OWN_PYTHON
 from stencil_app.mhd.case import COMMON
 from stencil_app.mhd.problems import blast
 from stencil_app.mhd.settings import HISTORY_EVERY
-from stencil_app.running.benchmark import resident_bytes
+from stencil_app.running.costbenchmark import resident_bytes
 from tests.apples.applications.optiontables import assert_options_match
 
 SMALL = {"nx": "10", "ny": "8", "radius": "0.3"}
@@ -64,7 +64,7 @@ def test_a_slab_really_takes_what_is_claimed(mhd3d):
     from stencil_app.mesh.decomposition import even
     from stencil_app.mesh.slab import Slab
     from stencil_app.mhd.case import entry
-    from stencil_app.mhd.problem import MhdProblem
+    from stencil_app.mhd.equations import MhdProblem
     from stencil_app.options import parse_all
     from stencil_app.running.mpi import world
     from stencil_app.running.runtime import Controls, begin, iterate

@@ -15,7 +15,7 @@ from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Move
 from apples.model.progress import CheckpointAndEnd, NewSlabs
-from stencil_app.running import steering as application
+from stencil_app.running import runsteering as application
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=20.0, cut_s=1.0)
 

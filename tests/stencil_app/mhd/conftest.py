@@ -6,7 +6,7 @@ import pytest
 
 from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mhd.case import entry
-from stencil_app.mhd.problem import MhdProblem
+from stencil_app.mhd.equations import MhdProblem
 from stencil_app.options import parse_all
 
 DATA = Path(os.environ.get("APPLES_DATA") or Path(__file__).parents[3] / ".." / "shared" / "data") / "mhd"

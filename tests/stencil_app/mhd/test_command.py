@@ -213,7 +213,7 @@ def test_a_state_that_is_not_finite_ends_the_run_and_says_where(problem, alone, 
 
 
 def test_floors_are_counted_through_a_restart(monkeypatch, alone, tmp_path):
-    from stencil_app.mhd import problem as module
+    from stencil_app.mhd import equations as module
     from tests.stencil_app.mhd.conftest import make
 
     monkeypatch.setattr(module, "FLOOR", 0.8)

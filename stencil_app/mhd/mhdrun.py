@@ -1,6 +1,6 @@
 """One run of magnetohydrodynamics from checked settings to its exit code.
 
-The loop, checkpoints, records and signals are those of every physics (`stencil_app.running.session`,
+The loop, checkpoints, records and signals are those of every physics (`stencil_app.running.slabrun`,
 `stencil_app.running.runtime`). Added here: the end in time, the history, other slabs on the way, and the files of the
 solution.
 """
@@ -16,14 +16,14 @@ from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.reslabbing import CutTimetable
 from stencil_app.mesh.slab import Slab
 from stencil_app.mhd import output
-from stencil_app.mhd.history import HistoryTable
-from stencil_app.mhd.problem import MhdProblem
+from stencil_app.mhd.equations import MhdProblem
+from stencil_app.mhd.historytable import HistoryTable
 from stencil_app.mhd.settings import MhdSettings
-from stencil_app.running.benchmark import measure, write_benchmark
+from stencil_app.running.costbenchmark import measure, write_benchmark
 from stencil_app.running.mpi import agree
+from stencil_app.running.runsteering import Steering, places
 from stencil_app.running.runtime import UNBOUNDED, Controls, State, begin, iterate
-from stencil_app.running.session import allocate, leave_record, make_directory, need_memory, say
-from stencil_app.running.steering import Steering, places
+from stencil_app.running.slabrun import allocate, leave_record, make_directory, need_memory, say
 from stencil_app.running.stop import StopRequest
 from stencil_app.running.timing import Stopwatch
 

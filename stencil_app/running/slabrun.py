@@ -17,11 +17,11 @@ from stencil_app.files.output import result_line, write_npy
 from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.slab import Slab
 from stencil_app.physics import Physics, Problem
-from stencil_app.running import benchmark
+from stencil_app.running.costbenchmark import default_rows, measure, write_benchmark
 from stencil_app.running.memory import shortage
 from stencil_app.running.mpi import agree
+from stencil_app.running.runsteering import Steering, places
 from stencil_app.running.runtime import Controls, State, begin, iterate
-from stencil_app.running.steering import Steering, places
 from stencil_app.running.stop import StopRequest
 from stencil_app.running.timing import Stopwatch, write_record
 from stencil_app.settings import Settings
@@ -90,12 +90,10 @@ def _benchmark(comm: Intracomm, physics: Physics, settings: Settings, watch: Sto
     assert settings.benchmark is not None
     rows = settings.rows
     if rows is None:
-        rows = benchmark.default_rows(2 * physics.layout(settings.physics).message_bytes)
+        rows = default_rows(2 * physics.layout(settings.physics).message_bytes)
     problem = physics.make(rows * comm.size, settings.physics)
     need_memory(comm, problem, 3 * rows)
-    benchmark.write_benchmark(
-        comm, settings.benchmark, benchmark.measure(comm, problem, settings.residual_every, watch)
-    )
+    write_benchmark(comm, settings.benchmark, measure(comm, problem, settings.residual_every, watch))
 
 
 def allocate(comm: Intracomm, problem: Problem, slabs: Decomposition) -> Slab:

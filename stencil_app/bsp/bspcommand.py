@@ -18,7 +18,7 @@ def _run(values: dict[str, Any], strays: list[str]) -> None:
     as_json, comm = values.pop("as_json"), world()
     with aborting(comm):
         settings = check(values, strays)
-        from stencil_app.bsp.job import run, text_lines
+        from stencil_app.bsp.syntheticjob import run, text_lines
 
         document = run(comm, settings)
         problems = []

@@ -66,7 +66,7 @@ def _run(problem: Entry, texts: dict[str, str | None], strays: list[str]) -> int
             from stencil_app.jit import when_compiling
 
             when_compiling(lambda: click.echo("compiling mhd for this machine (once, then kept)", err=True))
-        from stencil_app.mhd.session import run
+        from stencil_app.mhd.mhdrun import run
 
         return run(comm, settings, started)
 
