@@ -77,8 +77,7 @@ def heat_ranks(cells: int, rounds: int) -> None:
     from stencil_app.mesh.decomposition import even
     from stencil_app.mesh.slab import Slab
     from stencil_app.running.mpi import world
-    from stencil_app.running.runtime import Controls, State, iterate
-    from stencil_app.running.stop import StopRequest
+    from stencil_app.running.runtime import Controls, State, StopRequest, iterate
     from stencil_app.running.timing import Stopwatch
 
     compiled = triad_kernel()
@@ -150,8 +149,7 @@ def mhd_ranks(cells: int, rows: int, cycles: int, rounds: int) -> None:
     from stencil_app.mhd.equations import MhdProblem
     from stencil_app.options import parse_all
     from stencil_app.running.mpi import world
-    from stencil_app.running.runtime import Controls, begin, iterate
-    from stencil_app.running.stop import StopRequest
+    from stencil_app.running.runtime import Controls, StopRequest, begin, iterate
     from stencil_app.running.timing import Stopwatch
 
     compiled = triad_kernel()

@@ -2,23 +2,73 @@
 
 Under `mpiexec` every rank reads the same command line. Rank 0 reports its errors once, and every rank ends with the
 same exit code. MPI, numpy and numba are imported only when a run begins. stdout carries only the result.
+
+The command `stencil-app validate`: values of the application beside references, one line each, or as JSON.
+
+Exit code 0 when every check passes, 1 when one does not. It runs in one process; the help states its run time.
 """
 
+import json
+import os
+import sys
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 
 import click
 
 from nws.base.command import CommandGroup, run_program
 from stencil_app.bsp.bspcommand import BSP
-from stencil_app.commandline import option_command, parameter, path_parameters
 from stencil_app.files.iterations import iterations_command
 from stencil_app.heat import HEAT
 from stencil_app.jacobi2d import JACOBI2D
 from stencil_app.mhd.mhdcommand import MHD
+from stencil_app.options import option_command, parameter, path_parameters
 from stencil_app.physics import Physics
 from stencil_app.settings import ITERATIONS, NUMBERS, PATHS, RESIDUAL_EVERY
-from stencil_app.validate import validate
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="small meshes: about half a minute instead of some minutes")
+@click.option("--json", "as_json", is_flag=True, help="one JSON document")
+@click.option(
+    "--data",
+    metavar="DIR",
+    help="reference solutions; without them the checks that need them are left out  [default $APPLES_DATA/mhd]",
+)
+def validate(quick: bool, as_json: bool, data: str | None) -> None:
+    """Errors of the application beside those of references, problem by problem."""
+    directory = Path(data) if data else Path(os.environ.get("APPLES_DATA", "."), "mhd")
+    if data and not directory.is_dir():
+        raise click.UsageError(f"--data {data}: no such directory")
+    from stencil_app.mhd.validation import checks
+
+    found = []
+    left_out = not directory.is_dir()
+    for check in checks(quick=quick, data=None if left_out else directory):
+        found.append(check)
+        if not as_json:
+            reference = "" if check.reference is None else f"reference {check.reference:.4g}, "
+            verdict = "ok  " if check.passed else "FAIL"
+            click.echo(
+                f"{verdict} {check.problem}: {check.what}: {check.figure:.4g} ({reference}limit {check.limit:.4g})"
+            )
+    passed = all(check.passed for check in found)
+    if as_json:
+        document = {
+            "quick": quick,
+            "references": None if left_out else str(directory),
+            "passed": passed,
+            "checks": [check.document() for check in found],
+        }
+        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+    elif left_out:
+        click.echo(
+            "no reference solutions: Brio-Wu and the Orszag-Tang slice are left out; see --data",
+            err=True,
+        )
+    sys.exit(0 if passed else 1)
+
 
 _SHOWN_DEFAULTS = (ITERATIONS, RESIDUAL_EVERY)
 
@@ -46,7 +96,7 @@ def warm(applications: tuple[str, ...], say: bool) -> None:
     from importlib import import_module
 
     kernels = {name: physics.module for name, physics in registry().items()}
-    kernels |= {"bsp": "stencil_app.bsp.work", "mhd": "stencil_app.mhd.equations"}
+    kernels |= {"bsp": "stencil_app.bsp.arithmetic", "mhd": "stencil_app.mhd.equations"}
     strangers = [name for name in applications if name not in kernels]
     if strangers:
         raise click.UsageError(

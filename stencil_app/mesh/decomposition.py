@@ -53,3 +53,19 @@ def parse(text: str) -> Decomposition:
     if bad:
         raise ValueError(f"{', '.join(bad)} in {text!r}: a slab is a whole number of rows, 1 or more")
     return Decomposition(tuple(heights))
+
+
+def cut_problem(text: str, mesh: tuple[int, int], ranks: int) -> str | None:
+    """Return why a list of heights cannot cut a mesh (rows, least rows of a slab) for so many ranks, or None."""
+    size, least = mesh
+    try:
+        cut = parse(text)
+    except ValueError as error:
+        return str(error)
+    if cut.ranks != ranks:
+        return f"{text}: {cut.ranks} slab(s) for {ranks} rank(s); give one for each rank"
+    if cut.size != size:
+        return f"{text}: {cut.size} rows together, the mesh has {size}"
+    if min(cut.heights) < least and ranks > 1:
+        return f"{text}: a slab of {min(cut.heights)} row(s); the thinnest that can be is {least}"
+    return None

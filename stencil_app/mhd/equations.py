@@ -22,7 +22,7 @@ from stencil_app.mhd.case import Case
 from stencil_app.mhd.halfstep import PIECEWISE_CONSTANT, PIECEWISE_LINEAR, half_step
 from stencil_app.mhd.initial import Frame, InitialState
 from stencil_app.mhd.mesh import B1, B2, B3, MeshLayout
-from stencil_app.mhd.rates import largest_rate, raise_to_floors
+from stencil_app.mhd.primitive import largest_rate, raise_to_floors
 from stencil_app.options import Value
 
 #: Least density and pressure. Problems have values of order 1; values this small are errors of the scheme.

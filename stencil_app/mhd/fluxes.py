@@ -3,15 +3,18 @@
 For each direction the states of a line go to the solver in the order normal, transverse, transverse (a right-handed
 frame). The results are stored for the next steps: divergences of fluxes, E on faces, upwind weights. Lines longer than
 the solver's piece are done in pieces.
+
+From cell means to states at the faces: piecewise constant, or piecewise linear with van Leer's limiter. Limited are the
+primitive variables, with the harmonic mean of the two one-sided differences (van Leer 1974), 0 where they differ in
+sign (Stone and Gardiner 2009, §3.1, in primitive instead of characteristic variables).
 """
 
 from stencil_app.jit import inlined, row_kernel
 from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS
-from stencil_app.mhd.reconstruction import copied, piecewise_linear
 from stencil_app.mhd.riemann import F_E, F_ES, F_ET, F_MN, F_MS, F_MT, F_RHO, F_W, hlld
 from stencil_app.mhd.transport import centre_fields
-from stencil_app.mhd.views import entries, from_, line
+from stencil_app.mhd.views import copied, entries, from_, line
 from stencil_app.mhd.workspace import (
     ACROSS_1,
     ACROSS_2,
@@ -46,6 +49,21 @@ _FLUX_2 = (F_RHO, F_MS, F_MN, F_MT, F_E)
 _FLUX_3 = (F_RHO, F_MT, F_MS, F_MN, F_E)
 
 _I0 = LATERAL_GHOSTS
+
+
+@row_kernel
+def piecewise_linear(below: Array, here: Array, above: Array, low: Array, high: Array, n: int) -> None:
+    """Compute the states at the lower and upper face of cells 0..n-1 into `low` and `high`.
+
+    below, here, above : float64[>= n], means of the cells before, of and after
+    """
+    for i in range(n):
+        q = here[i]
+        left, right = q - below[i], above[i] - q
+        product, total = left * right, left + right
+        half = product / (total if product > 0.0 else 1.0)
+        half = half if product > 0.0 else 0.0
+        low[i], high[i] = q - half, q + half
 
 
 @row_kernel

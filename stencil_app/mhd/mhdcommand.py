@@ -10,9 +10,9 @@ from time import perf_counter
 
 import click
 
-from stencil_app.commandline import option_command, parameter, path_parameters
 from stencil_app.mhd.case import Entry, entry, names, summary
 from stencil_app.mhd.settings import HISTORY_EVERY, NUMBERS, PATHS, RESLAB_HELP, SLABS_HELP
+from stencil_app.options import option_command, parameter, path_parameters
 
 
 def _command(problem: Entry) -> click.Command:

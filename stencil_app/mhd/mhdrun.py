@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 
 from stencil_app.errors import CheckpointError, UsageError
 from stencil_app.mesh.decomposition import Decomposition
-from stencil_app.mesh.reslabbing import CutTimetable
 from stencil_app.mesh.slab import Slab
-from stencil_app.mhd import output
 from stencil_app.mhd.equations import MhdProblem
 from stencil_app.mhd.historytable import HistoryTable
 from stencil_app.mhd.settings import MhdSettings
+from stencil_app.mhd.solution import write_solution
 from stencil_app.running.costbenchmark import measure, write_benchmark
 from stencil_app.running.mpi import agree
 from stencil_app.running.runsteering import Steering, places
-from stencil_app.running.runtime import UNBOUNDED, Controls, State, begin, iterate
+from stencil_app.running.runtime import UNBOUNDED, Controls, State, StopRequest, begin, iterate
 from stencil_app.running.slabrun import allocate, leave_record, make_directory, need_memory, say
-from stencil_app.running.stop import StopRequest
 from stencil_app.running.timing import Stopwatch
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ class _Observer:
         self._history = (
             None if settings.history is None else HistoryTable(settings.history, settings.history_every)
         )
-        self._timetable = CutTimetable(dict(settings.cuts))
+        self._cuts = settings.cuts
 
     def begin(self, slab: Slab, state: State, *, restarted: bool) -> None:
         """Start observing before the first iteration; collective."""
@@ -61,7 +59,7 @@ class _Observer:
 
     def next_layout(self, iteration: int) -> Decomposition | None:
         """See `stencil_app.running.runtime.Observer`."""
-        return self._timetable.next_layout(iteration)
+        return self._cuts.get(iteration)
 
 
 def run(comm: Intracomm, settings: MhdSettings, started: float) -> int:
@@ -97,7 +95,7 @@ def run(comm: Intracomm, settings: MhdSettings, started: float) -> int:
     if settings.record_dir is not None:
         leave_record(settings.record_dir, slab, (first, state), watch)
     if settings.out is not None and not state.signal:
-        output.write(slab, state, settings.out)
+        write_solution(slab, state, settings.out)
     say(comm, result_line(slab, state))
     return 128 + state.signal if state.signal else 0
 

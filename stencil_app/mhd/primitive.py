@@ -2,9 +2,19 @@
 
 The field in the middle of a cell is the mean of its two faces. Pressure p = (γ-1) (e - ρv²/2 - B²/2) can be negative
 where it is a small difference of large numbers; it is then raised to its floor, and so is density.
+
+Signal speeds across the cells (which bound the time step), floors on the state, and cells that are not finite.
+
+The time step is courant / max over cells and axes of (|v| + fast speed) / width (Stone and Gardiner 2009, §3.4);
+axes of one cell do not count. The maximum is taken over bit patterns, which sort like non-negative doubles with NaN
+above infinity, so that a NaN is never lost and the order of cells and ranks plays no part.
 """
 
-from stencil_app.jit import inlined, row_kernel
+from math import sqrt
+
+import numpy as np
+
+from stencil_app.jit import inlined, kernel, row_kernel
 from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, RHO, E
 from stencil_app.mhd.views import entries, line
@@ -81,3 +91,106 @@ def primitive_line(
             n,
         )
     )
+
+
+@row_kernel
+def _rate_row(
+    cells: tuple[Array, ...],
+    faces: tuple[Array, ...],
+    rate: Array,
+    gas: tuple[float, float, float],
+    per_width: tuple[float, float, float],
+    n: int,
+) -> int:
+    gamma, least_density, least_pressure = gas
+    rho, m1, m2, m3, energy = cells
+    b1, b1_next, b2, b2_next, b3, b3_next = faces
+    low = 0
+    for i in range(n):
+        x, y, z = 0.5 * (b1[i] + b1_next[i]), 0.5 * (b2[i] + b2_next[i]), 0.5 * (b3[i] + b3_next[i])
+        x, y, z = x * x, y * y, z * z
+        over = 1.0 / rho[i]
+        v1, v2, v3 = m1[i] * over, m2[i] * over, m3[i] * over
+        p = (gamma - 1.0) * (energy[i] - 0.5 * rho[i] * (v1 * v1 + v2 * v2 + v3 * v3) - 0.5 * (x + y + z))
+        low += 1 if (rho[i] < least_density) | (p < least_pressure) else 0
+        sound = gamma * p
+        total, gap = sound + x + y + z, x + y + z - sound
+        square = gap * gap
+        f1 = sqrt(0.5 * over * (total + sqrt(square + 4.0 * sound * (y + z))))
+        f2 = sqrt(0.5 * over * (total + sqrt(square + 4.0 * sound * (z + x))))
+        f3 = sqrt(0.5 * over * (total + sqrt(square + 4.0 * sound * (x + y))))
+        r1, r2, r3 = (
+            (abs(v1) + f1) * per_width[0],
+            (abs(v2) + f2) * per_width[1],
+            (abs(v3) + f3) * per_width[2],
+        )
+        # a sum keeps a NaN that max would drop
+        largest = max(max(r1, r2), r3)
+        rate[i] = largest if r1 + r2 + r3 + energy[i] < np.inf else np.nan
+    return low
+
+
+@kernel(
+    "UniTuple(int64, 2)(float64[:,:,:,::1], int64, int64, UniTuple(float64, 3), UniTuple(float64, 3),"
+    " float64[::1])"
+)
+def largest_rate(
+    u: Array,
+    first: int,
+    end: int,
+    gas: tuple[float, float, float],
+    per_width: tuple[float, float, float],
+    rates: Array,
+) -> tuple[int, int]:
+    """Return bits of the largest rate in planes first..end-1, and how many cells have less than the floors.
+
+    gas : adiabatic index, least density, least pressure.  per_width : 1 / widths, 0 for an axis of one cell
+    rates : float64[>= entries of a line], scratch
+    """
+    low = LATERAL_GHOSTS
+    n = u.shape[3] - 2 * LATERAL_GHOSTS - 1
+    gj = LATERAL_GHOSTS if u.shape[2] > 2 else 0
+    bits = rates.view(np.int64)
+    largest, low_cells = 0, 0
+    for k in range(first, end):
+        for j in range(gj, u.shape[2] - gj - 1):
+            cells = (
+                entries(u, RHO, (k, j), low),
+                entries(u, M1, (k, j), low),
+                entries(u, M2, (k, j), low),
+                entries(u, M3, (k, j), low),
+                entries(u, E, (k, j), low),
+            )
+            faces = (
+                entries(u, B1, (k, j), low),
+                entries(u, B1, (k, j), low + 1),
+                entries(u, B2, (k, j), low),
+                entries(u, B2, (k, j + 1), low),
+                entries(u, B3, (k, j), low),
+                entries(u, B3, (k + 1, j), low),
+            )
+            low_cells += _rate_row(cells, faces, rates, gas, per_width, n)
+            for i in range(n):
+                largest = max(largest, bits[i])
+    return largest, low_cells
+
+
+def raise_to_floors(u: Array, first: int, end: int, gas: tuple[float, float, float]) -> None:
+    """Raise cells of planes first..end-1 to the density and pressure of the floors; seldom needed.
+
+    gas : adiabatic index, least density, least pressure.  A NaN stays one
+    """
+    gamma, least_density, least_pressure = gas
+    gj = LATERAL_GHOSTS if u.shape[2] > 2 else 0
+    lines, own = slice(gj, u.shape[2] - gj - 1), slice(LATERAL_GHOSTS, u.shape[3] - LATERAL_GHOSTS - 1)
+    for k in range(first, end):
+        plane = u[k, :, lines, own]
+        b1 = 0.5 * (plane[B1] + u[k, B1, lines, own.start + 1 : own.stop + 1])
+        b2 = 0.5 * (plane[B2] + u[k, B2, lines.start + 1 : lines.stop + 1, own])
+        b3 = 0.5 * (plane[B3] + u[k + 1, B3, lines, own])
+        rho, energy = plane[RHO], plane[E]
+        np.copyto(rho, least_density, where=rho < least_density)
+        kinetic = 0.5 * (plane[M1] ** 2 + plane[M2] ** 2 + plane[M3] ** 2) / rho
+        rest = kinetic + 0.5 * (b1 * b1 + b2 * b2 + b3 * b3)
+        low = (gamma - 1.0) * (energy - rest) < least_pressure
+        np.copyto(energy, least_pressure / (gamma - 1.0) + rest, where=low)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from stencil_app.errors import UsageError
 from stencil_app.mesh import decomposition
-from stencil_app.mesh.decomposition import Decomposition
-from stencil_app.mesh.reslabbing import cut_problem
+from stencil_app.mesh.decomposition import Decomposition, cut_problem
 from stencil_app.mhd.case import Case, Entry
 from stencil_app.options import Option, Value, parse_all, place_problems
 
@@ -51,7 +50,7 @@ _WITH_BENCHMARK = ("rows", "parameters", "benchmark")
 SLABS_HELP = "rows of each rank, in rank order; without it they are even"
 RESLAB_HELP = "cycles at which to go over to other slabs, 40:3,9,4;80:6,5,5"
 
-#: Formats of `stencil_app.mhd.output`, and the optional package that each needs.
+#: Formats of `stencil_app.mhd.solution`, and the optional package that each needs.
 _PACKAGES = {".npz": None, ".h5": "h5py", ".png": "matplotlib"}
 
 

@@ -22,8 +22,7 @@ from stencil_app.mhd.problems import linear_wave, ryu_jones
 from stencil_app.mhd.solution import centred, whole
 from stencil_app.options import parse_all
 from stencil_app.running.mpi import world
-from stencil_app.running.runtime import Controls, State, begin, iterate
-from stencil_app.running.stop import StopRequest
+from stencil_app.running.runtime import Controls, State, StopRequest, begin, iterate
 from stencil_app.running.timing import Stopwatch
 
 #: RMS over the conserved variables of the L1 errors after one period, by wave and cells along x.

@@ -3,7 +3,7 @@
 Their signatures are explicit; otherwise the compiler would make one version for each constant argument.
 """
 
-from stencil_app.jit import kernel
+from stencil_app.jit import kernel, row_kernel
 from stencil_app.mesh.layout import Array
 
 
@@ -40,3 +40,10 @@ def four_lines(
         planes[which[2], lines[2], first:],
         planes[which[3], lines[3], second:],
     )
+
+
+@row_kernel
+def copied(source: Array, target: Array, n: int) -> None:
+    """Copy n values: target[:n] = source[:n]."""
+    for i in range(n):
+        target[i] = source[i]

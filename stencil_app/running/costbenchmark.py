@@ -22,8 +22,7 @@ from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.slab import Slab
 from stencil_app.physics import Problem
 from stencil_app.running.mpi import agree
-from stencil_app.running.runtime import Controls, State, begin, iterate
-from stencil_app.running.stop import StopRequest
+from stencil_app.running.runtime import Controls, State, StopRequest, begin, iterate
 from stencil_app.running.timing import Stopwatch
 
 if TYPE_CHECKING:

@@ -2,11 +2,14 @@
 
 MPI is installed from wheels (mpi4py over mpich) and imported only when a run starts. A single process started without
 `mpiexec` is a world of one rank; there is no other difference.
+
+Checks that the hosts of a run have enough memory for its ranks. Collective.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
@@ -66,3 +69,22 @@ def abort(comm: Intracomm, error: BaseException) -> None:
         os._exit(1)
     sleep(_FORWARDED_S)
     comm.Abort(1)
+
+
+def shortage(comm: Intracomm, needed_bytes: int) -> str | None:
+    """Return the memory this rank's host lacks for `needed_bytes` more on each of its ranks, or None; collective.
+
+    As `alpha: 3 rank(s) need 5.10 GiB, 4.20 GiB are free`.
+    """
+    import psutil
+
+    host, available = socket.gethostname(), psutil.virtual_memory().available
+    together = [
+        (need, free) for other, need, free in comm.allgather((host, needed_bytes, available)) if other == host
+    ]
+    needs = [need for need, _ in together if need > 0]
+    # Free memory changes while ranks read it; all ranks of a host use the smallest value read.
+    free = min(free for _, free in together)
+    if sum(needs) <= free:
+        return None
+    return f"{host}: {len(needs)} rank(s) need {sum(needs) / 2**30:.2f} GiB, {free / 2**30:.2f} GiB are free"

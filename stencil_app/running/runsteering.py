@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stencil_app.mesh.decomposition import Decomposition, parse
-from stencil_app.mesh.reslabbing import cut_problem
-from stencil_app.running.memory import shortage
+from stencil_app.mesh.decomposition import Decomposition, cut_problem, parse
+from stencil_app.running.mpi import shortage
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

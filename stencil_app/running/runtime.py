@@ -6,31 +6,52 @@ to stop, or of rank 0 to report, so that all ranks act after the same iteration.
 that do not depend on them are computed meanwhile (overlap), if the problem supports it, at the price of some rows
 computed twice. The iteration itself belongs to the problem (`stencil_app.physics.Problem`), the times to
 `stencil_app.running.timing`. No options are parsed here and nothing is printed.
+
+Ends a run from outside: a signal to any rank is recorded, and every rank stops at one iteration.
+
+The handler only records the signal; the reduction that ends each iteration spreads it, so that no rank waits for one
+that has ended. While a rank waits inside MPI its signal is pending; it reaches the other ranks later.
 """
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from types import FrameType
+from typing import Protocol
 
 import numpy as np
 
 from stencil_app.errors import CheckpointError, DivergedError
 from stencil_app.files import checkpoint
 from stencil_app.mesh.decomposition import Decomposition
-from stencil_app.mesh.halo import Halo
 from stencil_app.mesh.measures import change_of_bits
-from stencil_app.mesh.slab import KeptRows, Slab
+from stencil_app.mesh.slab import Halo, KeptRows, Slab
 from stencil_app.running.mpi import agree
 from stencil_app.running.runsteering import CUT, NOTHING, REPORT, Places, Position, Steering
-from stencil_app.running.stop import StopRequest
 from stencil_app.running.timing import Stopwatch
 
-if TYPE_CHECKING:
-    pass
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopRequest:
+    """A request to end this process. `code`: the signal's number, 0 without a request."""
+
+    def __init__(self) -> None:
+        self.code = 0
+
+    def listen(self) -> StopRequest:
+        """Take over SIGTERM and SIGINT of this process (main thread only)."""
+        for number in SIGNALS:
+            signal.signal(number, self._note)
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.code = max(self.code, number)
+
 
 NO_RESIDUAL = -1
 #: Iterations of a run that ends by its own time.

@@ -2,27 +2,32 @@
 
 The only module that joins problem, runtime, checkpoint, records and output. All ranks agree on any failure that may
 occur on one rank alone before they continue, so that all ranks end with the same code.
+
+The result of a run for its user: one line on stdout, and the final field as a NumPy file.
+
+The line is short and the same for every slab layout, so that two runs can be compared by it.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from stencil_app.errors import OutputError, UsageError
-from stencil_app.files.output import result_line, write_npy
+from stencil_app.files.whole import SharedFile
 from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.slab import Slab
 from stencil_app.physics import Physics, Problem
 from stencil_app.running.costbenchmark import default_rows, measure, write_benchmark
-from stencil_app.running.memory import shortage
-from stencil_app.running.mpi import agree
+from stencil_app.running.mpi import agree, shortage
 from stencil_app.running.runsteering import Steering, places
-from stencil_app.running.runtime import Controls, State, begin, iterate
-from stencil_app.running.stop import StopRequest
+from stencil_app.running.runtime import Controls, State, StopRequest, begin, iterate
 from stencil_app.running.timing import Stopwatch, write_record
 from stencil_app.settings import Settings
 
@@ -147,3 +152,29 @@ def leave_record(directory: Path, slab: Slab, span: tuple[int, State], watch: St
     except OutputError as error:
         problems = error.problems
     agree(comm, problems, OutputError)
+
+
+def result_line(slab: Slab, state: State) -> str:
+    """Return ``heat 64×256×256: iteration 500, residual 1.2e-05, checksum 0123456789abcdef``; collective."""
+    problem = slab.problem
+    mesh = problem.layout.mesh(problem.size)
+    return (
+        f"{problem.name} {'x'.join(map(str, mesh))}: iteration {state.iteration}, "
+        f"residual {state.residual:.6e}, checksum {slab.checksum():016x}"
+    )
+
+
+def write_npy(slab: Slab, path: Path) -> None:
+    """Write the mesh as .npy, float64[size, ny, nx], all ranks together; raises `OutputError` on all ranks."""
+    layout, size = slab.problem.layout, slab.problem.size
+    prefix = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        prefix, {"descr": "<f8", "fortran_order": False, "shape": (size, layout.ny, layout.nx)}
+    )
+    row_bytes = 8 * layout.cells_per_row
+    with SharedFile(slab.comm, path) as file:
+        if slab.comm.rank == 0:
+            file.write(0, prefix.getvalue())
+        for k, plane in enumerate(slab.interior):
+            offset = len(prefix.getvalue()) + (slab.first_row + k) * row_bytes
+            file.write(offset, np.ascontiguousarray(plane, dtype="<f8").data)

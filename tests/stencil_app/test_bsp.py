@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from stencil_app.bsp.settings import BspSettings, check, parse_imbalance, parse_span
-from stencil_app.bsp.syntheticjob import Ring
-from stencil_app.bsp.work import Arithmetic, Spin
+from stencil_app.bsp.bspcommand import BspSettings, check, parse_imbalance, parse_span
+from stencil_app.bsp.syntheticjob import Arithmetic, Ring, Spin
 from stencil_app.errors import UsageError
 
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from stencil_app.mesh.measures import change_of_bits, largest_change_bits, row_digests
-from stencil_app.mesh.noise import fill_noise
+from stencil_app.mesh.measures import change_of_bits, fill_noise, largest_change_bits, row_digests
 
 finite = st.floats(-1e6, 1e6)
 

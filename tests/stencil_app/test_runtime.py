@@ -8,8 +8,7 @@ import pytest
 from stencil_app.errors import CheckpointError
 from stencil_app.mesh.decomposition import even
 from stencil_app.mesh.slab import Slab
-from stencil_app.running.runtime import Controls, State, begin, iterate
-from stencil_app.running.stop import StopRequest
+from stencil_app.running.runtime import Controls, State, StopRequest, begin, iterate
 from stencil_app.running.timing import Stopwatch
 
 

@@ -10,10 +10,9 @@ import pytest
 
 from stencil_app.mesh.decomposition import Decomposition, even
 from stencil_app.mesh.slab import Slab
-from stencil_app.running import memory
+from stencil_app.running import mpi
 from stencil_app.running.runsteering import CUT, NOTHING, REPORT, Places, Position, Steering, places
-from stencil_app.running.runtime import Controls, begin, iterate
-from stencil_app.running.stop import StopRequest
+from stencil_app.running.runtime import Controls, StopRequest, begin, iterate
 from stencil_app.running.timing import Stopwatch
 from tests.stencil_app.conftest import command_line
 from tests.transcripts import recorded
@@ -130,7 +129,7 @@ def test_slabs_that_no_memory_is_free_for_are_refused(alone, heat, tmp_path, mon
     assert steering.offered(slab) is None
     assert "2: " in (said := capsys.readouterr().err)
     assert "1 rank(s) need 0.00 GiB, 0.00 GiB are free; the slabs stay as they are" in said
-    assert memory.shortage(alone, 0) is None
+    assert mpi.shortage(alone, 0) is None
 
 
 def test_a_full_disk_ends_the_telling_not_the_run(steered, tmp_path, capsys):

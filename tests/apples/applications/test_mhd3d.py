@@ -67,8 +67,7 @@ def test_a_slab_really_takes_what_is_claimed(mhd3d):
     from stencil_app.mhd.equations import MhdProblem
     from stencil_app.options import parse_all
     from stencil_app.running.mpi import world
-    from stencil_app.running.runtime import Controls, begin, iterate
-    from stencil_app.running.stop import StopRequest
+    from stencil_app.running.runtime import Controls, StopRequest, begin, iterate
     from stencil_app.running.timing import Stopwatch
 
     blast = entry("blast")

@@ -16,8 +16,7 @@ from stencil_app.mesh.slab import Slab
 from stencil_app.mhd.case import entry
 from stencil_app.mhd.problems import blast
 from stencil_app.mhd.settings import check
-from stencil_app.running.runtime import Controls, begin, iterate
-from stencil_app.running.stop import StopRequest
+from stencil_app.running.runtime import Controls, StopRequest, begin, iterate
 from stencil_app.running.timing import Stopwatch
 
 
@@ -258,8 +257,8 @@ def test_help_lists_the_problems_without_importing_them():
 def test_the_report_of_the_validation_is_one_document(monkeypatch):
     from click.testing import CliRunner
 
+    from stencil_app.cli import validate
     from stencil_app.mhd import validation
-    from stencil_app.validate import validate
 
     one = validation.Check(problem="p", what="w", figure=2.0, reference=None, limit=1.0)
     monkeypatch.setattr(validation, "checks", lambda **_: iter([one]))

@@ -12,8 +12,7 @@ from stencil_app.mhd.historytable import totals
 from stencil_app.mhd.mesh import B1, B3
 from stencil_app.mhd.validation import SLACK, checks, linear_wave_error, orszag_tang, ryu_jones_error, solved
 from stencil_app.running.mpi import world
-from stencil_app.running.runtime import Controls, begin, iterate
-from stencil_app.running.stop import StopRequest
+from stencil_app.running.runtime import Controls, StopRequest, begin, iterate
 from stencil_app.running.timing import Stopwatch
 
 
