@@ -119,8 +119,8 @@ def test_lines_that_are_no_requests(manager, dumps, state_file):
         answers = [json.loads(lines.readline())["refused"] for _ in range(3)]
     assert "expected one JSON object a line" in answers[0]
     assert "'fly' is no request; legal are submit, queue, why, cancel, wait" in answers[1]
-    assert "command []: list should have at least 1 item" in answers[2]
-    assert "procs True: input should be a valid integer" in answers[2]
+    assert "command []: Expected `array` of length >= 1" in answers[2]
+    assert "procs True: Expected `int`, got `bool`" in answers[2]
 
 
 def test_the_socket_is_its_owners_only(manager, state_file):
