@@ -6,6 +6,9 @@ Each size runs in a process of its own: CPU seconds of a plan (percentiles) and 
 the process. Up to 1,000 hosts, each link differs from all others. 5,000 hosts have their sites' values,
 and measured pairs that differ: all pairs in sites of 16, and all pairs of the sites' first hosts, as cliques of sensors
 measure them. 50,000 hosts have the values of their 50 sites.
+
+`limits` are plans of 2,000 rows of pmhd3d on the grid of the paper within limits, over plans without (medians of
+interleaved pairs), and plans of 60 hosts of which all have speeds, memory and prices of their own.
 """
 
 from __future__ import annotations
@@ -17,11 +20,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from apples.errors import NoFeasiblePlan
 from apples.model.grid import Conditions, Estimate, Grid, Host, LinkRule, Snapshot
+from apples.model.gridfile import load_grid_file
+from apples.model.limits import AtMost, Limits, parse_limits
 from apples.model.pairs import PairValues, listing
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Costs, Overhead, Workload
@@ -94,14 +104,16 @@ def links_by_site(sites: np.ndarray, rng: np.random.Generator) -> dict[str, Any]
     return dict(zip(names, values, strict=True))
 
 
+def spent_ms(run: Callable[[], Any]) -> float:
+    """Return the CPU milliseconds of a call; one that refuses counts too."""
+    started = time.process_time()
+    with suppress(NoFeasiblePlan):
+        run()
+    return (time.process_time() - started) * 1e3
+
+
 def timed(count: int, repeat: int) -> dict[str, float]:
     """Return CPU milliseconds of plan (after one to warm up) and document, and peak megabytes."""
-
-    def spent_ms(run: Callable[[], Any]) -> float:
-        started = time.process_time()
-        run()
-        return (time.process_time() - started) * 1e3
-
     case = setting(count, 1)
     make_plan(*case)
     by_minimax = PlanningOptions(allocation="minimax")
@@ -113,6 +125,53 @@ def timed(count: int, repeat: int) -> dict[str, float]:
     found["program_p50_cpu_ms"] = float(np.median(np.subtract(*np.transpose(spent))))
     found["peak_MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return found | {"document_cpu_ms": spent_ms(lambda: json.dumps(snapshot_document(case[0])))}
+
+
+def limited(repeat: int) -> dict[str, float]:
+    """Return the cost of plans within limits over that of plans without, and CPU seconds of 60 different hosts."""
+    file = load_grid_file(Path(__file__).parents[1] / "configs/centurion.yaml")
+    workload, costs = file.workload("pmhd3d", 2000), file.applications["pmhd3d"].costs
+    assert workload is not None
+    assert costs is not None
+    case = Snapshot.nominal(file.grid), workload, costs
+    four = {
+        "at-most": ["switch1=5"],
+        "apart": ["c[20-22]"],
+        "together": ["c[30-31]"],
+        "licences": ["switch2=4"],
+    }
+    given = {
+        "none": {},
+        "at_most": {"at-most": ["switch1=5"]},
+        "loose_budget": {"price": ["switch1=1"], "budget": ["1000000"]},
+        "four": four,
+    }
+    options = {name: PlanningOptions(limits=parse_limits(values)) for name, values in given.items()}
+    make_plan(*case)
+    spent = [[spent_ms(partial(make_plan, *case, each)) for each in options.values()] for _ in range(repeat)]
+    ratios = np.median(np.array(spent) / np.array(spent)[:, :1], axis=0)
+    found = dict(zip([f"{name}_ratio" for name in options], ratios.tolist(), strict=True))
+    for name, budget in (("no", None), ("loose", 3.0), ("tight", 2.2)):
+        pools = [different_hosts(np.random.default_rng(seed), budget) for seed in range(repeat)]
+        seconds = [spent_ms(partial(make_plan, *pool)) / 1e3 for pool in pools]
+        found |= {f"different_{name}_budget_p50_s": float(np.median(seconds))}
+        found |= {f"different_{name}_budget_max_s": max(seconds)}
+    return found
+
+
+def different_hosts(rng: np.random.Generator, budget: float | None) -> tuple[Snapshot, Workload, Costs]:
+    """Return 60 hosts with speeds, memory and prices of their own, of which some go together and some apart."""
+    snapshot, workload, _ = setting(60, int(rng.integers(1 << 30)))
+    names = [host.name for host in snapshot.hosts]
+    limits = Limits(
+        at_most=(AtMost(of="s0", hosts=8),),
+        together=tuple(",".join(rng.choice(names, 3, replace=False)) for _ in range(4)),
+        apart=tuple(",".join(rng.choice(names, 4, replace=False)) for _ in range(4)),
+        prices={name: float(price) for name, price in zip(names, rng.uniform(0.5, 5, 60), strict=True)},
+        budget=budget,
+    )
+    costs = Costs(seconds_per_row={"default": {1: 1.0}}, overhead=Overhead(per_rank2_s=0.01))
+    return snapshot, replace(workload, size=1500, limits=limits), costs
 
 
 def in_own_process(count: int, repeat: int) -> dict[str, float]:
@@ -136,12 +195,13 @@ def main() -> int:
         f"hosts_{count}": in_own_process(count, max(1, arguments.repeat // part))
         for count, part in ((34, 1), (1000, 3), (5000, 5), (50_000, 15))
     }
+    result["limits"] = limited(arguments.repeat)
     if arguments.json:
         print(json.dumps(result))
         return 0
     for name, figures in result.items():
         if isinstance(figures, dict):
-            print(f"{name:12}" + "".join(f"  {k} {v:.1f}" for k, v in figures.items()))
+            print(f"{name:12}" + "".join(f"  {k} {v:.2f}" for k, v in figures.items()))
     return 0
 
 

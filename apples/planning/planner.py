@@ -254,7 +254,8 @@ def refused(problem: Problem, options: PlanningOptions) -> str:
             named.append(f"without {name} the run takes {seconds:.4g} s{money}")
     row, size = problem.workload.row, problem.size
     listed = "; ".join(named) or "more than one has to give: " + ", ".join(problem.limits.stated.names)
-    return f"no choice of hosts places all {size} {row}s within the limits: {listed}"
+    cut = placement.soonest(problem, options).sentence
+    return f"no choice of hosts places all {size} {row}s within the limits: {listed}{cut and '; ' + cut}"
 
 
 def with_limits(problem: Problem, limits: Limits) -> Problem:

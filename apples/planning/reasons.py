@@ -218,6 +218,8 @@ def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
     row, size = problem.workload.row, problem.size
     placed = placement.most_rows(problem, options)
     most = "" if placed is None else f", {placed.rows.sum()} at most"
+    if placed is not None and math.floor(placed.most + 1e-6) > placed.rows.sum():
+        most = f", {placed.rows.sum()} as far as the search went, {placed.most:.0f} at most"
     words = {
         hostprogram.LINKS: "some links do not work",
         hostprogram.RANKS: f"the run may use {options.most_ranks(problem.processors)} ranks at most",

@@ -1,5 +1,6 @@
 """People's limits on the choice of hosts: the plan keeps them, and the refusal names them."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 from apples.errors import ConfigError, NoFeasiblePlan
 from apples.model.gridfile import load_grid_file
 from apples.model.limits import AtMost, Limits, parse_limits
+from apples.planning import placement, planner
+from apples.planning.hostprogram import HostProgram
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
 from tests.transcripts import recorded, text_of
@@ -82,6 +85,26 @@ def test_shared_memory_counts_once_for_a_host(pool):
     assert make_plan(at, work, pool.costs()).rows == (10, 10)
     with pytest.raises(NoFeasiblePlan, match="1 host can hold 20 rows"):
         make_plan(at, replace(work, size=21), pool.costs())
+
+
+def test_search_that_was_cut_says_so_with_its_gap(plan, monkeypatch):
+    limits = Limits(apart=("h0,h6",), prices={"s0": 3600.0, "s1": 1800.0}, budget=250.0)
+    whole = plan(limits, 14)
+    monkeypatch.setattr(placement.soonest, "__defaults__", (math.inf, 1))
+    monkeypatch.setattr(planner.search, "__kwdefaults__", {"effort": 1})
+    cut = plan(limits, 14)
+    assert (whole.search, cut.search[:27]) == ("", "the search of hosts was cut")
+    assert sum(cut.rows) == 120
+
+
+def test_equal_hosts_are_one_variable_of_the_program(pool):
+    at = pool.snapshot([1.0] * 30 + [0.5] * 20)
+    problem = pool.problem(at, pool.workload(500))
+    program = HostProgram(problem, PlanningOptions(), "")
+    assert [len(members) for members in program.kinds] == [30, 20]
+    program.allow(program.whole, ends=False)
+    assert len(program.solve(10)[0]) >= 1
+    assert program.rows_placed == 500
 
 
 def test_program_and_planner_equal_brute_force(limit_quality):
