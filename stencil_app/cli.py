@@ -43,23 +43,23 @@ def validate(quick: bool, as_json: bool, data: str | None) -> None:
         raise click.UsageError(f"--data {data}: no such directory")
     from stencil_app.mhd.validation import checks
 
-    found = []
+    results = []
     left_out = not directory.is_dir()
     for check in checks(quick=quick, data=None if left_out else directory):
-        found.append(check)
+        results.append(check)
         if not as_json:
             reference = "" if check.reference is None else f"reference {check.reference:.4g}, "
             verdict = "ok  " if check.passed else "FAIL"
             click.echo(
                 f"{verdict} {check.problem}: {check.what}: {check.figure:.4g} ({reference}limit {check.limit:.4g})"
             )
-    passed = all(check.passed for check in found)
+    passed = all(check.passed for check in results)
     if as_json:
         document = {
             "quick": quick,
             "references": None if left_out else str(directory),
             "passed": passed,
-            "checks": [check.document() for check in found],
+            "checks": [check.document() for check in results],
         }
         click.echo(json.dumps(document, indent=1, ensure_ascii=False))
     elif left_out:

@@ -65,11 +65,13 @@ _leave_scipy_alone()
 @cache
 def _imported(path: Path) -> frozenset[Path]:
     """Return modules of this package that one imports; `path` may be any module."""
-    found = set()
+    candidates = set()
     for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
-        place = _ROOT.joinpath(*module.split(".")) if module else _ROOT
-        found |= {place / f"{name}.py" for name in re.findall(r"\w+", names)} | {place.with_suffix(".py")}
-    return frozenset(other for other in found if other.is_file())
+        module_path = _ROOT.joinpath(*module.split(".")) if module else _ROOT
+        candidates |= {module_path / f"{name}.py" for name in re.findall(r"\w+", names)} | {
+            module_path.with_suffix(".py")
+        }
+    return frozenset(other for other in candidates if other.is_file())
 
 
 @cache

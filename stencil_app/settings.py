@@ -84,7 +84,7 @@ def check(physics: Physics, texts: Mapping[str, str | None], *, ranks: int, stra
     if problems:
         raise UsageError(problems)
 
-    def asked(name: str) -> Value | None:
+    def if_given(name: str) -> Value | None:
         return numbers[name] if name in given else None
 
     return Settings(
@@ -92,9 +92,9 @@ def check(physics: Physics, texts: Mapping[str, str | None], *, ranks: int, stra
         slabs=slabs,
         iterations=int(numbers["iterations"]),
         residual_every=int(numbers["residual_every"]),
-        tolerance=None if asked("tolerance") is None else float(numbers["tolerance"]),
-        checkpoint_every=None if asked("checkpoint_every") is None else int(numbers["checkpoint_every"]),
-        rows=None if asked("rows") is None else int(numbers["rows"]),
+        tolerance=None if if_given("tolerance") is None else float(numbers["tolerance"]),
+        checkpoint_every=None if if_given("checkpoint_every") is None else int(numbers["checkpoint_every"]),
+        rows=None if if_given("rows") is None else int(numbers["rows"]),
         **paths,
     )
 

@@ -151,20 +151,20 @@ class Rows(Protocol):
 def read_rows(path: Path, header: Header, interior: Rows, first_row: int) -> None:
     """Fill the rows of this rank, verified one by one; raises `CheckpointError`."""
     rows, shape = len(interior), header.mesh[1:]
-    found = np.empty(rows, dtype=np.uint64)
+    computed = np.empty(rows, dtype=np.uint64)
     digests = np.empty(rows, dtype="<u8")
     try:
         with path.open("rb") as file:
             file.seek(header.row_offset(first_row))
             for k in range(rows):
                 values = np.frombuffer(file.read(header.row_bytes), dtype="<f8").reshape(shape).copy()
-                found[k : k + 1] = row_digests(values[None], first_row + k)
+                computed[k : k + 1] = row_digests(values[None], first_row + k)
                 interior[k] = values
             file.seek(header.digest_offset(first_row))
             digests[:] = np.frombuffer(file.read(8 * rows), dtype="<u8")
     except (OSError, ValueError) as error:
         raise CheckpointError(f"--restart {path}: cannot be read: {error}") from None
-    wrong = np.flatnonzero(found != digests)
+    wrong = np.flatnonzero(computed != digests)
     if wrong.size:
         raise CheckpointError(
             f"--restart {path}: the checksum of row {first_row + int(wrong[0])} does not match: the file was "

@@ -45,9 +45,9 @@ def digest_rows(bits: NDArray[np.uint64], first_row: int, digests: NDArray[np.ui
     for k in range(rows):
         total = np.uint64(0)
         for j in range(ny):
-            place = np.uint64(((first_row + k) * ny + j) * nx)
+            first_cell = np.uint64(((first_row + k) * ny + j) * nx)
             for i in range(nx):
-                z = bits[k, j, i] + (place + np.uint64(i) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+                z = bits[k, j, i] + (first_cell + np.uint64(i) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
                 z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                 z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
                 total += z ^ (z >> np.uint64(31))

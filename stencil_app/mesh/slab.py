@@ -211,8 +211,8 @@ class Slab:
     def change_bits(self) -> int:
         """Return the largest change by the sweep into `other` (lateral ghosts repeat own cells or are fixed)."""
         ghosts = self.problem.layout.ghost_rows
-        own = slice(ghosts, ghosts + self.rows)
-        return int(largest_change_bits(self.field[own].reshape(-1), self.other[own].reshape(-1)))
+        own_rows = slice(ghosts, ghosts + self.rows)
+        return int(largest_change_bits(self.field[own_rows].reshape(-1), self.other[own_rows].reshape(-1)))
 
     def halo(self) -> Halo:
         """Return halo exchange of both buffers."""

@@ -77,8 +77,8 @@ class MhdProblem:
         for row in range(rows):
             state.fill_row(interior[row + ghosts], first_row + row)
         top = interior[rows + ghosts, B3]
-        own = self.layout.lines, self.layout.entries
-        top[own] = state.top_faces(first_row + rows)
+        own_cells = self.layout.lines, self.layout.entries
+        top[own_cells] = state.top_faces(first_row + rows)
 
     def dress(self, field: Array, first_row: int) -> None:
         """See `stencil_app.physics.Problem`."""
@@ -186,18 +186,22 @@ class MhdProblem:
 
     def _field_through_mirrors(self, field: Array, first_row: int) -> float:
         layout, ghosts = self.layout, self.layout.ghost_rows
-        own, rows = slice(ghosts, field.shape[0] - ghosts - 1), field.shape[0] - 2 * ghosts - 1
+        own_cells, rows = slice(ghosts, field.shape[0] - ghosts - 1), field.shape[0] - 2 * ghosts - 1
         lines, entries = layout.lines, layout.entries
-        found = [0.0]
+        largest_fields = [0.0]
         if self._kinds[0] == REFLECTING:
-            found += [float(np.abs(field[own, B1, lines, at]).max()) for at in (entries.start, entries.stop)]
+            largest_fields += [
+                float(np.abs(field[own_cells, B1, lines, at]).max()) for at in (entries.start, entries.stop)
+            ]
         if self._kinds[1] == REFLECTING and layout.nj > 1:
-            found += [float(np.abs(field[own, B2, at, entries]).max()) for at in (lines.start, lines.stop)]
+            largest_fields += [
+                float(np.abs(field[own_cells, B2, at, entries]).max()) for at in (lines.start, lines.stop)
+            ]
         if self._kinds[2] == REFLECTING and layout.slabbed:
-            ends = [own.start] * (first_row == 0) + [own.stop] * (first_row + rows == self.size)
-            found += [float(np.abs(field[at, B3, lines, entries]).max()) for at in ends]
+            ends = [own_cells.start] * (first_row == 0) + [own_cells.stop] * (first_row + rows == self.size)
+            largest_fields += [float(np.abs(field[at, B3, lines, entries]).max()) for at in ends]
         # the curl of a potential is 0 to round-off only
-        return max(found) if max(found) > 1e-12 else 0.0
+        return max(largest_fields) if max(largest_fields) > 1e-12 else 0.0
 
     def failure(self, field: Array, first_row: int) -> str | None:
         """See `stencil_app.physics.Problem`: the first cell that is not finite, by its place in the box."""
@@ -206,9 +210,9 @@ class MhdProblem:
         if bad.size == 0:
             return None
         row, variable, j, i = (int(n) for n in bad[0])
-        place = dict(zip(self.frame.order, (i, j, first_row + row), strict=True))
+        indices = dict(zip(self.frame.order, (i, j, first_row + row), strict=True))
         at = ", ".join(
-            f"{axis} = {self.frame.points(number, nodes=False)[place[number]]:.6g}"
+            f"{axis} = {self.frame.points(number, nodes=False)[indices[number]]:.6g}"
             for number, axis in enumerate("xyz")
         )
         return f"{_VARIABLES[variable]} of the cell at {at} is {values[row, variable, j, i]}; take a smaller --courant"

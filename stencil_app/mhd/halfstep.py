@@ -168,8 +168,8 @@ def half_step(
         new = k + ahead if along_3 else k
         for j in range(src.shape[2] - 1):
             count = primitive_line(src, (new, j), planes, new % 3, gas)
-            own = (new >= first_plane) & (new < end_plane) & (j >= ghosts) & (j < ghosts + lines)
-            floored += count if own else 0
+            is_own = (new >= first_plane) & (new < end_plane) & (j >= ghosts) & (j < ghosts + lines)
+            floored += count if is_own else 0
         plane_fluxes(src, planes, lanes, (k, k == begin), (first, end, last), (order, dt, per_width, gas[0]))
         edges_along_3(planes, k, (first, end), n + 1)
         if not along_3:

@@ -46,12 +46,12 @@ def divergence(plane: Array, above: Array, slab: Slab) -> Array:
     layout, widths = problem.layout, problem.frame.widths
     lines, entries = layout.lines, layout.entries
     upper = slice(lines.start + 1, lines.stop + 1)
-    found: Array = (
+    divergence: Array = (
         (plane[B1, lines, _I0 + 1 : _I0 + 1 + layout.ni] - plane[B1, lines, entries]) / widths[0]
         + (plane[B2, upper, entries] - plane[B2, lines, entries]) / widths[1]
         + (above[B3, lines, entries] - plane[B3, lines, entries]) / widths[2]
     )
-    return found
+    return divergence
 
 
 def _row(slab: Slab, row: int) -> list[float]:
@@ -59,17 +59,17 @@ def _row(slab: Slab, row: int) -> list[float]:
     problem = mhd_problem(slab)
     layout = problem.layout
     plane, above = slab.field[layout.ghost_rows + row], slab.field[layout.ghost_rows + row + 1]
-    own = (layout.lines, layout.entries)
+    own_cells = (layout.lines, layout.entries)
     upper = slice(layout.lines.start + 1, layout.lines.stop + 1)
-    rho = plane[(RHO, *own)]
-    m = [plane[(M1 + problem.frame.order.index(axis), *own)] for axis in range(3)]
+    rho = plane[(RHO, *own_cells)]
+    m = [plane[(M1 + problem.frame.order.index(axis), *own_cells)] for axis in range(3)]
     b2 = (
-        (0.5 * (plane[(B1, *own)] + plane[B1, layout.lines, _I0 + 1 : _I0 + 1 + layout.ni])) ** 2
-        + (0.5 * (plane[(B2, *own)] + plane[B2, upper, layout.entries])) ** 2
-        + (0.5 * (plane[(B3, *own)] + above[(B3, *own)])) ** 2
+        (0.5 * (plane[(B1, *own_cells)] + plane[B1, layout.lines, _I0 + 1 : _I0 + 1 + layout.ni])) ** 2
+        + (0.5 * (plane[(B2, *own_cells)] + plane[B2, upper, layout.entries])) ** 2
+        + (0.5 * (plane[(B3, *own_cells)] + above[(B3, *own_cells)])) ** 2
     )
     kinetic = 0.5 * (m[0] ** 2 + m[1] ** 2 + m[2] ** 2) / rho
-    sums = (rho, *m, plane[(E, *own)], kinetic, 0.5 * b2, np.sqrt(b2))
+    sums = (rho, *m, plane[(E, *own_cells)], kinetic, 0.5 * b2, np.sqrt(b2))
     return [*(float(values.sum()) for values in sums), float(np.abs(divergence(plane, above, slab)).max())]
 
 
@@ -80,9 +80,9 @@ def totals(slab: Slab) -> dict[str, float]:
     volume = prod(problem.frame.widths)
     sums = [fsum(row[column] for row in rows) for column in range(8)]
     mean_field = sums[7] / prod(problem.frame.cells)
-    found = dict(zip(COLUMNS[3:10], (volume * s for s in sums[:7]), strict=True))
+    sums_by_name = dict(zip(COLUMNS[3:10], (volume * s for s in sums[:7]), strict=True))
     largest = max(row[8] for row in rows) * min(problem.frame.widths)
-    return {**found, "divergence": largest / mean_field if mean_field > 0.0 else largest}
+    return {**sums_by_name, "divergence": largest / mean_field if mean_field > 0.0 else largest}
 
 
 class HistoryTable:
@@ -116,9 +116,9 @@ class HistoryTable:
     def _line(self, slab: Slab, state: State) -> None:
         self._last = state.iteration
         problem = mhd_problem(slab)
-        found = totals(slab)
+        sums = totals(slab)
         floored = sum(slab.comm.allgather(problem.floored))
-        values = [state.iteration, state.time, problem.step, *found.values(), floored]
+        values = [state.iteration, state.time, problem.step, *sums.values(), floored]
         self._write(slab, ",".join(f"{value!r}" for value in values) + "\n", "a")
 
     def _write(self, slab: Slab, text: str, mode: str) -> None:

@@ -61,8 +61,8 @@ class Frame:
         n, low, high = self.case.cells[axis], self.case.lower[axis], self.case.upper[axis]
         steps = np.arange(n + 1) if nodes else np.arange(n) + 0.5
         # symmetric boxes get symmetric points, which a plain low + steps * width would not give
-        found: Array = 0.5 * (low + high) + (high - low) * (steps - 0.5 * n) / n
-        return found
+        coordinates: Array = 0.5 * (low + high) + (high - low) * (steps - 0.5 * n) / n
+        return coordinates
 
 
 class InitialState:
@@ -77,16 +77,16 @@ class InitialState:
 
         Along k: the row's centre, or its lower and upper node. Arrays broadcast to [k, j, i].
         """
-        found = []
+        coordinates = []
         for axis in range(3):
-            place = self._frame.order.index(axis)
+            mesh_axis = self._frame.order.index(axis)
             points = self._frame.points(axis, nodes=on_nodes[axis])
-            if place == 2:
+            if mesh_axis == 2:
                 points = points[row : row + 2] if on_nodes[axis] else points[row : row + 1]
             shape = [1, 1, 1]
-            shape[2 - place] = points.size
-            found.append(points.reshape(shape))
-        return found[0], found[1], found[2]
+            shape[2 - mesh_axis] = points.size
+            coordinates.append(points.reshape(shape))
+        return coordinates[0], coordinates[1], coordinates[2]
 
     def _shape(self, row: int, on_nodes: tuple[bool, bool, bool]) -> tuple[int, ...]:
         return np.broadcast_shapes(*(at.shape for at in self._at(row, on_nodes)))
@@ -96,49 +96,49 @@ class InitialState:
         assert self._case.potential is not None
         on_nodes = (axis != 0, axis != 1, axis != 2)
         values = self._case.potential(axis, *self._at(row, on_nodes))
-        found: Array = np.broadcast_to(np.asarray(values, dtype=np.float64), self._shape(row, on_nodes))
-        return found
+        edge_values: Array = np.broadcast_to(np.asarray(values, dtype=np.float64), self._shape(row, on_nodes))
+        return edge_values
 
     def faces(self, axis: int, row: int) -> Array:
         """Return field through faces across an axis of the box, float64[k, j, i]; across k: the row's lower faces."""
         frame = self._frame
         on_nodes = (axis == 0, axis == 1, axis == 2)
         shape = self._shape(row, on_nodes)
-        found = np.zeros(shape)
+        face_field = np.zeros(shape)
         if self._case.field is not None:
-            found += self._case.field(axis, *self._at(row, on_nodes))
+            face_field += self._case.field(axis, *self._at(row, on_nodes))
         if self._case.potential is not None:
             b, c = (axis + 1) % 3, (axis + 2) % 3
             for along, by, sign in ((c, b, 1.0), (b, c, -1.0)):
-                place = frame.order.index(by)
+                mesh_axis = frame.order.index(by)
                 edges = self._edges(along, row)
                 if frame.order[2] == axis:
                     edges = edges[: shape[0]]
-                found += sign * np.diff(edges, axis=2 - place) / frame.widths[place]
-        return found[:1] if frame.order[2] == axis else found
+                face_field += sign * np.diff(edges, axis=2 - mesh_axis) / frame.widths[mesh_axis]
+        return face_field[:1] if frame.order[2] == axis else face_field
 
     def fill_row(self, plane: Array, row: int) -> None:
         """Set all own values of one row but the B3 above it; plane : float64[8, lines, entries]."""
         frame, case = self._frame, self._case
         layout = frame.layout
-        own = (
+        own_cells = (
             slice(layout.gj, layout.gj + layout.nj),
             slice(LATERAL_GHOSTS, LATERAL_GHOSTS + layout.ni),
         )
         centre = self._at(row, (False, False, False))
         through = [self.faces(axis, row)[0] for axis in frame.order]
-        plane[B1, own[0], own[1].start : own[1].stop + 1] = through[0]
-        plane[B2, own[0].start : own[0].stop + 1, own[1]] = through[1]
-        plane[(B3, *own)] = through[2]
+        plane[B1, own_cells[0], own_cells[1].start : own_cells[1].stop + 1] = through[0]
+        plane[B2, own_cells[0].start : own_cells[0].stop + 1, own_cells[1]] = through[1]
+        plane[(B3, *own_cells)] = through[2]
         rho = np.broadcast_to(case.density(*centre), self._shape(row, (False, False, False)))[0]
-        plane[(RHO, *own)] = rho
+        plane[(RHO, *own_cells)] = rho
         kinetic = np.zeros(rho.shape)
         for variable, axis in zip((M1, M2, M3), frame.order, strict=True):
             v = np.broadcast_to(case.velocity(axis, *centre), (1, *rho.shape))[0]
-            plane[(variable, *own)] = rho * v
+            plane[(variable, *own_cells)] = rho * v
             kinetic += 0.5 * rho * v * v
         if case.energy is not None:
-            plane[(E, *own)] = np.broadcast_to(case.energy(*centre), (1, *rho.shape))[0]
+            plane[(E, *own_cells)] = np.broadcast_to(case.energy(*centre), (1, *rho.shape))[0]
             return
         middle = [
             0.5 * (through[0][:, :-1] + through[0][:, 1:]),
@@ -147,9 +147,9 @@ class InitialState:
         ]
         magnetic = 0.5 * (middle[0] ** 2 + middle[1] ** 2 + middle[2] ** 2)
         pressure = np.broadcast_to(case.pressure(*centre), (1, *rho.shape))[0]
-        plane[(E, *own)] = pressure / (case.gamma - 1.0) + kinetic + magnetic
+        plane[(E, *own_cells)] = pressure / (case.gamma - 1.0) + kinetic + magnetic
 
     def top_faces(self, row: int) -> Array:
         """Return B3 on the lower faces of a row, which may be the one above the last, float64[nj, ni]."""
-        found: Array = self.faces(self._frame.order[2], row)[0]
-        return found
+        face_field: Array = self.faces(self._frame.order[2], row)[0]
+        return face_field

@@ -30,7 +30,7 @@ def _primitive_row(
     n: int,
 ) -> int:
     gamma, least_density, least_pressure = gas
-    own = n - LATERAL_GHOSTS
+    cells_end = n - LATERAL_GHOSTS
     rho, m1, m2, m3, energy = conserved
     b1, b1_next, b2, b2_next, b3, b3_next = faces
     w_rho, v1, v2, v3, p, c1, c2, c3 = w
@@ -45,7 +45,7 @@ def _primitive_row(
         q = (gamma - 1.0) * (energy[i] - kinetic - 0.5 * (x * x + y * y + z * z))
         w_rho[i], p[i] = d, max(q, least_pressure)
         low = (rho[i] < least_density) | (q < least_pressure)
-        floored += 1 if low & (i >= LATERAL_GHOSTS) & (i < own) else 0
+        floored += 1 if low & (i >= LATERAL_GHOSTS) & (i < cells_end) else 0
     return floored
 
 
@@ -182,12 +182,12 @@ def raise_to_floors(u: Array, first: int, end: int, gas: tuple[float, float, flo
     """
     gamma, least_density, least_pressure = gas
     gj = LATERAL_GHOSTS if u.shape[2] > 2 else 0
-    lines, own = slice(gj, u.shape[2] - gj - 1), slice(LATERAL_GHOSTS, u.shape[3] - LATERAL_GHOSTS - 1)
+    lines, cells = slice(gj, u.shape[2] - gj - 1), slice(LATERAL_GHOSTS, u.shape[3] - LATERAL_GHOSTS - 1)
     for k in range(first, end):
-        plane = u[k, :, lines, own]
-        b1 = 0.5 * (plane[B1] + u[k, B1, lines, own.start + 1 : own.stop + 1])
-        b2 = 0.5 * (plane[B2] + u[k, B2, lines.start + 1 : lines.stop + 1, own])
-        b3 = 0.5 * (plane[B3] + u[k + 1, B3, lines, own])
+        plane = u[k, :, lines, cells]
+        b1 = 0.5 * (plane[B1] + u[k, B1, lines, cells.start + 1 : cells.stop + 1])
+        b2 = 0.5 * (plane[B2] + u[k, B2, lines.start + 1 : lines.stop + 1, cells])
+        b3 = 0.5 * (plane[B3] + u[k + 1, B3, lines, cells])
         rho, energy = plane[RHO], plane[E]
         np.copyto(rho, least_density, where=rho < least_density)
         kinetic = 0.5 * (plane[M1] ** 2 + plane[M2] ** 2 + plane[M3] ** 2) / rho

@@ -48,23 +48,23 @@ def centred(slab: Slab) -> dict[str, Array]:
     """Return this slab's quantities by name, and total energy as `e`, float64[rows, nj, ni]."""
     problem = mhd_problem(slab)
     layout, field = problem.layout, slab.field
-    own = slice(layout.ghost_rows, layout.ghost_rows + slab.rows)
-    above = slice(own.start + 1, own.stop + 1)
+    rows = slice(layout.ghost_rows, layout.ghost_rows + slab.rows)
+    above = slice(rows.start + 1, rows.stop + 1)
     lines, entries = layout.lines, layout.entries
     b = (
-        0.5 * (field[own, B1, lines, entries] + field[own, B1, lines, _I0 + 1 : _I0 + 1 + layout.ni]),
-        0.5 * (field[own, B2, lines, entries] + field[own, B2, lines.start + 1 : lines.stop + 1, entries]),
-        0.5 * (field[own, B3, lines, entries] + field[above, B3, lines, entries]),
+        0.5 * (field[rows, B1, lines, entries] + field[rows, B1, lines, _I0 + 1 : _I0 + 1 + layout.ni]),
+        0.5 * (field[rows, B2, lines, entries] + field[rows, B2, lines.start + 1 : lines.stop + 1, entries]),
+        0.5 * (field[rows, B3, lines, entries] + field[above, B3, lines, entries]),
     )
-    rho, energy = field[own, RHO, lines, entries], field[own, E, lines, entries]
-    v = [field[own, m, lines, entries] / rho for m in (M1, M2, M3)]
+    rho, energy = field[rows, RHO, lines, entries], field[rows, E, lines, entries]
+    v = [field[rows, m, lines, entries] / rho for m in (M1, M2, M3)]
     kinetic = 0.5 * rho * (v[0] ** 2 + v[1] ** 2 + v[2] ** 2)
     magnetic = 0.5 * (b[0] ** 2 + b[1] ** 2 + b[2] ** 2)
-    found = {"rho": rho.copy(), "p": (problem.case.gamma - 1.0) * (energy - kinetic - magnetic)}
+    quantities = {"rho": rho.copy(), "p": (problem.case.gamma - 1.0) * (energy - kinetic - magnetic)}
     order = problem.frame.order
-    found |= {f"v{axis}": v[order.index(number)] for number, axis in enumerate("xyz")}
-    found |= {f"B{axis}": b[order.index(number)] for number, axis in enumerate("xyz")}
-    return {**found, "e": energy.copy()}
+    quantities |= {f"v{axis}": v[order.index(number)] for number, axis in enumerate("xyz")}
+    quantities |= {f"B{axis}": b[order.index(number)] for number, axis in enumerate("xyz")}
+    return {**quantities, "e": energy.copy()}
 
 
 def gathered(slab: Slab, names: tuple[str, ...] = QUANTITIES) -> Iterator[tuple[str, Array | None]]:
@@ -164,24 +164,24 @@ def _xdmf(slab: Slab, state: State, path: Path) -> str:
 
 def _picture(slab: Slab, state: State, path: Path) -> None:
     """Draw density, pressure, speed and magnetic pressure: the middle slice across z, or lines for a tube."""
-    found = {name: values for name, values in gathered(slab) if values is not None}
+    quantities = {name: values for name, values in gathered(slab) if values is not None}
     if slab.comm.rank > 0:
         return
     with Replacement(path) as temporary:
-        draw(found, axes(slab), f"time {state.time:.4g}, {state.iteration} cycles", Path(temporary))
+        draw(quantities, axes(slab), f"time {state.time:.4g}, {state.iteration} cycles", Path(temporary))
 
 
-def _shown(found: dict[str, Array]) -> dict[str, Array]:
+def _shown(quantities: dict[str, Array]) -> dict[str, Array]:
     return {
-        "density": found["rho"],
-        "pressure": found["p"],
-        "speed": np.sqrt(found["vx"] ** 2 + found["vy"] ** 2 + found["vz"] ** 2),
-        "magnetic pressure": 0.5 * (found["Bx"] ** 2 + found["By"] ** 2 + found["Bz"] ** 2),
+        "density": quantities["rho"],
+        "pressure": quantities["p"],
+        "speed": np.sqrt(quantities["vx"] ** 2 + quantities["vy"] ** 2 + quantities["vz"] ** 2),
+        "magnetic pressure": 0.5 * (quantities["Bx"] ** 2 + quantities["By"] ** 2 + quantities["Bz"] ** 2),
     }
 
 
-def draw(found: dict[str, Array], axes: dict[str, Array], title: str, path: Path) -> None:
-    """Write a PNG. found : quantities [z, y, x].  axes : centres of cells along x, y, z."""
+def draw(quantities: dict[str, Array], axes: dict[str, Array], title: str, path: Path) -> None:
+    """Write a PNG. quantities : float64[z, y, x].  axes : centres of cells along x, y, z."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -192,7 +192,7 @@ def draw(found: dict[str, Array], axes: dict[str, Array], title: str, path: Path
     is_tube = len(long) < 2 or all(
         8 * axes[axis].size <= axes[longest].size for axis in long if axis != longest
     )
-    for plot, (name, values) in zip(figure.subplots(2, 2).flat, _shown(found).items(), strict=True):
+    for plot, (name, values) in zip(figure.subplots(2, 2).flat, _shown(quantities).items(), strict=True):
         plot.set_title(name)
         if is_tube:
             line = np.moveaxis(values, "zyx".index(longest), 0)

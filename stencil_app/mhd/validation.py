@@ -92,11 +92,11 @@ def linear_wave_error(n: int, wave: str, direction: str = "right") -> float:
     assert isinstance(problem, MhdProblem)
     points = [problem.frame.points(axis, nodes=False) for axis in range(3)]
     at = (points[0][None, None, :], points[1][None, :, None], points[2][:, None, None])
-    wanted = linear_wave.exact(problem.parameters, *at)
-    found = centred(slab)
+    exact_values = linear_wave.exact(problem.parameters, *at)
+    computed = centred(slab)
     for axis in "xyz":
-        found[f"m{axis}"] = found["rho"] * found[f"v{axis}"]
-    return rms({name: found[name] - exact for name, exact in wanted.items()})
+        computed[f"m{axis}"] = computed["rho"] * computed[f"v{axis}"]
+    return rms({name: computed[name] - exact for name, exact in exact_values.items()})
 
 
 def ryu_jones_error(n: int, axis: str = "x") -> tuple[float, int]:
@@ -107,21 +107,24 @@ def ryu_jones_error(n: int, axis: str = "x") -> tuple[float, int]:
     number = "xyz".index(axis)
     names = [f"{'xyz'[(number + c) % 3]}" for c in range(3)]
     line = {name: values.reshape(-1) for name, values in whole(slab).items()}
-    found = {"rho": line["rho"], "p": line["p"]}
+    computed = {"rho": line["rho"], "p": line["p"]}
     for label, name in zip("nts", names, strict=True):
-        found[f"v{label}"], found[f"B{label}"] = line[f"v{name}"], line[f"B{name}"]
+        computed[f"v{label}"], computed[f"B{label}"] = line[f"v{name}"], line[f"B{name}"]
     exact = ryu_jones.exact(problem.frame.points(number, nodes=False), state.time)
-    mine, wanted = (_conserved(one, problem.case.gamma) for one in (found, exact))
-    return rms({name: mine[name] - wanted[name] for name in wanted}), state.iteration
+    mine, exact_values = (_conserved(one, problem.case.gamma) for one in (computed, exact))
+    return rms({name: mine[name] - exact_values[name] for name in exact_values}), state.iteration
 
 
 def _conserved(one: dict[str, Array], gamma: float) -> dict[str, Array]:
     rho = one["rho"]
-    found = (
+    conserved = (
         {"rho": rho} | {f"m{c}": rho * one[f"v{c}"] for c in "nts"} | {f"B{c}": one[f"B{c}"] for c in "nts"}
     )
     kinetic = 0.5 * rho * sum(one[f"v{c}"] ** 2 for c in "nts")
-    return {**found, "e": one["p"] / (gamma - 1.0) + kinetic + 0.5 * sum(one[f"B{c}"] ** 2 for c in "nts")}
+    return {
+        **conserved,
+        "e": one["p"] / (gamma - 1.0) + kinetic + 0.5 * sum(one[f"B{c}"] ** 2 for c in "nts"),
+    }
 
 
 def brio_wu_errors(n: int, reference: Array) -> list[float]:
@@ -130,10 +133,10 @@ def brio_wu_errors(n: int, reference: Array) -> list[float]:
     reference : rows x, ρ, p, vx, vy, vz, Bx, By, Bz of a multiple of n cells
     """
     slab, _ = solved("brio-wu", n=n, courant=0.4)
-    found = {name: values.reshape(-1) for name, values in whole(slab).items()}
+    computed = {name: values.reshape(-1) for name, values in whole(slab).items()}
     fine = reference.reshape(9, n, -1).mean(axis=2)
     rows = {"rho": 1, "p": 2, "vx": 3, "vy": 4, "By": 7}
-    return [float(np.abs(found[name] - fine[row]).mean()) for name, row in rows.items()]
+    return [float(np.abs(computed[name] - fine[row]).mean()) for name, row in rows.items()]
 
 
 def orszag_tang(n: int) -> tuple[Slab, State, Array]:
@@ -174,12 +177,12 @@ def _waves(sizes: tuple[int, ...]) -> Iterator[Check]:
 def _tubes(sizes: tuple[int, ...], data: Path | None) -> Iterator[Check]:
     for n in sizes:
         if n in RYU_JONES:
-            found = {axis: ryu_jones_error(n, axis) for axis in ("x", "z")}
-            for axis, (error, _) in found.items():
+            by_axis = {axis: ryu_jones_error(n, axis) for axis in ("x", "z")}
+            for axis, (error, _) in by_axis.items():
                 what = f"N = {n} along {axis}, L1 error over the conserved variables"
                 limit = SLACK * RYU_JONES[n]
                 yield Check(problem="ryu-jones", what=what, figure=error, reference=RYU_JONES[n], limit=limit)
-            cycles = abs(found["x"][1] - found["z"][1])
+            cycles = abs(by_axis["x"][1] - by_axis["z"][1])
             yield Check(
                 problem="ryu-jones",
                 what=f"N = {n}, cycles along x and z differ by",
@@ -233,12 +236,12 @@ def _alfven(sizes: tuple[int, int]) -> Iterator[Check]:
         errors = []
         for n in sizes:
             slab, _ = solved("alfven-wave", n=n, dimensions=2, kind=kind)
-            found = {name: values.copy() for name, values in centred(slab).items()}
+            final = {name: values.copy() for name, values in centred(slab).items()}
             slab.problem.initialise(slab.interior, 0)
             slab.dress()
             slab.refresh()
             start = centred(slab)
-            errors.append(rms({name: found[name] - start[name] for name in ("Bx", "By", "Bz")}))
+            errors.append(rms({name: final[name] - start[name] for name in ("Bx", "By", "Bz")}))
         order = float(np.log2(errors[0] / errors[1]))
         what = f"order of B between N = {sizes[0]} and {sizes[1]}, shortfall from {ALFVEN_ORDER}"
         shortfall = ALFVEN_ORDER - order
@@ -247,8 +250,8 @@ def _alfven(sizes: tuple[int, int]) -> Iterator[Check]:
 
 def _loop(n: int) -> Iterator[Check]:
     slab, _ = solved("field-loop", n=n, dimensions=3)
-    found = centred(slab)
-    along = np.abs(2.0 * found["Bz"] - found["Bx"]).mean() / np.sqrt(5.0)
+    quantities = centred(slab)
+    along = np.abs(2.0 * quantities["Bz"] - quantities["Bx"]).mean() / np.sqrt(5.0)
     what = f"N = {n}, oblique: mean |B| along the cylinder over B0"
     yield Check(problem="field-loop", what=what, figure=float(along / 1e-3), reference=None, limit=0.02)
 

@@ -58,13 +58,13 @@ class Places:
 
 def places(progress: Path | None, slabs: Path | None, environment: Mapping[str, str] | None = None) -> Places:
     """Return the files that the command line names, with defaults from the environment."""
-    told = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
 
     def of(name: str) -> Path | None:
-        return Path(told[name]) if told.get(name) else None
+        return Path(variables[name]) if variables.get(name) else None
 
     try:
-        every_s = max(0.0, float(told.get(EVERY_VARIABLE, "")))
+        every_s = max(0.0, float(variables.get(EVERY_VARIABLE, "")))
     except ValueError:
         every_s = DEFAULT_EVERY_S
     return Places(

@@ -174,10 +174,10 @@ class _Loop:
         slab: Slab,
         controls: Controls,
         watch: Stopwatch,
-        asked: tuple[StopRequest, Steering],
+        requests: tuple[StopRequest, Steering],
     ) -> None:
         self.slab, self.controls, self.watch = slab, controls, watch
-        self.stop, self.steering = asked
+        self.stop, self.steering = requests
         self.wish = NOTHING
         self._mine, self._everyone = np.zeros(4, dtype=np.int64), np.zeros(4, dtype=np.int64)
         self._patience_s = self._step = 0.0
@@ -267,8 +267,8 @@ class _Loop:
 
     def _diverged(self, state: State) -> None:
         where = self.slab.problem.failure(self.slab.other, self.slab.first_row)
-        found = [] if where is None else [f"iteration {state.iteration}, time {state.time:.6g}: {where}"]
-        agree(self.slab.comm, found, DivergedError)
+        problems = [] if where is None else [f"iteration {state.iteration}, time {state.time:.6g}: {where}"]
+        agree(self.slab.comm, problems, DivergedError)
         raise DivergedError(f"iteration {state.iteration}: the rate of change is not finite")
 
 

@@ -37,8 +37,8 @@ def make(values: Mapping[str, Value]) -> Case:
 
     def pressure(x: Array, y: Array, z: Array) -> Array:
         inside = x * x + y * y + z * z < radius * radius
-        found: Array = np.where(inside, ratio * outside, outside)
-        return found
+        values: Array = np.where(inside, ratio * outside, outside)
+        return values
 
     return Case(
         cells=mesh_of(values, (n, n, n)),

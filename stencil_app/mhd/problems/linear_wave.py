@@ -86,8 +86,8 @@ def make(values: Mapping[str, Value]) -> Case:
     flow = (1.0 if direction == "right" else -1.0) if wave == "entropy" else 0.0
 
     def sine(x: Array, y: Array, z: Array) -> Array:
-        found: Array = amplitude * np.sin(2.0 * pi * frame.along(0, x, y, z))
-        return found
+        disturbance: Array = amplitude * np.sin(2.0 * pi * frame.along(0, x, y, z))
+        return disturbance
 
     def density(x: Array, y: Array, z: Array) -> Array:
         return 1.0 + r.density * sine(x, y, z)
@@ -133,8 +133,8 @@ def exact(values: Mapping[str, Value], *at: Array) -> dict[str, Array]:
         _FIELD[1] + r.field[0] * sine,
         _FIELD[2] + r.field[1] * sine,
     )
-    found = {"rho": rho, "e": np.asarray(case.energy(*at))}
+    quantities = {"rho": rho, "e": np.asarray(case.energy(*at))}
     for a, axis in enumerate("xyz"):
-        found[f"m{axis}"] = rho * case.velocity(a, *at)
-        found[f"B{axis}"] = np.asarray(sum(frame.axes[a][c] * field[c] for c in range(3)))
-    return found
+        quantities[f"m{axis}"] = rho * case.velocity(a, *at)
+        quantities[f"B{axis}"] = np.asarray(sum(frame.axes[a][c] * field[c] for c in range(3)))
+    return quantities
