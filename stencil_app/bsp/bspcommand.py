@@ -9,14 +9,13 @@ time when it is alone, so that the amount of work is the same however busy the m
 import json
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
 
-from stencil_app.errors import OutputError, UsageError
+from stencil_app.errors import UsageError
 from stencil_app.options import Option, Value, option_command, parameter, parse_all
 
 T = TypeVar("T")
@@ -159,7 +158,7 @@ def _combinations(texts: Mapping[str, str | None]) -> list[str]:
 
 
 def _run(values: dict[str, Any], strays: list[str]) -> None:
-    from stencil_app.running.mpi import aborting, agree, world
+    from stencil_app.running.mpi import aborting, say, world
 
     as_json, comm = values.pop("as_json"), world()
     with aborting(comm):
@@ -167,16 +166,7 @@ def _run(values: dict[str, Any], strays: list[str]) -> None:
         from stencil_app.bsp.syntheticjob import run, text_lines
 
         document = run(comm, settings)
-        problems = []
-        if comm.rank == 0:
-            try:
-                sys.stdout.write(
-                    (json.dumps(document) if as_json else "\n".join(text_lines(document))) + "\n"
-                )
-                sys.stdout.flush()
-            except OSError as error:
-                problems.append(f"stdout: the report could not be written: {error.strerror}")
-        agree(comm, problems, OutputError)
+        say(comm, json.dumps(document) if as_json else "\n".join(text_lines(document)), "report")
 
 
 BSP = option_command(

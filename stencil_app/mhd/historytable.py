@@ -7,6 +7,7 @@ the box), largest |∇·B| times the least width over the mean |B|, and cells fl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import fsum, prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stencil_app.errors import OutputError
+from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, RHO, E
 from stencil_app.mhd.solution import mhd_problem
@@ -85,24 +87,31 @@ def totals(slab: Slab) -> dict[str, float]:
     return {**sums_by_name, "divergence": largest / mean_field if mean_field > 0.0 else largest}
 
 
-class HistoryTable:
-    """The table of a run, begun anew, or continued after a restart."""
+class RunObserver:
+    """`stencil_app.running.runtime.Observer`: the table of a run, and other slabs at cycles known from the start.
 
-    def __init__(self, path: Path, every: int) -> None:
-        self._path, self._every = path, every
+    path : the table, begun anew, or continued after a restart; None for no table.  cuts : slabs by cycle
+    """
+
+    def __init__(self, path: Path | None, every: int, cuts: Mapping[int, Decomposition]) -> None:
+        self._path, self._every, self._cuts = path, every, cuts
         self._last = -1
 
     def begin(self, slab: Slab, state: State, *, append: bool) -> None:
         """Write the head and the state that the run begins with; collective. Raises `OutputError` on all ranks."""
-        if append and self._path.is_file():
+        if self._path is not None and append and self._path.is_file():
             self._last = state.iteration
             return
-        self._write(slab, ",".join(COLUMNS) + "\n", "w")
+        self._write(slab, ",".join(COLUMNS), "w")
         self._line(slab, state)
 
     def looks(self, iteration: int) -> bool:
         """Return whether it is time for a line."""
-        return iteration % self._every == 0
+        return self._path is not None and iteration % self._every == 0
+
+    def next_layout(self, iteration: int) -> Decomposition | None:
+        """See `stencil_app.running.runtime.Observer`."""
+        return self._cuts.get(iteration)
 
     def look(self, slab: Slab, state: State) -> None:
         """Append a line; collective."""
@@ -114,19 +123,21 @@ class HistoryTable:
             self._line(slab, state)
 
     def _line(self, slab: Slab, state: State) -> None:
+        if self._path is None:
+            return
         self._last = state.iteration
         problem = mhd_problem(slab)
         sums = totals(slab)
         floored = sum(slab.comm.allgather(problem.floored))
         values = [state.iteration, state.time, problem.step, *sums.values(), floored]
-        self._write(slab, ",".join(f"{value!r}" for value in values) + "\n", "a")
+        self._write(slab, ",".join(f"{value!r}" for value in values), "a")
 
     def _write(self, slab: Slab, text: str, mode: str) -> None:
         problems = []
-        if slab.comm.rank == 0:
+        if self._path is not None and slab.comm.rank == 0:
             try:
                 with self._path.open(mode, encoding="utf-8") as file:
-                    file.write(text)
+                    file.write(text + "\n")
             except OSError as error:
                 problems.append(f"--history {self._path}: could not be written: {error.strerror}")
         agree(slab.comm, problems, OutputError)

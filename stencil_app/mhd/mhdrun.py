@@ -12,54 +12,20 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from stencil_app.errors import CheckpointError, UsageError
-from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.slab import Slab
 from stencil_app.mhd.equations import MhdProblem
-from stencil_app.mhd.historytable import HistoryTable
+from stencil_app.mhd.historytable import RunObserver
 from stencil_app.mhd.settings import MhdSettings
 from stencil_app.mhd.solution import write_solution
 from stencil_app.running.costbenchmark import measure, write_benchmark
-from stencil_app.running.mpi import agree
+from stencil_app.running.mpi import agree, say
 from stencil_app.running.runsteering import Steering, places
 from stencil_app.running.runtime import UNBOUNDED, Controls, State, StopRequest, begin, iterate
-from stencil_app.running.slabrun import allocate, leave_record, make_directory, need_memory, say
+from stencil_app.running.slabrun import allocate, leave_record, make_directory, need_memory
 from stencil_app.running.timing import Stopwatch
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
-
-
-class _Observer:
-    """`stencil_app.running.runtime.Observer`: history, and other slabs at cycles known from the start."""
-
-    def __init__(self, settings: MhdSettings) -> None:
-        self._history = (
-            None if settings.history is None else HistoryTable(settings.history, settings.history_every)
-        )
-        self._cuts = settings.cuts
-
-    def begin(self, slab: Slab, state: State, *, restarted: bool) -> None:
-        """Start observing before the first iteration; collective."""
-        if self._history is not None:
-            self._history.begin(slab, state, append=restarted)
-
-    def looks(self, iteration: int) -> bool:
-        """See `stencil_app.running.runtime.Observer`."""
-        return self._history is not None and self._history.looks(iteration)
-
-    def look(self, slab: Slab, state: State) -> None:
-        """See `stencil_app.running.runtime.Observer`."""
-        if self._history is not None:
-            self._history.look(slab, state)
-
-    def end(self, slab: Slab, state: State) -> None:
-        """Record the state that the run ends with; collective."""
-        if self._history is not None:
-            self._history.end(slab, state)
-
-    def next_layout(self, iteration: int) -> Decomposition | None:
-        """See `stencil_app.running.runtime.Observer`."""
-        return self._cuts.get(iteration)
 
 
 def run(comm: Intracomm, settings: MhdSettings, started: float) -> int:
@@ -78,8 +44,8 @@ def run(comm: Intracomm, settings: MhdSettings, started: float) -> int:
     make_directory(comm, settings.record_dir)
     state = begin(slab, settings.restart)
     _check_start(comm, settings, slab, state)
-    observer = _Observer(settings)
-    observer.begin(slab, state, restarted=settings.restart is not None)
+    observer = RunObserver(settings.history, settings.history_every, settings.cuts)
+    observer.begin(slab, state, append=settings.restart is not None)
     controls = Controls(
         iterations=UNBOUNDED if settings.iterations is None else settings.iterations,
         until=settings.until,

@@ -54,7 +54,7 @@ class Check:
     problem: str
     what: str
     figure: float
-    reference: float | None
+    reference: float | None = None
     limit: float
 
     @property
@@ -171,7 +171,7 @@ def _waves(sizes: tuple[int, ...]) -> Iterator[Check]:
         left = linear_wave_error(sizes[0], wave, "left")
         gap = abs(left / errors[sizes[0]] - 1.0)
         what = f"N = {sizes[0]}, left against right, relative"
-        yield Check(problem=f"linear {wave} wave", what=what, figure=gap, reference=None, limit=1e-6)
+        yield Check(problem=f"linear {wave} wave", what=what, figure=gap, limit=1e-6)
 
 
 def _tubes(sizes: tuple[int, ...], data: Path | None) -> Iterator[Check]:
@@ -184,11 +184,7 @@ def _tubes(sizes: tuple[int, ...], data: Path | None) -> Iterator[Check]:
                 yield Check(problem="ryu-jones", what=what, figure=error, reference=RYU_JONES[n], limit=limit)
             cycles = abs(by_axis["x"][1] - by_axis["z"][1])
             yield Check(
-                problem="ryu-jones",
-                what=f"N = {n}, cycles along x and z differ by",
-                figure=cycles,
-                reference=None,
-                limit=0,
+                problem="ryu-jones", what=f"N = {n}, cycles along x and z differ by", figure=cycles, limit=0
             )
         if n in BRIO_WU and data is not None:
             errors = brio_wu_errors(n, np.load(data / "briowu_t0.1_N4096_avg1024.npy"))
@@ -202,11 +198,7 @@ def _vortex(n: int, data: Path | None) -> Iterator[Check]:
     slab, _, rho = orszag_tang(n)
     symmetric = float(np.abs(rho - rho[::-1, ::-1]).max())
     yield Check(
-        problem="orszag-tang",
-        what=f"N = {n}, ρ(x, y) against ρ(1-x, 1-y)",
-        figure=symmetric,
-        reference=None,
-        limit=1e-9,
+        problem="orszag-tang", what=f"N = {n}, ρ(x, y) against ρ(1-x, 1-y)", figure=symmetric, limit=1e-9
     )
     now = totals(slab)
     slab.problem.initialise(slab.interior, 0)
@@ -215,15 +207,11 @@ def _vortex(n: int, data: Path | None) -> Iterator[Check]:
     before = totals(slab)
     for name in ("mass", "energy"):
         drift = abs(now[name] / before[name] - 1.0)
-        yield Check(
-            problem="orszag-tang", what=f"N = {n}, drift of {name}", figure=drift, reference=None, limit=1e-12
-        )
+        yield Check(problem="orszag-tang", what=f"N = {n}, drift of {name}", figure=drift, limit=1e-12)
     push = max(abs(now[name] - before[name]) for name in ("momentum_x", "momentum_y")) / before["mass"]
-    yield Check(
-        problem="orszag-tang", what=f"N = {n}, drift of momentum", figure=push, reference=None, limit=1e-12
-    )
+    yield Check(problem="orszag-tang", what=f"N = {n}, drift of momentum", figure=push, limit=1e-12)
     what = f"N = {n}, max |∇·B| Δx / mean |B|"
-    yield Check(problem="orszag-tang", what=what, figure=now["divergence"], reference=None, limit=1e-12)
+    yield Check(problem="orszag-tang", what=what, figure=now["divergence"], limit=1e-12)
     if n == 256 and data is not None:
         fine = np.load(data / "orszagtang_t0.5_N256_slice_y0.3125.npy")[1]
         gap = float(np.abs(0.5 * (rho[79] + rho[80]) - fine).mean())
@@ -245,7 +233,7 @@ def _alfven(sizes: tuple[int, int]) -> Iterator[Check]:
         order = float(np.log2(errors[0] / errors[1]))
         what = f"order of B between N = {sizes[0]} and {sizes[1]}, shortfall from {ALFVEN_ORDER}"
         shortfall = ALFVEN_ORDER - order
-        yield Check(problem=f"{kind} alfven-wave", what=what, figure=shortfall, reference=None, limit=0.0)
+        yield Check(problem=f"{kind} alfven-wave", what=what, figure=shortfall, limit=0.0)
 
 
 def _loop(n: int) -> Iterator[Check]:
@@ -253,7 +241,7 @@ def _loop(n: int) -> Iterator[Check]:
     quantities = centred(slab)
     along = np.abs(2.0 * quantities["Bz"] - quantities["Bx"]).mean() / np.sqrt(5.0)
     what = f"N = {n}, oblique: mean |B| along the cylinder over B0"
-    yield Check(problem="field-loop", what=what, figure=float(along / 1e-3), reference=None, limit=0.02)
+    yield Check(problem="field-loop", what=what, figure=float(along / 1e-3), limit=0.02)
 
 
 def checks(*, quick: bool, data: Path | None) -> Iterator[Check]:

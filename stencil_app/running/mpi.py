@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from time import sleep
 from typing import TYPE_CHECKING
 
-from stencil_app.errors import StencilError, UsageError
+from stencil_app.errors import OutputError, StencilError, UsageError
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -46,6 +46,20 @@ def agree(comm: Intracomm, problems: Iterable[str], kind: type[StencilError] = U
     merged = tuple(dict.fromkeys(problem for one in everyone for problem in one))
     if merged:
         raise kind(merged)
+
+
+def say(comm: Intracomm, text: str, what: str = "result") -> None:
+    """Print the result (`what`) on stdout, by rank 0; collective. Raises `OutputError` on all ranks."""
+    problems = []
+    if comm.rank == 0:
+        try:
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+        except OSError as error:
+            problems.append(f"stdout: the {what} could not be written: {error.strerror}")
+            # buffered output must not raise a second error at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    agree(comm, problems, OutputError)
 
 
 @contextmanager

@@ -11,8 +11,6 @@ The line is short and the same for every slab layout, so that two runs can be co
 from __future__ import annotations
 
 import io
-import os
-import sys
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -25,7 +23,7 @@ from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.slab import Slab
 from stencil_app.physics import Physics, Problem
 from stencil_app.running.costbenchmark import default_rows, measure, write_benchmark
-from stencil_app.running.mpi import agree, shortage
+from stencil_app.running.mpi import agree, say, shortage
 from stencil_app.running.runsteering import Steering, places
 from stencil_app.running.runtime import Controls, State, StopRequest, begin, iterate
 from stencil_app.running.timing import Stopwatch, write_record
@@ -75,20 +73,6 @@ def run(comm: Intracomm, physics: Physics, settings: Settings, started: float) -
     line = result_line(slab, state)
     say(comm, line)
     return 128 + state.signal if state.signal else 0
-
-
-def say(comm: Intracomm, line: str) -> None:
-    """Print the result on stdout, by rank 0; collective. Raises `OutputError` on all ranks."""
-    problems = []
-    if comm.rank == 0:
-        try:
-            sys.stdout.write(line + "\n")
-            sys.stdout.flush()
-        except OSError as error:
-            problems.append(f"stdout: the result could not be written: {error.strerror}")
-            # buffered output must not raise a second error at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    agree(comm, problems, OutputError)
 
 
 def _benchmark(comm: Intracomm, physics: Physics, settings: Settings, watch: Stopwatch) -> None:

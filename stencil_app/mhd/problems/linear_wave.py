@@ -30,7 +30,16 @@ OPTIONS = (
 
 _FIELD = (1.0, sqrt(2.0), 0.5)
 _PRESSURE = 1.0 / ADIABATIC
-_ROOT_5 = sqrt(5.0)
+_F = 1.0 / (6.0 * sqrt(5.0))
+_TWO = sqrt(2.0)
+
+#: Speed, density, momentum, transverse field and energy of each wave to the right.
+_EIGENVECTORS = {
+    "fast": (2.0, 6.0 * _F, (12.0 * _F, -4.0 * _TWO * _F, -2.0 * _F), (8.0 * _TWO * _F, 4.0 * _F), 27.0 * _F),
+    "alfven": (1.0, 0.0, (0.0, 1.0 / 3.0, -2.0 * _TWO / 3.0), (-1.0 / 3.0, 2.0 * _TWO / 3.0), 0.0),
+    "slow": (0.5, 12.0 * _F, (6.0 * _F, 8.0 * _TWO * _F, 4.0 * _F), (-4.0 * _TWO * _F, -2.0 * _F), 9.0 * _F),
+    "entropy": (1.0, 1.0, (1.0, 0.0, 0.0), (0.0, 0.0), 0.5),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,34 +56,10 @@ class Eigenvector:
 def eigenvector(wave: str, direction: str) -> Eigenvector:
     """Return right eigenvector of Gardiner and Stone 2008, §6.1; momentum of a wave to the left has the other sign."""
     s = 1.0 if direction == "right" else -1.0
-    two = sqrt(2.0)
-    if wave == "fast":
-        f = 1.0 / (6.0 * _ROOT_5)
-        return Eigenvector(
-            speed=2.0,
-            density=6.0 * f,
-            momentum=(s * 12.0 * f, -s * 4.0 * two * f, -s * 2.0 * f),
-            field=(8.0 * two * f, 4.0 * f),
-            energy=27.0 * f,
-        )
-    if wave == "alfven":
-        return Eigenvector(
-            speed=1.0,
-            density=0.0,
-            momentum=(0.0, s / 3.0, -s * 2.0 * two / 3.0),
-            field=(-1.0 / 3.0, 2.0 * two / 3.0),
-            energy=0.0,
-        )
-    if wave == "slow":
-        f = 1.0 / (6.0 * _ROOT_5)
-        return Eigenvector(
-            speed=0.5,
-            density=12.0 * f,
-            momentum=(s * 6.0 * f, s * 8.0 * two * f, s * 4.0 * f),
-            field=(-4.0 * two * f, -2.0 * f),
-            energy=9.0 * f,
-        )
-    return Eigenvector(speed=1.0, density=1.0, momentum=(s, 0.0, 0.0), field=(0.0, 0.0), energy=0.5)
+    speed, density, momentum, field, energy = _EIGENVECTORS[wave]
+    normal, one, two = momentum
+    momentum = (s * normal, s * one, s * two)
+    return Eigenvector(speed=speed, density=density, momentum=momentum, field=field, energy=energy)
 
 
 def make(values: Mapping[str, Value]) -> Case:
