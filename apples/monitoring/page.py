@@ -14,6 +14,7 @@ import struct
 import time
 from enum import IntEnum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Self
 
 from apples.coscheduling.classes import MonitorCounts
@@ -97,10 +98,10 @@ class MonitorPage:
         self._fd = fd
         self._schedule = _ThreadSchedule()
         fixed = self._fields()
-        self.pid = int(fixed["pid"])
-        self.rank = int(fixed["rank"])
-        self.ranks = int(fixed["ranks"])
-        self.started_s = int(fixed["started_ns"]) * 1e-9
+        self.pid = int(fixed.pid)
+        self.rank = int(fixed.rank)
+        self.ranks = int(fixed.ranks)
+        self.started_s = int(fixed.started_ns) * 1e-9
 
     @staticmethod
     def attach(path: Path | str, *, owner: int | None = None) -> MonitorPage:
@@ -139,7 +140,7 @@ class MonitorPage:
     @property
     def state(self) -> MonitorState:
         """Return the progress of the process."""
-        return MonitorState(self._fields()["state"])
+        return MonitorState(self._fields().state)
 
     def reading(self, held_since_s: float | None = None) -> MonitorCounts:
         """Return T_cpu, T_comm and C_comm since the start, up to now; `held_since_s` as for `figures`."""
@@ -147,7 +148,7 @@ class MonitorPage:
 
     def requests(self) -> int:
         """Return the number of messages from scheduled senders while this process was not scheduled."""
-        return int(self._fields()["requests"])
+        return int(self._fields().requests)
 
     def figures(self, held_since_s: float | None = None) -> PageCounters:
         """Return all values up to now; computation or waiting since the last MPI call is added.
@@ -156,28 +157,28 @@ class MonitorPage:
         yet, None while the process runs. A wait counts until that instant.
         """
         fields = self._fields()
-        running = fields["state"] == MonitorState.RUNNING and _lives(fields["pid"], fields["tid"])
+        running = fields.state == MonitorState.RUNNING and _lives(fields.pid, fields.tid)
         times = self._up_to_now(fields, held_since_s, running=running)
         return PageCounters(
-            pid=fields["pid"],
-            rank=fields["rank"],
-            ranks=fields["ranks"],
-            state=MonitorState(fields["state"]),
-            threads=fields["threads"],
-            started_s=fields["started_ns"] * 1e-9,
-            ended_s=fields["ended_ns"] * 1e-9 if fields["ended_ns"] else None,
+            pid=fields.pid,
+            rank=fields.rank,
+            ranks=fields.ranks,
+            state=MonitorState(fields.state),
+            threads=fields.threads,
+            started_s=fields.started_ns * 1e-9,
+            ended_s=fields.ended_ns * 1e-9 if fields.ended_ns else None,
             updated_s=times.updated * 1e-9,
             t_cpu_s=times.cpu * 1e-9,
             t_comm_s=times.comm * 1e-9,
-            c_comm=fields["c_comm"],
-            calls=fields["calls"],
-            sent=fields["sent"],
-            received=fields["received"],
-            requests=fields["requests"],
-            last_request_s=fields["last_request_ns"] * 1e-9 if fields["last_request_ns"] else None,
-            sleeps=fields["sleeps"],
-            mpi=_text(fields["mpi"]),
-            host=_text(fields["host"]),
+            c_comm=fields.c_comm,
+            calls=fields.calls,
+            sent=fields.sent,
+            received=fields.received,
+            requests=fields.requests,
+            last_request_s=fields.last_request_ns * 1e-9 if fields.last_request_ns else None,
+            sleeps=fields.sleeps,
+            mpi=_text(fields.mpi),
+            host=_text(fields.host),
             stopped_s=times.stopped * 1e-9,
             off_s=times.off * 1e-9,
             queued_s=times.queued * 1e-9,
@@ -190,23 +191,23 @@ class MonitorPage:
         Arguments and values are those of `figures`. The process must not have ended, as far as the caller knows.
         """
         fields = self._fields(TIMES)
-        running = fields["state"] == MonitorState.RUNNING
+        running = fields.state == MonitorState.RUNNING
         times = self._up_to_now(fields, held_since_s, running=running)
-        cpu_s, threads = times.cpu * 1e-9, fields["threads"]
-        elapsed_s = ((fields["ended_ns"] or times.updated) - fields["started_ns"]) * 1e-9
+        cpu_s, threads = times.cpu * 1e-9, fields.threads
+        elapsed_s = ((fields.ended_ns or times.updated) - fields.started_ns) * 1e-9
         return PageTimes(
-            reading=MonitorCounts(cpu_s, times.comm * 1e-9, fields["c_comm"]),
+            reading=MonitorCounts(cpu_s, times.comm * 1e-9, fields.c_comm),
             ran_s=could_run_s(elapsed_s, times.stopped * 1e-9, cpu_s / max(threads, 1)),
             threads=threads,
             off_s=times.off * 1e-9,
             queued_s=times.queued * 1e-9,
         )
 
-    def _up_to_now(self, fields: dict[str, Any], held_since_s: float | None, *, running: bool) -> _Times:
+    def _up_to_now(self, fields: SimpleNamespace, held_since_s: float | None, *, running: bool) -> _Times:
         """Return times with those since the last MPI call. `held_since_s`: as for `figures`"""
         now_ns, stopped_ns, schedule = time.monotonic_ns(), self._stopped_ns(), None
-        if running and not fields["sequence"] & 1:
-            schedule = self._schedule.read(fields["pid"], fields["tid"])
+        if running and not fields.sequence & 1:
+            schedule = self._schedule.read(fields.pid, fields.tid)
         return _up_to(now_ns, fields, stopped_ns, schedule, held_since_s)
 
     def set_wait(self, wait: Wait | None, spin_s: float = 120e-6) -> None:
@@ -231,7 +232,7 @@ class MonitorPage:
     def _stopped_ns(self) -> int:
         return int(struct.unpack("=Q", self._get(8, MANAGER_AT["stopped_ns"]))[0])
 
-    def _fields(self, layout: PageLayout = ALL) -> dict[str, Any]:
+    def _fields(self, layout: PageLayout = ALL) -> SimpleNamespace:
         """Return a consistent copy of fields of the process's half: read again while it is being written."""
         raw = b""
         for _ in range(_ATTEMPTS):
@@ -242,15 +243,15 @@ class MonitorPage:
                 and not before[0] & 1
             ):
                 break
-        fields = dict(zip(layout.names, layout.form.unpack(raw), strict=True))
-        if fields["magic"] != MAGIC or fields["version"] != VERSION:
+        fields = SimpleNamespace(**dict(zip(layout.names, layout.form.unpack(raw), strict=True)))
+        if fields.magic != MAGIC or fields.version != VERSION:
             raise MonitorError(
-                f"{self.path}: not a page of the monitor (magic {fields['magic']:#x}, version {fields['version']}); "
+                f"{self.path}: not a page of the monitor (magic {fields.magic:#x}, version {fields.version}); "
                 f"legal is version {VERSION}: run the program with the monitor of this installation"
             )
-        if fields["state"] not in _STATES:
+        if fields.state not in _STATES:
             raise MonitorError(
-                f"{self.path}: not a page of the monitor (state {fields['state']}); legal are {min(_STATES)} to "
+                f"{self.path}: not a page of the monitor (state {fields.state}); legal are {min(_STATES)} to "
                 f"{max(_STATES)}: only the monitor may write into it"
             )
         return fields
@@ -297,55 +298,55 @@ def _open(path: Path, owner: int | None) -> int:
         os.close(seen)
 
 
-def _usage(fields: dict[str, Any]) -> dict[str, Any]:
+def _usage(fields: SimpleNamespace) -> dict[str, Any]:
     """Return the fields of `PageCounters` on the process as a whole, its loop and its messages."""
-    begun_ns = fields["begun_ns"]
-    table = fields["neighbour"]
+    begun_ns = fields.begun_ns
+    table = fields.neighbour
     sent = [
         Sent(rank=rank, messages=messages, bytes=size)
         for rank, messages, size in (
             NEIGHBOUR.unpack_from(table, index * NEIGHBOUR.size)
-            for index in range(min(fields["neighbours"], NEIGHBOURS))
+            for index in range(min(fields.neighbours, NEIGHBOURS))
         )
     ]
-    if fields["other_messages"]:
-        sent.append(Sent(rank=None, messages=fields["other_messages"], bytes=fields["other_bytes"]))
+    if fields.other_messages:
+        sent.append(Sent(rank=None, messages=fields.other_messages, bytes=fields.other_bytes))
     return {
-        "init_s": (fields["started_ns"] - begun_ns) * 1e-9 if begun_ns else None,
-        "init_cpu_s": fields["init_cpu_ns"] * 1e-9,
-        "cpu_s": fields["cpu_ns"] * 1e-9,
-        "peak_bytes": fields["peak_bytes"],
-        "iterations": fields["iterations"],
-        "period": fields["period"],
+        "init_s": (fields.started_ns - begun_ns) * 1e-9 if begun_ns else None,
+        "init_cpu_s": fields.init_cpu_ns * 1e-9,
+        "cpu_s": fields.cpu_ns * 1e-9,
+        "peak_bytes": fields.peak_bytes,
+        "iterations": fields.iterations,
+        "period": fields.period,
         "neighbours": tuple(sent),
     }
 
 
 def _up_to(
     now_ns: int,
-    fields: dict[str, Any],
+    fields: SimpleNamespace,
     stopped_ns: int,
     schedule: tuple[int, int] | None,
     held_since_s: float | None,
 ) -> _Times:
     """Return times up to an instant. `schedule`: CPU time and run queue time of the thread, None unless it runs"""
     waited_until_ns = now_ns if held_since_s is None else min(now_ns, round(held_since_s * 1e9))
-    cpu_ns, comm_ns, updated_ns = fields["t_cpu_ns"], fields["t_comm_ns"], fields["updated_ns"]
-    off_ns, queued_ns = fields["off_ns"], fields["queued_ns"]
+    cpu_ns, comm_ns, updated_ns = fields.t_cpu_ns, fields.t_comm_ns, fields.updated_ns
+    off_ns, queued_ns = fields.off_ns, fields.queued_ns
     if schedule is not None:
         used_ns, waited_ns = schedule
         updated_ns = max(updated_ns, now_ns)
-        if fields["phase"] == Phase.COMPUTING:
-            computed_ns = max(used_ns - fields["phase_cpu_ns"], 0)
-            missed_ns = max(waited_until_ns - fields["phase_wall_ns"] - computed_ns, 0)
+        if fields.phase == Phase.COMPUTING:
+            computed_ns = max(used_ns - fields.phase_cpu_ns, 0)
+            missed_ns = max(waited_until_ns - fields.phase_wall_ns - computed_ns, 0)
             cpu_ns += computed_ns
             off_ns += missed_ns
-            queued_ns += min(max(waited_ns - fields["phase_queued_ns"], 0), missed_ns)
-        elif fields["phase"] == Phase.WAITING:
-            held_ns = stopped_ns - fields["phase_stopped_ns"]
-            comm_ns += max(waited_until_ns - fields["phase_wall_ns"] - held_ns, 0)
-    if fields["state"] == MonitorState.FINALIZED:
-        stopped_ns = fields["phase_stopped_ns"]
+            queued_ns += min(max(waited_ns - fields.phase_queued_ns, 0), missed_ns)
+        elif fields.phase == Phase.WAITING:
+            held_ns = stopped_ns - fields.phase_stopped_ns
+            comm_ns += max(waited_until_ns - fields.phase_wall_ns - held_ns, 0)
+    if fields.state == MonitorState.FINALIZED:
+        stopped_ns = fields.phase_stopped_ns
     else:
         stopped_ns += now_ns - waited_until_ns
     return _Times(cpu_ns, comm_ns, off_ns, queued_ns, stopped_ns, updated_ns)
