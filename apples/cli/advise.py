@@ -1,4 +1,4 @@
-"""`apples advise SIZE`: how many hosts, which, until when and at what cost, as a table, JSON or a plot."""
+"""`apples advise SIZE`: numbers of hosts, their names, ends and costs, as a table, JSON or a plot."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from apples.cli.optiongroups import HeadedCommand, Problems, with_options
 from apples.cli.pieces import PLANNING
 from apples.cli.runoptions import OutputOptions, RunOptions
 from apples.errors import ConfigError
+from nws.base.wording import counted
 
 if TYPE_CHECKING:
     from apples.model.grid import Snapshot
@@ -160,7 +161,9 @@ def _lines(offers: tuple[Plan, ...], now: float, chosen: Plan | None, by: str | 
     if by is not None and chosen is None:
         lines.append(f"no plan probably ends by {by}")
     elif chosen is not None:
-        lines.append(f"cheapest that probably ends by {by}: {len(chosen.hosts)} hosts, {fold(chosen.hosts)}")
+        lines.append(
+            f"cheapest that probably ends by {by}: {counted(len(chosen.hosts), 'host')}, {fold(chosen.hosts)}"
+        )
     return lines
 
 

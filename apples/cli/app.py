@@ -92,7 +92,7 @@ def include() -> None:
 def check(
     file: str, size: int | None, settings: tuple[str, ...], as_json: bool, options: PoolOptions
 ) -> None:
-    """Check the application FILE, run its program briefly, and print what was measured.
+    """Check the application FILE, run its program briefly, and print the measurements.
 
     The measurements are kept for runs near SIZE rows (default: the file's). They are in CPU time, so other load on
     the host does not matter. The program runs in a copy of its directory.

@@ -54,9 +54,8 @@ def history(
 
 
 def _entry(record: Record) -> dict[str, Any]:
-    from apples.run.documents import error, strict
+    from apples.run.documents import strict
 
-    outcome = record.outcome
     entry: dict[str, Any] = strict(
         {
             "id": record.id,
@@ -70,37 +69,53 @@ def _entry(record: Record) -> dict[str, Any]:
             "predicted_s": record.plan.predicted_s,
             "low_s": record.plan.low_s,
             "high_s": record.plan.high_s,
-            "observed_s": None if outcome is None else outcome.observed_s,
-            # The prediction is of the first plan, which did not finish if there were more attempts.
-            "error": None
-            if outcome is None or len(record.attempts) > 1
-            else error(record.plan.predicted_s, outcome),
+            "observed_s": _observed_s(record),
+            "error": _error(record),
             "attempts": len(record.attempts) or None,
-            "ended": None if outcome is None else outcome.ended,
+            "ended": None if record.outcome is None else record.outcome.ended,
         }
     )
     return entry
 
 
+def _error(record: Record) -> float | None:
+    """Return the error of a run's prediction. It is of the first plan, which did not finish if there were more."""
+    from apples.run.documents import error
+
+    if record.outcome is None or len(record.attempts) > 1:
+        return None
+    return error(record.plan.predicted_s, record.outcome)
+
+
+def _ended(record: Record) -> str:
+    return _UNKNOWN if record.outcome is None else record.outcome.ended
+
+
+def _observed_s(record: Record) -> float | None:
+    return None if record.outcome is None else record.outcome.observed_s
+
+
 def _show_many(records: list[Record], path: Path) -> None:
     from apples.cli.report import seconds, table
+    from nws.base.wording import counted
 
     if not records:
         click.echo(f"no runs yet in {path}; apples-run SIZE makes the first", err=True)
         return
     rows, errors = [], []
     for record in records:
-        entry = _entry(record)
-        if entry["error"] is not None:
-            errors.append(abs(entry["error"]))
-        what = f"{entry['application']} {entry['size']}"
-        times = map(seconds, (entry["predicted_s"], entry["observed_s"]))
-        end = (entry["ended"] or _UNKNOWN) if entry["error"] is None else f"{entry['error']:+.1%}"
-        rows.append([entry["id"], what, entry["scheduler"], entry["ranks"], *times, end])
+        plan, error = record.plan, _error(record)
+        if error is not None:
+            errors.append(abs(error))
+        times = map(seconds, (plan.predicted_s, _observed_s(record)))
+        end = _ended(record) if error is None else f"{error:+.1%}"
+        what = f"{plan.application} {plan.size}"
+        rows.append([record.id, what, plan.scheduler, len(plan.assignments), *times, end])
     header = ["run", "what", "scheduler", "ranks", "predicted", "observed", "error"]
     click.echo("\n".join(table(header, rows)))
     if errors:
-        click.echo(f"mean absolute error of {len(errors)} finished runs: {sum(errors) / len(errors):.1%}")
+        mean = sum(errors) / len(errors)
+        click.echo(f"mean absolute error of {counted(len(errors), 'finished run')}: {mean:.1%}")
 
 
 def _show_coverage(kinds: dict[tuple[str, bool], list[JudgedRun]], as_json: bool) -> None:
@@ -142,25 +157,14 @@ def _show_one(record: Record, as_json: bool) -> None:
 
         click.echo(json.dumps({"version": 1, **strict(asdict(record))}))
         return
-    from apples.cli.report import RANK_HEADER, seconds, table
+    from apples.cli.report import attempt_lines, rank_lines, seconds
 
-    entry = _entry(record)
-    observed = {} if record.outcome is None else {o.rank: o for o in record.outcome.observations}
-    rows = []
+    plan = record.plan
+    click.echo(f"run {record.id}: {plan.application} {plan.size}, {plan.scheduler}, {_ended(record)}")
     # The observations are of the last attempt.
-    for a in (record.attempts[-1].plan if record.attempts else record.plan).assignments:
-        seen = observed.get(a.rank)
-        times = (None, None) if seen is None else (seen.compute_s, seen.communicate_s + seen.wait_s)
-        rows.append([a.host, a.rank, a.rows, *map(seconds, (a.compute_s, *times))])
-    click.echo(
-        f"run {record.id}: {entry['application']} {entry['size']}, {entry['scheduler']}, {entry['ended'] or _UNKNOWN}"
-    )
-    click.echo("\n".join(table(RANK_HEADER, rows)))
+    click.echo("\n".join(rank_lines(record.attempts[-1].plan if record.attempts else plan, record)))
     if len(record.attempts) > 1:
-        from apples.cli.report import attempt_lines
-        from apples.run.documents import attempt_document
-
-        click.echo("\n".join(attempt_lines([attempt_document(a) for a in record.attempts])))
-    click.echo(f"predicted {seconds(entry['predicted_s'])}, observed {seconds(entry['observed_s'])}")
+        click.echo("\n".join(attempt_lines(record.attempts)))
+    click.echo(f"predicted {seconds(plan.predicted_s)}, observed {seconds(_observed_s(record))}")
     if record.outcome is not None and record.outcome.message:
         click.echo(record.outcome.message)

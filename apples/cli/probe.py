@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nws.base.wording import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -60,7 +62,7 @@ def probe(
     pool = _pool(hosts, hostfile, grid_file)
     limit_s = preflight.LIMIT_S if limit is None else parse_duration(limit, what="--limit")
     console = Console(quiet=as_json)
-    console.note(f"checking {len(pool)} host{'s' * (len(pool) != 1)}")
+    console.note(f"checking {counted(len(pool), 'host')}")
     candidates = [preflight.Candidate(name=host.name, address=address_of(host)) for host in pool]
     with preflight.conversations_with(candidates, needs_of_ranks(package=False), limit_s=limit_s) as found:
         checked = [one for one, _ in found]
@@ -71,7 +73,7 @@ def probe(
         links: list[LinkSpeed] = []
         if not no_speed and fit:
             installed = [one for one in fit if not own[one[0].candidate.name]]
-            console.note(f"kernel on {len(installed)} host{'s' * (len(installed) != 1)}")
+            console.note(f"kernel on {counted(len(installed), 'host')}")
             kernels = speed.kernels(installed)
             console.note("links between them")
             links = speed.links(fit, losses=True)

@@ -14,6 +14,7 @@ from apples.cli.report import table
 from nws.base.files import write_whole
 from nws.base.hostlist import fold
 from nws.base.terminal import visible
+from nws.base.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -104,7 +105,7 @@ def _summary(found: QueuePage) -> str:
     states = [job.state for job in found.jobs]
     waiting = states.count("waiting")
     return (
-        f"{found.free} of {found.processors} processors free, {waiting} job{'s' * (waiting != 1)} waiting; "
+        f"{found.free} of {found.processors} processors free, {counted(waiting, 'job')} waiting; "
         f"priority {found.priority}, backfill {found.backfill}, estimates {found.estimates}"
     )
 

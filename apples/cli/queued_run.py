@@ -1,4 +1,4 @@
-"""`apples-run SIZE --queue`: plan now, ask the queue for what the plan needs, run when the queue starts the job.
+"""`apples-run SIZE --queue`: plan now, ask the queue for the processors, run when the queue starts the job.
 
 The request is the prediction's upper bound with a margin, the estimate is the prediction itself; both come from the
 performance model, so the queue need not guess. The job is another `apples-run`, which plans anew with the hosts as they
@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
+
+from nws.base.wording import counted
 
 if TYPE_CHECKING:
     from apples.cli.console import Console
@@ -57,7 +59,7 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
             for rank in plan.assignments
         ]
     console.note(
-        f"asking for {ranks} processor{'s' * (ranks != 1)} for {format_seconds(asked['request_s'])}; predicted "
+        f"asking for {counted(ranks, 'processor')} for {format_seconds(asked['request_s'])}; predicted "
         f"{format_seconds(plan.predicted_s)}"
     )
     if options.output.dry_run:

@@ -3,10 +3,21 @@
 Plain text that fits 80 columns for ordinary host names; the same on a terminal and in a log.
 """
 
+from __future__ import annotations
+
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nws.base.hostlist import fold
+from nws.base.wording import counted
+
+if TYPE_CHECKING:
+    from apples.model.grid import Snapshot
+    from apples.model.plan import Assignment, Attempt, Move, Plan, Record
+    from apples.monitoring.counters import PageCounters
+    from apples.monitoring.efficiencies import Efficiencies
+    from apples.run.agent import Decision
 
 #: Ranks listed one by one; of longer chains the table shows the first and the last.
 _LISTED = 40
@@ -40,7 +51,7 @@ def process_lines(processes: Iterable[object]) -> list[str]:
     """Return a table of the ranks, and the efficiencies if they were measured. `processes`: reports or documents"""
     from msgspec import convert
 
-    from apples.daemons.nodeclient import efficiencies
+    from apples.daemons.nodeclient import measured_efficiencies
     from apples.daemons.nodemessages import ProcessReport
 
     reports = convert(list(processes), list[ProcessReport])
@@ -56,12 +67,12 @@ def process_lines(processes: Iterable[object]) -> list[str]:
         for process in known
     ]
     lines = table(["shared", "class", "T_cpu", "T_comm", "granularity", "stopped"], rows)
-    measured = efficiencies(known)
+    measured = measured_efficiencies(known)
     if measured is not None:
         lines.append(
-            f"parallel efficiency {measured['parallel']:.0%} = load balance {measured['load_balance']:.0%} × "
-            f"communication {measured['communication']:.0%} × CPU share {measured['cpu_share']:.0%} × "
-            f"activity {measured['activity']:.0%}"
+            f"parallel efficiency {measured.parallel:.0%} = load balance {measured.load_balance:.0%} × "
+            f"communication {measured.communication:.0%} × CPU share {measured.cpu_share:.0%} × "
+            f"activity {measured.activity:.0%}"
         )
     return lines
 
@@ -87,66 +98,81 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
 
 
 def seconds(value: float | None) -> str:
-    """Return seconds as text with three or four significant digits; a dash for None."""
-    if value is None:
+    """Return seconds as text with three or four significant digits; a dash for None, NaN and infinity."""
+    if value is None or not math.isfinite(value):
         return "-"
     return f"{value:.0f} s" if value >= 1000 else f"{value:.3g} s" if value < 100 else f"{value:.1f} s"
 
 
-def _rows(entry: dict[str, Any]) -> str:
+def _rows(assignment: Assignment) -> str:
     """Return the rows of a rank; of a box also the cells in each, `rows×cells`."""
-    box = entry.get("box")
-    return str(entry["rows"]) if box is None else f"{entry['rows']}×{box['width']}"
+    box = assignment.box
+    return str(assignment.rows) if box is None else f"{assignment.rows}×{box.width}"
 
 
-def plan_lines(document: dict[str, Any]) -> list[str]:
+def plan_lines(decision: Decision) -> list[str]:
     """Return the chain with rows and predicted parts, as for `--dry-run`."""
-    parts = ("compute_s", "communicate_s", "overhead_s", "total_s")
     rows = [
-        [entry["host"], entry["rank"], _rows(entry), *(seconds(entry["predicted"][part]) for part in parts)]
-        for entry in document["hosts"]
+        [a.host, a.rank, _rows(a), *map(seconds, (a.compute_s, a.communicate_s, a.overhead_s, a.predicted_s))]
+        for a in decision.plan.assignments
     ]
     header = ["host", "rank", "rows", "compute", "communicate", "overhead", "predicted"]
-    return [*table(header, _shortened(rows)), *_summary(document)]
+    return [*table(header, _shortened(rows)), *_summary(decision.plan, decision)]
 
 
-def run_lines(document: dict[str, Any]) -> list[str]:
-    """Return a table of predicted and observed times by rank, then the run's times and the prediction error."""
+def rank_lines(plan: Plan, record: Record) -> list[str]:
+    """Return a table of predicted and observed times by rank of a plan; those of an attempt that has ended."""
+    observed = {} if record.outcome is None else {o.rank: o for o in record.outcome.observations}
     rows = []
-    for entry in document["hosts"]:
-        seen = entry.get("observed")
-        times = (None, None) if seen is None else (seen["compute_s"], seen["communicate_s"] + seen["wait_s"])
-        predicted_s = entry["predicted"]["compute_s"]
-        rows.append([entry["host"], entry["rank"], _rows(entry), *map(seconds, (predicted_s, *times))])
-    lines = table(RANK_HEADER, _shortened(rows))
-    lines += [_moved(move) for move in document.get("moves", ())]
-    lines += _summary(document)
-    if len(document.get("attempts", ())) > 1:
-        lines += ["", *attempt_lines(document["attempts"])]
-    if document["ended"] == "finished":
-        lines.append(f"observed  {seconds(document['observed_s'])}{_off(document['error'])}")
+    for a in plan.assignments:
+        rank = observed.get(a.rank)
+        times = (None, None) if rank is None else (rank.compute_s, rank.communicate_s + rank.wait_s)
+        rows.append([a.host, a.rank, _rows(a), *map(seconds, (a.compute_s, *times))])
+    return table(RANK_HEADER, _shortened(rows))
+
+
+def run_lines(decision: Decision, record: Record) -> list[str]:
+    """Return a table of predicted and observed times by rank, then the run's times and the prediction error.
+
+    decision : of the last attempt.
+    """
+    from apples.run.documents import error
+
+    outcome = record.outcome
+    assert outcome is not None
+    several = len(record.attempts) > 1
+    lines = rank_lines(decision.plan, record)
+    lines += [_moved(move) for move in outcome.moves]
+    lines += _summary(record.plan if several else decision.plan, decision)
+    if several:
+        lines += ["", *attempt_lines(record.attempts)]
+    if outcome.finished:
+        off = "" if several else _off(error(decision.plan.predicted_s, outcome))
+        lines.append(f"observed  {seconds(outcome.observed_s)}{off}")
     else:
-        lines.append(f"the run {_ended(document)} after {seconds(document['observed_s'])}")
+        lines.append(f"the run {_ended(outcome.ended)} after {seconds(outcome.observed_s)}")
     return lines
 
 
-def attempt_lines(attempts: Sequence[dict[str, Any]]) -> list[str]:
+def attempt_lines(attempts: Sequence[Attempt]) -> list[str]:
     """Return a table of attempts: hosts, iterations, predicted and observed times, and the reason of the end."""
+    from apples.run.documents import error
+
     rows = [
         [
-            f"attempt {entry['number']}",
-            len({rank["host"] for rank in entry["hosts"]}),
-            entry["first_iteration"],
-            entry["first_iteration"] + entry["iterations"],
-            *map(seconds, (entry["predicted_s"], entry["observed_s"])),
+            f"attempt {one.number}",
+            len(one.plan.hosts),
+            one.first_iteration,
+            one.first_iteration + one.iterations,
+            *map(seconds, (one.plan.predicted_s, one.outcome.observed_s)),
         ]
-        for entry in attempts
+        for one in attempts
     ]
     lines = table(["", "hosts", "from", "to iteration", "predicted", "observed"], rows)
-    for number, entry in enumerate(attempts, 1):
-        lost = "; ".join(f"{host} {how}" for host, how in entry["lost"].items())
-        ending = _off(entry["error"]) or f", {_ended(entry)}{': ' if lost else ''}{lost}"
-        lines[number] += ending
+    for number, one in enumerate(attempts, 1):
+        lost = "; ".join(f"{host} {how}" for host, how in one.outcome.lost.items())
+        off = _off(error(one.plan.predicted_s, one.outcome))
+        lines[number] += off or f", {_ended(one.outcome.ended)}{': ' if lost else ''}{lost}"
     return lines
 
 
@@ -155,133 +181,144 @@ def _off(error: float | None) -> str:
     return "" if error is None else f", prediction {abs(error):.1%} too {'long' if error > 0 else 'short'}"
 
 
-def _moved(move: dict[str, Any]) -> str:
+def _moved(move: Move) -> str:
     """Return a line on one move of rows and its result."""
-    heights = ",".join(map(str, move["rows_after"]))
-    came = f"refused: {move['refused']}" if move["refused"] else f"took {seconds(move['took_s'])}"
-    return f"slabs {heights} from iteration {move['iteration']}, gain {seconds(move['gain_s'])} predicted, {came}"
+    heights = ",".join(map(str, move.after))
+    came = f"refused: {move.refused}" if move.refused else f"took {seconds(move.took_s)}"
+    return f"slabs {heights} from iteration {move.iteration}, gain {seconds(move.gain_s)} predicted, {came}"
 
 
-def explanation_lines(document: dict[str, Any]) -> list[str]:
+def explanation_lines(decision: Decision) -> list[str]:
     """Return the reasons to take or leave each host (`--explain`)."""
-    lines = [f"why ({document['planning']['candidates']} schedules compared, model {document['model']}):"]
-    lines += [f"  + {entry['host']}: {entry['reason']}" for entry in document["taken"]]
+    plan = decision.plan
+    lines = [f"why ({plan.candidates} schedules compared, model {plan.model}):"]
+    lines += [f"  + {host}: {reason}" for host, reason in plan.taken]
     left_out: dict[str, list[str]] = {}
-    for entry in document["left_out"]:
-        left_out.setdefault(entry["reason"], []).append(entry["host"])
+    for left in plan.left_out:
+        left_out.setdefault(left.reason, []).append(left.host)
     lines += [f"  - {fold(hosts)}: {reason}" for reason, hosts in left_out.items()]
-    lines += _search_lines(document["planning"])
-    lines += [f"  ~ {text}" for text in document["relaxed"]]
-    lines += [f"  $ {text}" for text in document.get("prices", ())]
-    if document.get("cut") is not None:
-        lines.append(f"  # {document['cut']['why']}")
-    lines += [f"  > {text}" for text in document.get("links", ())]
-    lines += [f"  · {text}" for text in document["notes"]]
-    lines += _checkpoint_lines(document.get("checkpoints"))
-    weather = document["snapshot"]
-    lines.append(f"  weather from {weather['source']}:")
-    for host in weather["hosts"][:_LISTED]:
-        availability, memory = host["availability"], host["memory_bytes"]
-        free = "unknown" if memory["value"] is None else f"{memory['value'] / 1e9:.2f} GB"
+    lines += _search_lines(plan)
+    lines += [f"  ~ {text}" for text in plan.relaxed]
+    lines += [f"  $ {text}" for text in plan.prices]
+    if plan.cut is not None:
+        lines.append(f"  # {plan.cut.why}")
+    lines += [f"  > {text}" for text in plan.links]
+    lines += [f"  · {text}" for text in decision.notes]
+    if decision.keep is not None and decision.interval is not None:
+        every = decision.interval.every
+        often = "at the end only" if every is None else f"every {every} iterations"
+        lines.append(f"  · checkpoints {often} to {decision.keep.file}: {decision.interval.why}")
+    return lines + weather_lines(decision.snapshot)
+
+
+def weather_lines(snapshot: Snapshot) -> list[str]:
+    """Return forecasts of hosts and links, with their sources and ages."""
+    from apples.model.snapshotdocument import host_groups
+
+    lines = [f"  weather from {snapshot.source}:"]
+    for names, _, conditions in host_groups(snapshot)[:_LISTED]:
+        share, memory_bytes = conditions.availability, conditions.memory_bytes.value
+        error = share.error if math.isfinite(share.error) else 0.0
+        free = f"{memory_bytes / 1e9:.2f} GB" if math.isfinite(memory_bytes) else "unknown"
         lines.append(
-            f"    {host['host']}: {availability['value']:.2f} of a CPU ± {availability['error'] or 0:.2f} "
-            f"{'assumed ' if availability.get('assumed') else ''}"
-            f"({availability['method']}, {availability['samples']} samples{_old(availability['age_s'])}), {free} free"
+            f"    {fold(names)}: {share.value:.2f} of a CPU ± {error:.2f} {'assumed ' * share.assumed}"
+            f"({share.method}, {counted(share.samples, 'sample')}{_old(share.age_s)}), {free} free"
         )
-    return lines + _link_lines(weather)
+    return lines + _link_lines(snapshot)
 
 
-def _search_lines(planning: dict[str, Any]) -> list[str]:
+def _search_lines(plan: Plan) -> list[str]:
     """Return lines on the solution that gave the heights, and on a search of hosts that was cut."""
     names = {
         "pulp": "an integer program (PuLP, HiGHS)",
         "minimax": "minimax",
         "lp": "the paper's linear program",
     }
-    method, bound_s, lines = planning.get("allocation"), planning.get("bound_s"), []
-    if method:
-        bound = "" if bound_s is None else f": none end before {seconds(bound_s)}, gap {planning['gap']:.2%}"
-        lines.append(f"  = rows by {names[method]}{bound}")
-    return lines + ([f"  = {planning['search']}"] if planning.get("search") else [])
-
-
-def _checkpoint_lines(checkpoints: dict[str, Any] | None) -> list[str]:
-    if checkpoints is None:
-        return []
-    every = checkpoints["every"]
-    often = "at the end only" if every is None else f"every {every} iterations"
-    return [f"  · checkpoints {often} to {checkpoints['file']}: {checkpoints['why']}"]
+    allocation, lines = plan.allocation, []
+    if allocation.method:
+        bound_s = allocation.bound_s
+        bound = (
+            "" if bound_s is None else f": none end before {seconds(bound_s)}, gap {allocation.gap or 0:.2%}"
+        )
+        lines.append(f"  = rows by {names[allocation.method]}{bound}")
+    return lines + ([f"  = {plan.search}"] if plan.search else [])
 
 
 #: Activity from which on it is left out of the text.
 _ACTIVE = 0.995
 
 
-def monitor_lines(monitor: dict[str, Any]) -> list[str]:
+def monitor_lines(figures: Sequence[PageCounters]) -> list[str]:
     """Return computing and waiting times of each rank, and the job's efficiencies (`--monitor`)."""
-    if not monitor["ranks"]:
+    from apples.monitoring.efficiencies import efficiencies, observed
+
+    if not figures:
         return ["monitor: no rank has started MPI, so there are no figures"]
+    ranks = sorted(figures, key=lambda rank: rank.rank)
     rows = [
         [
-            entry["rank"],
-            entry["host"],
-            *map(seconds, (entry["t_cpu_s"], entry["t_comm_s"])),
-            entry["c_comm"],
-            seconds(entry["granularity_s"]),
+            rank.rank,
+            rank.host,
+            *map(seconds, (rank.t_cpu_s, rank.t_comm_s)),
+            rank.c_comm,
+            seconds(rank.reading.granularity_s),
         ]
-        for entry in monitor["ranks"]
+        for rank in ranks
     ]
     lines = table(["rank", "host", "computed", "in MPI", "events", "granularity"], _shortened(rows))
-    unfinished = [str(entry["rank"]) for entry in monitor["ranks"] if not entry["finalized"]]
+    job = observed(ranks)
+    unfinished = [str(rank.rank) for rank in job.ranks if not rank.finalized]
     if unfinished:
         lines.append(f"ranks that did not reach MPI_Finalize, as far as they came: {', '.join(unfinished)}")
-    if monitor["missing"]:
-        lines.append(f"ranks that left no figures: {', '.join(map(str, monitor['missing']))}")
-    if monitor["parallel_efficiency"] is not None:
-        busy = monitor["activity"] >= _ACTIVE
-        activity = "" if busy else f" × activity {monitor['activity']:.1%}"
-        lines.append(
-            f"parallel efficiency {monitor['parallel_efficiency']:.1%} = load balance "
-            f"{monitor['load_balance']:.1%} × communication {monitor['communication_efficiency']:.1%} × "
-            f"CPU share {monitor['cpu_share']:.1%}{activity}  ({monitor['mpi']})"
-        )
-    return lines
+    if job.missing:
+        lines.append(f"ranks that left no figures: {', '.join(map(str, job.missing))}")
+    metrics = efficiencies(ranks)
+    return lines if metrics is None else [*lines, _efficiency_line(metrics, ranks[0].mpi)]
 
 
-def _link_lines(weather: dict[str, Any]) -> list[str]:
+def _efficiency_line(metrics: Efficiencies, mpi: str) -> str:
+    activity = "" if metrics.activity >= _ACTIVE else f" × activity {metrics.activity:.1%}"
+    return (
+        f"parallel efficiency {metrics.parallel:.1%} = load balance {metrics.load_balance:.1%} × "
+        f"communication {metrics.communication:.1%} × CPU share {metrics.cpu_share:.1%}{activity}  ({mpi})"
+    )
+
+
+def _link_lines(snapshot: Snapshot) -> list[str]:
     """Return the sources of the link values, and the path of each composed pair; empty for one host."""
-    links = weather["links"]
-    if not (links.get("measured") or links.get("composed")):
+    from apples.model.snapshotdocument import composed_pairs, link_sources
+
+    sources = link_sources(snapshot)
+    if sources is None or not (sources.measured or sources.composed):
         return []
-    kinds = [f"{links[kind]} {kind}" for kind in ("measured", "composed", "nominal") if links[kind]]
-    lines = [f"    links: {', '.join(kinds)}, the oldest {links['oldest_s']:.0f} s old"]
-    composed = [pair for pair in links["pairs"] if "through" in pair]
+    counts = {"measured": sources.measured, "composed": sources.composed, "nominal": sources.nominal}
+    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    lines = [f"    links: {kinds}, the oldest {sources.oldest_s:.0f} s old"]
     lines += [
-        f"      {p['from']} → {p['to']} composed via {', '.join(p['through'])}{_old(p['age_s'])}"
-        for p in composed[:_COMPOSED_LISTED]
+        f"      {start} → {end} composed via {', '.join(through)}{_old(age_s)}"
+        for start, end, through, age_s in composed_pairs(snapshot, _COMPOSED_LISTED)
     ]
-    if links["composed"] > len(lines) - 1:
-        lines.append(f"      and {links['composed'] - len(lines) + 1} more composed pairs")
+    if sources.composed > len(lines) - 1:
+        lines.append(f"      and {sources.composed - len(lines) + 1} more composed pairs")
     return lines
 
 
-def _old(age_s: float | None) -> str:
-    return "" if age_s is None else f", {age_s:.0f} s old"
+def _old(age_s: float) -> str:
+    return f", {age_s:.0f} s old" if math.isfinite(age_s) else ""
 
 
-def _summary(document: dict[str, Any]) -> list[str]:
-    low, high = document["low_s"], document["high_s"]
-    likely = "" if low == high else f"  (likely {seconds(low)} … {seconds(high)})"
-    ranges = document.get("coverage", {"judged": 0})
-    if likely and ranges["judged"] >= _JUDGED:
-        likely = f"{likely[:-1]}; such ranges held in {ranges['held']} of {ranges['judged']} runs)"
-    return [f"predicted {seconds(document['predicted_s'])}{likely}"]
+def _summary(plan: Plan, decision: Decision) -> list[str]:
+    likely = "" if plan.low_s == plan.high_s else f"  (likely {seconds(plan.low_s)} … {seconds(plan.high_s)})"
+    ranges = decision.coverage
+    if likely and ranges.judged >= _JUDGED:
+        likely = f"{likely[:-1]}; such ranges held in {ranges.held} of {ranges.judged} runs)"
+    return [f"predicted {seconds(plan.predicted_s)}{likely}"]
 
 
-def _ended(document: dict[str, Any]) -> str:
+def _ended(how: str) -> str:
     words = {"failed": "failed", "time limit": "hit its time limit", "interrupted": "was interrupted"}
     words["adapted"] = "went on with another plan"
-    return words.get(str(document["ended"]), str(document["ended"]))
+    return words.get(how, how)
 
 
 def _shortened(rows: list[list[object]]) -> list[list[object]]:

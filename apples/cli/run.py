@@ -73,12 +73,12 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
 
             loop = AttemptLoop(*assembled, events.emit)
             decision = loop.decide()
-        document = decision.document()
-        events.emit("plan", document)
+        if output.json_lines:
+            events.emit("plan", decision.document())
         if output.verbose:
             console.detail("command: " + " ".join(loop.command_line(decision)))
         if output.dry_run:
-            _print_plan(document, output)
+            _print_plan(decision, output)
             return 0
         return _run(loop, decision, options, events, console)
 
@@ -153,50 +153,44 @@ def _session(policy: str, options: RunOptions, console: Console) -> SharingSessi
 def _run(
     loop: AttemptLoop, decision: Decision, options: RunOptions, events: _Events, console: Console
 ) -> int:
-    from apples.cli.report import explanation_lines, run_lines
+    from apples.cli.report import explanation_lines, monitor_lines, run_lines, sharing_lines
 
     record, output = loop.run(decision), options.output
-    outcome = record.outcome
+    last, outcome = loop.decision, record.outcome
+    assert last is not None
     assert outcome is not None
-    assert loop.decision is not None
-    document = loop.decision.document(record)
-    events.emit("run", document)
+    if output.json_lines:
+        events.emit("run", last.document(record))
     if output.as_json:
-        _print_json(document)
+        _print_json(last.document(record))
     elif not output.json_lines:
         if output.explain:
-            console.lines(explanation_lines(document))
-        console.lines(run_lines(document))
-        if options.sharing.monitor and "monitor" in document:
-            from apples.cli.report import monitor_lines
-
-            console.lines(monitor_lines(document["monitor"]))
-        if "sharing" in document:
-            from apples.cli.report import sharing_lines
-
-            console.lines(sharing_lines(document["sharing"]))
+            console.lines(explanation_lines(last))
+        console.lines(run_lines(last, record))
+        if options.sharing.monitor and loop.request.monitor is not None:
+            console.lines(monitor_lines(loop.request.monitor.figures))
+        if record.sharing:
+            console.lines(sharing_lines(record.sharing))
     if outcome.message and not outcome.finished:
         click.echo(f"apples-run: {outcome.message}", err=True)
     return outcome.exit_code
 
 
-def _print_plan(document: dict[str, Any], output: OutputOptions) -> None:
+def _print_plan(decision: Decision, output: OutputOptions) -> None:
     from apples.cli.report import explanation_lines, plan_lines
 
     if output.as_json:
-        _print_json(document)
+        _print_json(decision.document())
         return
     if output.json_lines:
         return
-    lines = plan_lines(document)
+    lines = plan_lines(decision)
     if output.explain:
-        lines += explanation_lines(document)
+        lines += explanation_lines(decision)
     click.echo("\n".join(lines))
 
 
 def _print_json(document: dict[str, Any]) -> None:
-    # Imported here: `--help` takes a thirtieth longer with it.
-
     click.echo(json.dumps(document))
 
 

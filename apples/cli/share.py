@@ -134,7 +134,7 @@ def _run_alone(name: str, wait: str, command: list[str], *, monitor: bool) -> in
         os.environ.pop(SOCKET_VARIABLE, None)
         code = _run(command, monitored.environment)
         if monitor:
-            click.echo("\n".join(monitor_lines(monitored.document())), err=True)
+            click.echo("\n".join(monitor_lines(monitored.figures())), err=True)
     return code
 
 

@@ -15,6 +15,7 @@ from apples.model.launchrequest import Notify
 from apples.model.runrequest import RunRequest
 from apples.model.template import BenchmarkRequest, Costs
 from apples.platforms.platform import Platform
+from nws.base.wording import counted
 
 
 class Priced(NamedTuple):
@@ -81,7 +82,7 @@ class Measuring:
         if not missing or not self.platform.reaches(host):
             return evidence
         for ranks in missing:
-            number = f"{ranks} rank{'s' * (ranks > 1)} of {slab.rows} row{'s' * (slab.rows > 1)}"
+            number = f"{counted(ranks, 'rank')} of {counted(slab.rows, 'row')}"
             self.notify(f"benchmark of {name} on {host.name} with {number} (once, then kept)")
             benchmark = self.platform.benchmark(
                 BenchmarkRequest(

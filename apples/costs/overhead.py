@@ -17,6 +17,7 @@ from apples.costs.runs import PRIOR_SPREAD, TrainingRun, recency, waiting_for_cp
 from apples.model.grid import FloatArray
 from apples.model.template import Benchmark, Costs, Overhead
 from apples.planning.jitter import jitter_of, mean_wait
+from nws.base.wording import counted
 
 #: CPU seconds per byte in which ranks fill their memory at the slowest (assumed): further growth with rows is chance.
 SLOWEST_FILL_S = 2e-9
@@ -212,7 +213,7 @@ def _plus(prior: Overhead, fit: Fit, runs: int) -> Overhead:
 
 
 def _source(runs: int) -> str:
-    return f"fitted to {runs} run{'s' * (runs != 1)}"
+    return f"fitted to {counted(runs, 'run')}"
 
 
 def _misses(overhead: Overhead, inputs: Sequence[tuple[int, int]], extra: FloatArray) -> FloatArray:

@@ -17,7 +17,7 @@ from apples.daemons.ipc.socketclient import DaemonClient
 from apples.daemons.nodemessages import JobState, MachineView, NodeStatus, ProcessReport
 from apples.daemons.paths import known_sockets
 from apples.errors import NoDaemon, SharingError
-from apples.monitoring.efficiencies import Times
+from apples.monitoring.efficiencies import Efficiencies, Times
 from apples.monitoring.efficiencies import efficiencies as monitored_efficiencies
 
 Json = dict[str, Any]
@@ -121,12 +121,17 @@ def jobs_of(nodes: Iterable[NodeStatus], known: Mapping[str, JobState]) -> dict[
     }
 
 
+def measured_efficiencies(processes: Iterable[ProcessReport]) -> Efficiencies | None:
+    """Return the metrics of the monitored processes; None if no process is monitored."""
+    measured = [process for process in processes if process.t_cpu_s is not None]
+    return monitored_efficiencies(cast(list[Times], measured))
+
+
 def efficiencies(processes: Iterable[ProcessReport]) -> Json | None:
-    """Return the metrics of the monitored processes; None if no process is monitored.
+    """Return the metrics of the monitored processes as a document; None if no process is monitored.
 
     parallel : load_balance × communication × cpu_share × activity (`apples.monitoring.efficiencies`)
     """
-    measured = [process for process in processes if process.t_cpu_s is not None]
-    metrics = monitored_efficiencies(cast(list[Times], measured))
+    metrics = measured_efficiencies(processes)
     names = ("parallel", "load_balance", "communication", "cpu_share", "activity")
     return None if metrics is None else {name: getattr(metrics, name) for name in names}

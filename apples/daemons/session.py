@@ -21,6 +21,7 @@ from apples.errors import SharingError
 from apples.model.snapshots import TimeShares
 from apples.monitoring.environment import make_directory, monitor_environment, remove_pages
 from apples.monitoring.names import JOB_VARIABLE
+from nws.base.wording import counted
 
 
 def turns_of(status: NodeStatus, view: MachineView | None) -> TimeShares:
@@ -38,7 +39,7 @@ def new_job() -> str:
 
 def others_there(slots: int) -> str:
     """Return a phrase on the jobs that share a host already."""
-    return f"{slots} job{'s' * (slots != 1)} there already" if slots else "no other job there"
+    return f"{counted(slots, 'job')} there already" if slots else "no other job there"
 
 
 def sharing_document(

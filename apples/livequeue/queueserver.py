@@ -39,6 +39,7 @@ from apples.livequeue.supervisor import MANAGER, queue_locks
 from apples.livequeue.supervisors import Supervisors
 from apples.queueing.configuration import QueueFile
 from nws.base.terminal import visible
+from nws.base.wording import counted
 
 #: Seconds until the next attempt when the store rejects an instant.
 _RETRY_S = 1.0
@@ -206,7 +207,7 @@ class QueueServer:
             elif record.state == STARTING:
                 self._supervisors.relaunch(record.id)
         if present:
-            self._log(f"{len(present)} job{'s' * (len(present) != 1)} found, {running} running")
+            self._log(f"{counted(len(present), 'job')} found, {running} running")
         if self.live.policy_changed:
             # Otherwise a pass follows an event only, as in a replay of the log.
             self._schedule_instant()

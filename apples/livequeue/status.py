@@ -19,6 +19,7 @@ from apples.livequeue.queuemessages import FirstJob, Instants, JobRow, PageReque
 from apples.livequeue.records import CANCELLED, ENDED, STARTING, JobRecord
 from apples.queueing.queue import Reservation
 from nws.base.durations import format_seconds
+from nws.base.wording import counted
 
 VERSION = 1
 
@@ -111,7 +112,7 @@ def _blockers(live: LiveQueue, missing: int) -> str:
     soon = f"in {_span(likely - now)} (requested until {_at(live, limit)})" if likely > now else None
     ends = soon or f"by {_at(live, limit)}, when its requested time is over"
     before = len(needed) - 1
-    others = f"{before} job{'s' * (before != 1)} and then " if before else ""
+    others = f"{counted(before, 'job')} and then " if before else ""
     return f"; {others}job {last.id} is expected to end {ends}"
 
 
@@ -149,7 +150,7 @@ def _start(live: LiveQueue, job_id: int) -> str:
 
 
 def _procs(count: int) -> str:
-    return f"{count} processor{'s' * (count != 1)}"
+    return counted(count, "processor")
 
 
 def _span(seconds: float) -> str:

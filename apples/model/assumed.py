@@ -13,6 +13,7 @@ import numpy as np
 
 from apples.model.pairs import FloatArray
 from nws.base.hostlist import fold
+from nws.base.wording import counted
 from nws.series import Forecast, Resource, Series
 
 #: Weight of the error that is as large as the value beside known errors, in series.
@@ -92,7 +93,7 @@ def assumption_notes(
     if links:
         latency, bandwidth = (assumed[resource] for resource in priced)
         notes.append(
-            f"{len(links)} link{'s' * (len(links) > 1)}: after few measurements errors are unknown; {latency:.0%} of "
+            f"{counted(len(links), 'link')}: after few measurements errors are unknown; {latency:.0%} of "
             f"the latency and {bandwidth:.0%} of the bandwidth are assumed, so the range is wide"
         )
     return tuple(notes)

@@ -47,6 +47,9 @@ class Resilience:
 class Monitor(Protocol):
     """The used part of `apples.monitoring.job.MonitoredRun`; `environment` and `collect` raise `MonitorError`."""
 
+    #: The values of each rank (`apples.monitoring.counters.PageCounters`) of the last attempt.
+    figures: list[Any]
+
     def environment(self, run_dir: Path, wait: Any = None) -> Mapping[str, str]:
         """Return the variables for the ranks of an attempt.
 

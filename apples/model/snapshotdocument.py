@@ -7,6 +7,7 @@ expression as ``host``. At most `LISTED_PAIRS` pairs are listed; ``omitted`` cou
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def snapshot_document(snapshot: Snapshot) -> Json:
     return {
         "source": snapshot.source,
         "taken_at": snapshot.taken_at,
-        "hosts": _hosts(snapshot),
+        "hosts": [_host(*group) for group in host_groups(snapshot)],
         "links": _links(snapshot),
         "stale": list(snapshot.stale[:LISTED_PAIRS]),
     }
@@ -55,7 +56,7 @@ def _links(snapshot: Snapshot) -> Json:
     weight = np.outer(classes.size, classes.size) - np.diag(classes.size)
     kinds, which = np.unique(values[start, end], return_inverse=True)
     if not kinds.size:
-        return {"usual": None, "pairs": [], "omitted": 0, "within": _within(snapshot), **_measured(snapshot)}
+        return {"usual": None, "pairs": [], "omitted": 0, "within": _within(snapshot), **_sources(snapshot)}
     usual = complex(kinds[np.bincount(which, weight[start, end]).argmax()])
     differ = values[start, end] != usual
     if snapshot.loss is not None:
@@ -84,7 +85,7 @@ def _links(snapshot: Snapshot) -> Json:
         ],
         "omitted": omitted + max(len(start) - LISTED_PAIRS, 0),
         "within": _within(snapshot),
-        **_measured(snapshot),
+        **_sources(snapshot),
     }
 
 
@@ -123,19 +124,47 @@ def _within(snapshot: Snapshot) -> list[Json]:
     ]
 
 
-def _measured(snapshot: Snapshot) -> Json:
-    """Return the numbers of measured, composed and nominal pairs, and the age of the oldest one in use."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSources:
+    """Numbers of pairs whose values were measured, composed and stated; age of the oldest in use, seconds."""
+
+    measured: int
+    composed: int
+    nominal: int
+    oldest_s: float | None
+
+
+def link_sources(snapshot: Snapshot) -> LinkSources | None:
+    """Return the sources of a snapshot's links; None if it keeps no ages."""
     if snapshot.pair_age_s is None:
-        return {}
+        return None
     ages, hosts = _each_pair(snapshot.pair_age_s), len(snapshot.hosts)
     known = ages[np.isfinite(ages)]
     composed = 0 if snapshot.composed is None else int(_each_pair(snapshot.composed).sum())
-    return {
-        "measured": len(known) - composed,
-        "composed": composed,
-        "nominal": hosts * (hosts - 1) - len(known),
-        "oldest_s": float(known.max()) if len(known) else None,
-    }
+    return LinkSources(
+        measured=len(known) - composed,
+        composed=composed,
+        nominal=hosts * (hosts - 1) - len(known),
+        oldest_s=float(known.max()) if len(known) else None,
+    )
+
+
+def composed_pairs(snapshot: Snapshot, most: int) -> list[tuple[str, str, tuple[str, ...], float]]:
+    """Return the first composed pairs of single hosts: both ends, the hosts between, and the age in seconds."""
+    if snapshot.composed is None or snapshot.pair_age_s is None:
+        return []
+    classes, names = snapshot.latency_s.classes, [host.name for host in snapshot.hosts]
+    start, end = np.nonzero(classes.occurs()) if classes.kind is None else classes.ends
+    listed = [(i, j) for i, j in zip(start.tolist(), end.tolist(), strict=True) if snapshot.composed[i, j]]
+    return [
+        (names[i], names[j], snapshot.through.get((names[i], names[j]), ()), float(snapshot.pair_age_s[i, j]))
+        for i, j in listed[:most]
+    ]
+
+
+def _sources(snapshot: Snapshot) -> Json:
+    sources = link_sources(snapshot)
+    return {} if sources is None else asdict(sources)
 
 
 def _each_pair(values: PairValues) -> FloatArray:
@@ -147,27 +176,25 @@ def _each_pair(values: PairValues) -> FloatArray:
     return single
 
 
-def _hosts(snapshot: Snapshot) -> list[Json]:
-    """Return an entry for each host; of more than `FEW`, one for each run of equal hosts."""
-    entries: list[Json] = []
-    names: list[list[str]] = []
+def host_groups(snapshot: Snapshot) -> list[tuple[list[str], Host, Conditions]]:
+    """Return names, first host and conditions of each host; of more than `FEW`, of each run of equal hosts."""
+    groups: list[tuple[list[str], Host, Conditions]] = []
     fold_them = len(snapshot.hosts) > FEW
     before: tuple[Any, ...] | None = None
     for host, conditions in zip(snapshot.hosts, snapshot.conditions, strict=True):
         key = (host.slots, host.cpu_type, host.site, conditions)
         if fold_them and key == before:
-            names[-1].append(host.name)
+            groups[-1][0].append(host.name)
             continue
         before = key
-        entries.append(_host(host, conditions))
-        names.append([host.name])
-    return [{**entry, "host": fold(alike)} for entry, alike in zip(entries, names, strict=True)]
+        groups.append(([host.name], host, conditions))
+    return groups
 
 
-def _host(host: Host, conditions: Conditions) -> Json:
+def _host(names: list[str], host: Host, conditions: Conditions) -> Json:
     capacity = conditions.capacity
     return {
-        "host": host.name,
+        "host": fold(names),
         "slots": host.slots,
         "cpu_type": host.cpu_type,
         "site": host.site,

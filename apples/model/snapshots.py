@@ -25,6 +25,7 @@ from apples.model.assumed import (
 )
 from apples.model.grid import LISTED_PAIRS, Conditions, Estimate, Grid, Host, Snapshot
 from apples.model.pairs import PairValues, listing, together
+from nws.base.wording import counted
 from nws.series import Forecast, Resource, Series
 
 #: Seconds within which series of one host come from the same reading, or from two sources of the same moment.
@@ -189,7 +190,7 @@ def with_time_shares(snapshot: Snapshot, turns: TimeShares, own: str | None) -> 
         k, known = held.get(host.name, 0), measured
         if k:
             known = _shared(known, host, 1.0 if turns.exclusive else 1.0 / (k + 1), alone=turns.exclusive)
-            waits.append(f"{host.name} gives {k} turn{'s' * (k != 1)} away already")
+            waits.append(f"{host.name} gives {counted(k, 'turn')} away already")
         conditions.append(known)
     if not waits:
         return snapshot

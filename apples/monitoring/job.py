@@ -87,7 +87,8 @@ class MonitoredRun:
         """
         self._wait, self._job, self._directory = wait, job, directory
         self._library = monitor_library()
-        self._figures: list[PageCounters] = []
+        #: Values of the ranks of the last attempt that has ended.
+        self.figures: list[PageCounters] = []
 
     def environment(self, run_dir: Path, wait: Wait | None = None) -> dict[str, str]:
         """Copy the library to a run directory, and return the variables for its ranks; raises `MonitorError`.
@@ -104,8 +105,8 @@ class MonitoredRun:
 
     def collect(self, run_dir: Path) -> None:
         """Read the pages of an attempt that has ended; raises `MonitorError`."""
-        self._figures = figures_of(self._directory or run_dir, self._job)
+        self.figures = figures_of(self._directory or run_dir, self._job)
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document of the last attempt; see `apples.monitoring.efficiencies`."""
-        return monitor_document(self._figures)
+        return monitor_document(self.figures)

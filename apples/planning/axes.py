@@ -20,6 +20,7 @@ from apples.planning.chains import Chains
 from apples.planning.model import coupling
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem
+from nws.base.wording import counted
 
 
 def check(workload: Workload, options: PlanningOptions) -> None:
@@ -58,7 +59,7 @@ def choose_cut(
 
 def no_cut(problem: Problem, axes: Axes) -> str:
     """Return the sentence about a problem without a cut on two axes."""
-    return f"no {axes.cut} cut places all cells of {problem.size} {problem.workload.row}s"
+    return f"no {axes.cut} cut places all cells of {counted(problem.size, problem.workload.row)}"
 
 
 def _processors(problem: Problem, plan: Plan) -> IntArray:
@@ -89,9 +90,7 @@ def _cut(
         listed.append(f"{axes.cut} cut {shape}: {both_s:.4g} s, borders of {border} cells")
     if slabs is not None:
         ranks = len(slabs.assignments)
-        listed.append(
-            f"slabs on {ranks} rank{'s' * (ranks != 1)}: {slabs_s:.4g} s, borders of {of_slabs} cells"
-        )
+        listed.append(f"slabs on {counted(ranks, 'rank')}: {slabs_s:.4g} s, borders of {of_slabs} cells")
     chosen = listed if taken else listed[::-1]
     if options.cut != "auto":
         chosen = [f"{chosen[0]} (asked for)", *chosen[1:]]
@@ -218,6 +217,6 @@ def _taken(problem: Problem, axes: Axes, boxes: Boxes) -> tuple[tuple[str, str],
         h = int(hosts[i])
         mine = hosts == h
         m = int(mine.sum())
-        part, ranks = f"{cells[mine].sum():.1%} of the cells", f"{m} rank{'s' * (m > 1)}"
+        part, ranks = f"{cells[mine].sum():.1%} of the cells", counted(m, "rank")
         found[problem.hosts[h].name] = f"{part} in {ranks} at {problem.share[h, m]:.2f} of a CPU each"
     return tuple(found.items())

@@ -20,6 +20,7 @@ from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem, build
+from nws.base.wording import counted
 
 
 def default_plan(
@@ -126,8 +127,8 @@ def _equal_plan(name: str, problem: Problem, ranks: int, options: PlanningOption
     limit = problem.workload.max_rows
     if limit is not None and rows[0] > limit:
         raise NoFeasiblePlan(
-            f"equal slabs of {rows[0]} {problem.workload.row}s on {ranks} ranks exceed the array limit of {limit}; "
-            "use more hosts"
+            f"equal slabs of {counted(int(rows[0]), problem.workload.row)} on {ranks} ranks exceed the array "
+            f"limit of {limit}; use more hosts"
         )
     return _priced_plan(name, problem, chain, options, reason=reason)
 

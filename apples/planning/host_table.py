@@ -14,6 +14,7 @@ import numpy as np
 from apples.model.grid import LEAST_SHARE, Conditions, Estimate, FloatArray, Host
 from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.options import PlanningOptions
+from nws.base.wording import counted
 from nws.series import SCORES, SHARES
 
 #: Rows of a host's table before the quantiles of its CPU share, and all of them.
@@ -127,10 +128,10 @@ def _too_small(host: Host, conditions: Conditions, demands: HostDemands) -> str:
     workload, least = demands.workload, demands.min_rows
     for name, rows in _limits(host.name, workload, 1).items():
         if rows < least:
-            return f"{name} allows {max(rows, 0):.0f} {workload.row}s a rank, fewer than {least}"
+            return f"{name} allows {counted(round(max(rows, 0)), workload.row)} a rank, fewer than {least}"
     free = conditions.memory_bytes.value
     rows = _memory_rows(conditions, workload, 1)
-    return f"{free / 1e6:.0f} MB free hold {rows:.0f} {workload.row}s, fewer than {least}"
+    return f"{free / 1e6:.0f} MB free hold {counted(round(rows), workload.row)}, fewer than {least}"
 
 
 def _memory_rows(conditions: Conditions, workload: Workload, ranks: int) -> float:

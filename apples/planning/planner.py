@@ -42,6 +42,7 @@ from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem, build
 from apples.planning.search import improve
+from nws.base.wording import counted
 
 #: Pools up to this many processors improve the winner of every order, larger ones begin with the cheapest `STARTS`.
 MANY, STARTS = 16, 2
@@ -255,7 +256,9 @@ def refused(problem: Problem, options: PlanningOptions) -> str:
     row, size = problem.workload.row, problem.size
     listed = "; ".join(named) or "more than one has to give: " + ", ".join(problem.limits.stated.names)
     cut = placement.soonest(problem, options).sentence
-    return f"no choice of hosts places all {size} {row}s within the limits: {listed}{cut and '; ' + cut}"
+    return (
+        f"no choice of hosts places all {counted(size, row)} within the limits: {listed}{cut and '; ' + cut}"
+    )
 
 
 def with_limits(problem: Problem, limits: Limits) -> Problem:

@@ -20,6 +20,7 @@ from apples.planning.jitter import BALANCED
 from apples.planning.options import PlanningOptions
 from apples.planning.tcp import retransmission_wait_s, throughput_Bps
 from nws.base.hostlist import fold
+from nws.base.wording import counted
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -285,7 +286,7 @@ def _nobody(workload: Workload, excluded: list[tuple[str, str]]) -> str:
     for name, reason in excluded:
         reasons.setdefault(reason, []).append(name)
     why = "; ".join(f"{fold(names)}: {reason}" for reason, names in reasons.items()) or "the pool is empty"
-    return f"no host can take part in a run of {workload.size} {workload.row}s: {why}"
+    return f"no host can take part in a run of {counted(workload.size, workload.row)}: {why}"
 
 
 def _side_by_side(rows: list[FloatArray]) -> FloatArray:

@@ -19,6 +19,7 @@ from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 from apples.planning.rank_order import tree_positions
 from apples.planning.search import LEAST_GAIN, first_free
+from nws.base.wording import counted, ordinal, plural, times_as_long
 
 #: Ratio of the two directions of a link that is worth a sentence, and the most links with one.
 _ONE_WAY, _LINKS_LISTED = 1.5, 8
@@ -96,8 +97,8 @@ def taken(problem: Problem, schedule: CandidateSchedule) -> tuple[tuple[str, str
         result.append(
             (
                 problem.hosts[h].name,
-                f"{rows} {problem.workload.row}s in {m} rank{'s' * (m > 1)} at {share:.2f} of a CPU each, "
-                f"{place[h]}. of {len(speed)} by speed{full}",
+                f"{counted(rows, problem.workload.row)} in {counted(m, 'rank')} at {share:.2f} of a CPU each, "
+                f"{ordinal(int(place[h]))} of {len(speed)} by speed{full}",
             )
         )
     return tuple(result)
@@ -129,7 +130,7 @@ def _without_room(problem: Problem, schedule: CandidateSchedule) -> list[LeftOut
         LeftOut(
             host=host.name,
             reason=f"{host.slots - n} of {host.slots} slots unused: no room for one more slab of "
-            f"{problem.min_rows} {problem.workload.row}s",
+            + counted(problem.min_rows, problem.workload.row),
         )
         for host, n, m in zip(problem.hosts, known.tolist(), used.tolist(), strict=True)
         if host.slots > n == m
@@ -173,10 +174,10 @@ def _why_not(
                 f"with it the run might take {t:.4g} s, {-change:.1%} less, but no candidate had it ({costs})"
             )
         elif change > 0:
-            reasons.append(f"with it the run would take {t:.4g} s, {change:.1%} longer ({costs})")
+            reasons.append(f"with it the run would take {t:.4g} s, {times_as_long(1 + change)} ({costs})")
         else:
             reasons.append(
-                f"with it the run would take {t:.4g} s, not sooner in whole {problem.workload.row}s ({costs})"
+                f"with it the run would take {t:.4g} s, not sooner in whole {plural(problem.workload.row)} ({costs})"
             )
     return reasons
 
@@ -192,16 +193,16 @@ def lacks_room(problem: Problem, options: PlanningOptions) -> str | None:
     """Return one sentence if the pool as a whole cannot hold the work; None if it can."""
     row, size = problem.workload.row, problem.size
     if size < problem.min_rows:
-        return f"size {size} is too small: a rank needs at least {problem.min_rows} {row}s"
+        return f"size {size} is too small: a rank needs at least {counted(problem.min_rows, row)}"
     if options.ranks is not None and options.ranks > min(problem.processors, size // problem.min_rows):
         return (
             f"{options.ranks} ranks were asked for, but the pool has {problem.processors} usable slots and "
-            f"{size} {row}s make at most {size // problem.min_rows} ranks"
+            f"{counted(size, row)} make at most {size // problem.min_rows} ranks"
         )
     hosts, hold = _room(problem, options)
     if hold < size:
         return (
-            f"{size} {row}s do not fit: {hosts} host{'s' * (hosts != 1)} can hold {hold:.0f} {row}s "
+            f"{counted(size, row)} do not fit: {counted(hosts, 'host')} can hold {counted(round(hold), row)} "
             f"({', '.join(_limits_of_rows(problem, options))}); use a smaller size or more hosts"
         )
     return None
@@ -228,7 +229,7 @@ def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
     named = placement.binding(problem, options)
     listed = "; ".join(words.get(limit, f"the constraint {limit}") for limit in named)
     return (
-        f"no choice of hosts places all {size} {row}s{most}: "
+        f"no choice of hosts places all {counted(size, row)}{most}: "
         f"{listed or f'every rank takes at least {problem.min_rows}'}"
     )
 
@@ -237,7 +238,7 @@ def _limits_of_rows(problem: Problem, options: PlanningOptions) -> list[str]:
     """Return the limits on the rows of single ranks, in words."""
     row, limits = problem.workload.row, []
     if problem.workload.max_rows is not None:
-        limits.append(f"array limit {problem.workload.max_rows} {row}s a rank")
+        limits.append(f"array limit {problem.workload.max_rows} {plural(row)} a rank")
     if problem.workload.bytes_per_row > 0 and not options.allow_spill:
         limits.append(f"memory at {problem.workload.bytes_per_row / 1e6:.3g} MB a {row}")
     return limits + [c.name for c in problem.workload.constraints if own_host(c) is not None]

@@ -24,6 +24,7 @@ from apples.simulation.mock_grid import MockGrid
 from apples.simulation.mock_launcher import check_hosts, run_on_grid
 from apples.simulation.mock_sensors import MockSensors
 from apples.simulation.scenario import Scenario, load_scenario
+from nws.base.wording import counted
 from nws.series import CPU
 from nws.testing import InMemoryWeather
 
@@ -108,7 +109,7 @@ class MockPlatform(Platform):
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """Return the forecasts of every host and link now."""
-        notify(f"mock grid {self.pool.name}: reading the sensors of {len(self.pool.hosts)} hosts")
+        notify(f"mock grid {self.pool.name}: reading the sensors of {counted(len(self.pool.hosts), 'host')}")
         self.observe()
         source = f"forecasts of the sensors of mock grid {self.pool.name}"
         forecasts = self.weather.forecasts(now=self.now(), of=CPU)

@@ -41,6 +41,7 @@ from apples.platforms.requirements import Requirements
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
 from nws.base.paths import local_host
 from nws.base.ssh import find_ssh, ssh_command
+from nws.base.wording import counted
 from nws.series import Forecast, Series
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class SshPlatform(Platform):
     def check_hosts(self, notify: Notify) -> tuple[Checked, ...]:
         """Return the facts and the problems of every allowed host."""
         candidates = [Candidate(name=host.name, address=address_of(host)) for host in self._allowed.hosts]
-        notify(f"checking {len(candidates)} host{'s' * (len(candidates) != 1)}")
+        notify(f"checking {counted(len(candidates), 'host')}")
         with (
             self._requirements.needs() as needs,
             preflight.conversations_with(candidates, needs, limit_s=self._limit_s) as found,
@@ -219,7 +220,7 @@ class SshPlatform(Platform):
         stored_as = _stored_as(host for host in self._allowed.hosts if host.name in names)
         if not self._uses_links(len(fit)) or self._readings.know_links(stored_as, self.now()):
             return []
-        notify(f"measuring the links among {len(fit)} hosts")
+        notify(f"measuring the links among {counted(len(fit), 'host')}")
         return speed.links(fit, losses=True)
 
     def _forecast(self, notify: Notify) -> Snapshot:

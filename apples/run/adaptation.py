@@ -28,6 +28,7 @@ from apples.planning.problem import IntArray, build
 from apples.run.agent import Decision
 from apples.run.remaining import remaining_workload
 from nws.base.hostlist import fold
+from nws.base.wording import counted
 
 #: A field that moves is one of the two that a rank's memory holds.
 _MOVED_PART = 0.5
@@ -118,7 +119,7 @@ class SlabController:
         )
         moved = sum(max(0, a - b) for a, b in zip(proposal.rows, before, strict=True))
         self._notify(
-            f"{proposal.why}: moving {moved} row{'s' * (moved != 1)}, "
+            f"{proposal.why}: moving {counted(moved, 'row')}, "
             f"gain {proposal.gain_s:.3g} s of {proposal.rest_s:.3g}"
         )
         return NewSlabs(rows=proposal.rows)

@@ -37,6 +37,7 @@ from apples.run.documents import attempts_document, checkpoint_document, plan_do
 from apples.run.intervals import Interval
 from apples.run.remaining import remaining_workload
 from nws.base.hostlist import fold
+from nws.base.wording import counted
 
 Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
 
@@ -209,7 +210,7 @@ class Agent:
         ranks = len(plan.assignments)
         self.report(
             "plan made",
-            f"{plan.application} {plan.size} on {ranks} rank{'s' * (ranks != 1)} of {fold(plan.hosts)}, "
+            f"{plan.application} {plan.size} on {counted(ranks, 'rank')} of {fold(plan.hosts)}, "
             f"predicted {plan.predicted_s:.3g} s",
         )
         return Decision(

@@ -34,6 +34,7 @@ from apples.run.progress import OnEvent, ignore, progress_listener
 from apples.run.waits import RankWaits
 from nws.base.errors import ReportedError
 from nws.base.hostlist import fold
+from nws.base.wording import counted
 
 _TIME_LIMIT = 124
 
@@ -85,14 +86,14 @@ def outcome_of_error(error: BaseException, observed_s: float) -> Outcome:
 class AttemptLoop:
     """Run loop of one request.
 
-    decision : of the current or last attempt, None before `decide` or `run`
+    request : of the run.  decision : of the current or last attempt, None before `decide` or `run`
     The record is in the history before the first launch, without an outcome. So an unwritable history fails before the
     run, and a run whose agent is killed is not lost.
     """
 
     def __init__(self, agent: Agent, request: RunRequest, on_event: OnEvent = ignore) -> None:
         self.decision: Decision | None = None
-        self._agent, self._request, self._on_event = agent, request, on_event
+        self._agent, self.request, self._on_event = agent, request, on_event
         self._platform, self._notify = agent.platform, agent.notify
         self._checkpoints = Checkpoints(request.resilience, agent.platform, agent.history)
         self._waits = RankWaits(request, agent.notify)
@@ -105,7 +106,7 @@ class AttemptLoop:
 
         Raises `ConfigError` (also for an unusable checkpoint), `NoFeasiblePlan`, `LaunchError`.
         """
-        request = self._request
+        request = self.request
         request.template.check(request.settings)
         done = self._checkpoints.resumed(request, self._notify)
         decision = self._agent.decide(request, done=done)
@@ -113,7 +114,7 @@ class AttemptLoop:
 
     def command_line(self, decision: Decision) -> list[str]:
         """Return the command that `run` would execute."""
-        return self._platform.command_line(launch_request(self._request, decision, Path("RUN_DIR")))
+        return self._platform.command_line(launch_request(self.request, decision, Path("RUN_DIR")))
 
     def run(self, decision: Decision) -> Record:
         """Carry out the plan and return the record, which is then in the history with its outcome.
@@ -122,7 +123,7 @@ class AttemptLoop:
         """
         self.decision, self._started_at = decision, self._platform.now()
         with self._locked(decision):
-            self._checkpoints.begin(self._request, decision, self._notify)
+            self._checkpoints.begin(self.request, decision, self._notify)
             try:
                 outcome = self._all_attempts(decision)
             except BaseException as error:
@@ -131,7 +132,7 @@ class AttemptLoop:
             finally:
                 self._checkpoints.sweep()
             outcome = self._finished(outcome)
-        request = self._request
+        request = self.request
         sharing = ({} if request.sharing is None else request.sharing.observed()) or self._waits.document()
         monitor = {} if self._waits.monitor is None else self._waits.monitor.document()
         return self._end(replace(self._record, outcome=outcome, sharing=sharing, monitor=monitor))
@@ -152,7 +153,7 @@ class AttemptLoop:
             return
         outcome = outcome_of_error(error, self._platform.now() - self._started_at)
         self._end(replace(self._record, outcome=outcome))
-        advice = self._checkpoints.advice(self._request, self.decision)
+        advice = self._checkpoints.advice(self.request, self.decision)
         if advice:
             self._notify(advice)
 
@@ -162,7 +163,7 @@ class AttemptLoop:
         if outcome.finished:
             self._checkpoints.finish(self.decision)
             return outcome
-        texts = (outcome.message, self._checkpoints.advice(self._request, self.decision))
+        texts = (outcome.message, self._checkpoints.advice(self.request, self.decision))
         return replace(outcome, message="; ".join(text for text in texts if text))
 
     def _locked(self, decision: Decision) -> AbstractContextManager[None]:
@@ -173,7 +174,7 @@ class AttemptLoop:
 
     def _all_attempts(self, decision: Decision) -> Outcome:
         """Make attempts until one ends the run, and return the outcome of the run."""
-        limit = self._request.resilience.attempts
+        limit = self.request.resilience.attempts
         while True:
             outcome, decision = self._attempt(decision)
             pool = [host.name for host in decision.snapshot.hosts]
@@ -193,7 +194,7 @@ class AttemptLoop:
 
     def _attempt(self, decision: Decision) -> tuple[Outcome, Decision]:
         """Launch the plan once and record the attempt; return the decision with the shares that its ranks saw, too."""
-        request = replace(self._request, time_limit_s=self._remaining_s())
+        request = replace(self.request, time_limit_s=self._remaining_s())
         started_at = self._platform.now()
         with run_directory() as directory:
             launch = launch_request(request, decision, directory)
@@ -210,8 +211,8 @@ class AttemptLoop:
                 self._agent.history.append(self._begun)
             ranks, hosts = len(decision.plan.assignments), len(decision.plan.hosts)
             self._notify(
-                f"running {request.template.name} {request.size} on {ranks} rank{'s' * (ranks != 1)}, "
-                f"{hosts} host{'s' * (hosts != 1)}; predicted {decision.plan.predicted_s:.3g} s"
+                f"running {request.template.name} {request.size} on {counted(ranks, 'rank')}, "
+                f"{counted(hosts, 'host')}; predicted {decision.plan.predicted_s:.3g} s"
             )
             outcome = self._launched(launch, decision)
             if monitor is not None:
@@ -235,10 +236,10 @@ class AttemptLoop:
         The program is deployed before, observed by the monitor if it writes no records, and finished after a
         complete run.
         """
-        start = deployed(self._request, decision, launch.run_dir)
+        start = deployed(self.request, decision, launch.run_dir)
         if start is None or not self._platform.starts_programs:
             return self._platform.run(launch, self._notify)
-        records = self._request.template.records
+        records = self.request.template.records
         outcome = run_program(
             self._platform, launch, start, decision, self._notify, monitored=records is None
         )
@@ -250,7 +251,7 @@ class AttemptLoop:
         """Drop hosts, find the safe iterations and plan the remaining ones; raises as `Agent.decide` does."""
         # A rank that was stopped while it wrote a checkpoint must not continue beside the next attempt's ranks.
         self._checkpoints.sweep()
-        done = self._checkpoints.safe(self._request, decision, outcome, self._notify)
+        done = self._checkpoints.safe(self.request, decision, outcome, self._notify)
         total = decision.first_iteration + decision.workload.iterations
         dropped, number = "", len(self._attempts)
         if following.without:
@@ -258,21 +259,21 @@ class AttemptLoop:
                 {host: f"{how} (attempt {number})" for host, how in following.without.items()}
             )
             dropped = f" without {', '.join(following.without)}"
-        of_limit = "" if outcome.ended == "adapted" else f" of {self._request.resilience.attempts}"
+        of_limit = "" if outcome.ended == "adapted" else f" of {self.request.resilience.attempts}"
         self._notify(
             f"{following.why}; {done} of {total} iterations are safe; planning again{dropped} "
             f"(attempt {number + 1}{of_limit})"
         )
         slots = sum(h.slots for h in decision.snapshot.hosts if h.name not in following.without)
-        self._request = self._request.with_fewer_ranks(slots)
-        replanned = self._agent.decide(self._request, done=done, after=decision)
-        self.decision = self._checkpoints.added(self._request, replanned, self._notify)
+        self.request = self.request.with_fewer_ranks(slots)
+        replanned = self._agent.decide(self.request, done=done, after=decision)
+        self.decision = self._checkpoints.added(self.request, replanned, self._notify)
         self._on_event("plan", self.decision.document())
         return self.decision
 
     def _remaining_s(self) -> float | None:
         """Return the seconds that the user's time limit leaves for an attempt; None without a limit."""
-        limit_s = self._request.time_limit_s
+        limit_s = self.request.time_limit_s
         if limit_s is None or not self._attempts:
             return limit_s
         return max(0.0, limit_s - (self._platform.now() - self._started_at))

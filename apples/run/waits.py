@@ -16,6 +16,7 @@ from apples.errors import MonitorError
 from apples.model.launchrequest import Notify
 from apples.model.runrequest import Monitor, RunRequest
 from apples.monitoring.names import DIRECTORY_VARIABLE
+from nws.base.wording import counted
 
 if TYPE_CHECKING:
     from apples.run.agent import Decision
@@ -91,5 +92,5 @@ def shared_cpus(decision: Decision) -> dict[str, str]:
     for host, conditions in zip(decision.snapshot.hosts, decision.snapshot.conditions, strict=True):
         count = ranks[host.name]
         if count and (share := conditions.share(count, host.slots)) < LEAST_SHARE:
-            found[host.name] = f"{count} rank{'s' * (count != 1)}, {share:.0%} of a CPU each"
+            found[host.name] = f"{counted(count, 'rank')}, {share:.0%} of a CPU each"
     return found

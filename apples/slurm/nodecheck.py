@@ -19,6 +19,7 @@ from apples.slurm import runner
 from apples.slurm.commands import on_node
 from apples.slurm.linkstore import LinkStore
 from nws.base.program import ProgramFailed
+from nws.base.wording import counted
 
 #: Nodes of an allocation whose links are measured with the check; more of them would take longer than most runs.
 MOST_LINKED = 8
@@ -60,7 +61,7 @@ class NodeCheck:
 def look(what: NodeCheck, needs: Needs, notify: Notify) -> NodeCheckResult:
     """Check all nodes at once, then measure and compile what is new; raises `ProgramNotFound`, `HistoryError`."""
     nodes = list(what.addresses)
-    notify(f"checking {len(nodes)} node{'s' * (len(nodes) != 1)}")
+    notify(f"checking {counted(len(nodes), 'node')}")
     with _asked(what, needs) as found:
         fit = [one for one in found if one[0].fit]
         _measure_links(what, fit, notify)
@@ -100,7 +101,7 @@ def _measure_links(what: NodeCheck, fit: Sequence[CheckedConnection], notify: No
         return
     unknown = set(what.links.missing([one.candidate.name for one, _ in fit]))
     if unknown:
-        notify(f"measuring the links among {len(unknown)} nodes (once, then kept)")
+        notify(f"measuring the links among {counted(len(unknown), 'node')} (once, then kept)")
         what.links.add(speed.links([one for one in fit if one[0].candidate.name in unknown]))
 
 

@@ -41,6 +41,7 @@ from apples.slurm.options import Given, chosen, current_job, is_yes, read_wishes
 from apples.slurm.pool import Offer, PartitionPool, cpu_type, offered
 from apples.slurm.records import Node
 from nws.base.hostlist import fold
+from nws.base.wording import counted
 from nws.series import Forecast, Resource, Series
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ class SlurmPlatform(Platform):
         names = _named(self._given.grid, partition.nodes, f"partition {partition.name}")
         partition = replace(partition, nodes=names)
         self.pool = replace(self.pool, name=partition.name, source=f"partition {partition.name}")
-        notify(f"looking at {len(names)} nodes of partition {partition.name}")
+        notify(f"looking at {counted(len(names), 'node')} of partition {partition.name}")
         self._nodes = settled_nodes(names)
         self.cluster = replace(self.cluster, most_s=partition.max_time_s)
         return offered(partition, self._nodes, wishes, counts_memory=self.cluster.counts_memory)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from nws.base.errors import ConfigError
 from nws.base.paths import state_dir
+from nws.base.wording import counted
 from nws.server.tokens import Role, Tokens
 from nws.service.config import Listen, ServiceConfig, Tls
 
@@ -41,7 +42,10 @@ class Setup:
         cliques = (
             f"automatic, at most {config.clique_most} hosts each"
             if config.cliques is None
-            else ", ".join(f"{name} ({len(c.members)} hosts)" for name, c in config.cliques.items()) or "none"
+            else ", ".join(
+                f"{name} ({counted(len(c.members), 'host')})" for name, c in config.cliques.items()
+            )
+            or "none"
         )
         roles = ", ".join(f"{len(some)} {role}" for role, some in self.tokens.digests.items() if some)
         return [

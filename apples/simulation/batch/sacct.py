@@ -18,6 +18,7 @@ import numpy as np
 
 from apples.errors import ConfigError
 from apples.simulation.batch.trace import ParseReport, Trace, TraceNames, in_order
+from nws.base.wording import counted
 
 COLUMNS = ("JobIDRaw", "User", "Account", "Submit", "Start", "End", "Timelimit", "AllocCPUS", "State")
 """Required columns, named as by sacct."""
@@ -118,7 +119,9 @@ def parse_sacct(lines: Iterable[str], name: str, *, before: int = 0) -> Trace:
         dropped["a part of a resized job without its last part"] = sum(map(len, resized.values()))
     if not jobs:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in dropped.items())
-        raise ConfigError(f"{name}: no job that ran among {read} lines{f' ({reasons})' if reasons else ''}")
+        raise ConfigError(
+            f"{name}: no job that ran among {counted(read, 'line')}{f' ({reasons})' if reasons else ''}"
+        )
     ids, submits, waits, runs, procs_, requests, user_, project_ = np.array(jobs).T
     return in_order(
         Trace(

@@ -15,6 +15,7 @@ import numpy as np
 from apples.errors import ConfigError
 from apples.queueing.state import Floats
 from apples.simulation.batch.trace import ParseReport, Trace, in_order
+from nws.base.wording import counted
 
 _FIELDS = 18
 #: id, submit, wait, run, processors allocated, processors requested, time requested, status, user, group
@@ -55,7 +56,7 @@ def parse_swf(lines: Iterable[str], name: str) -> Trace:
     dropped = {"not 18 numbers": malformed} if malformed else {}
     mended = {f"more than {_FIELDS} columns, the first {_FIELDS} taken": wide} if wide else {}
     if not finite.any():
-        lines = f"{read} line{'s' * (read != 1)}"
+        lines = counted(read, "line")
         what = "no job lines" if not read else f"{lines}, none of them of {_FIELDS} numbers"
         if tables:
             what = f"{lines} with columns between |, but no header of sacct (JobIDRaw, Submit, …) before them"

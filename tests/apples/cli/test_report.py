@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apples.cli.report import attempt_lines, explanation_lines
+from apples.cli.report import attempt_lines, weather_lines
 from apples.model.grid import Conditions, Estimate, Grid, Host, Snapshot
+from apples.model.plan import Attempt, Outcome, unplanned
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.snapshots import from_forecasts
 from nws.series import Forecast, Series
@@ -32,16 +33,7 @@ def explain():
         }
         grid = Grid(name="g", hosts=hosts)
         snapshot = from_forecasts(grid, known, now=1000.0, source="a test", through=through)
-        document = {
-            "planning": {"candidates": 1},
-            "model": "exchange",
-            "taken": [],
-            "left_out": [],
-            "relaxed": [],
-            "notes": [],
-            "snapshot": snapshot_document(snapshot),
-        }
-        return explanation_lines(document)[1:]
+        return weather_lines(snapshot)
 
     return lines
 
@@ -55,7 +47,7 @@ def test_a_host_is_told_with_the_age_of_its_forecast(explain):
 def test_an_assumed_error_is_named_as_such(explain):
     once = replace(forecast(0.5, 12.0), rmse=math.nan, samples=1)
     (_, measured, *_) = explain(**{"cpu.new@h00": once})
-    assert measured == "    h00: 0.50 of a CPU ± 0.50 assumed (mean_10, 1 samples, 12 s old), unknown free"
+    assert measured == "    h00: 0.50 of a CPU ± 0.50 assumed (mean_10, 1 sample, 12 s old), unknown free"
 
 
 def test_links_that_nobody_measured_are_not_mentioned(explain):
@@ -101,23 +93,29 @@ def test_a_snapshot_that_keeps_no_ages_is_told_without():
     assert "measured" not in snapshot_document(snapshot)["links"]
 
 
-def attempt(number, hosts, **more):
-    ranks = [{"host": host, "rank": rank, "rows": 8} for rank, host in enumerate(hosts)]
-    base = {"number": number, "hosts": ranks, "first_iteration": 0, "iterations": 100, "predicted_s": 10.0}
-    return {**base, "observed_s": 5.0, "error": None, "ended": "failed", "lost": {}, **more}
+def attempt(number, hosts, ended="failed", first_iteration=0, iterations=100, lost=(), observed_s=5.0):
+    plan = replace(unplanned(hosts, scheduler="apples", application="heat"), predicted_s=4.0)
+    return Attempt(
+        number=number,
+        started_at=0.0,
+        first_iteration=first_iteration,
+        iterations=iterations,
+        plan=plan,
+        outcome=Outcome(ended=ended, exit_code=0, observed_s=observed_s, lost=dict(lost)),
+    )
 
 
-def test_every_attempt_is_told_with_how_it_ended():
+def test_attempt_lines_say_how_each_attempt_ended():
     lines = attempt_lines(
         [
             attempt(1, ["a1", "a2"], lost={"a2": "was lost: its connection ended"}),
             attempt(2, ["a1"], ended="adapted", first_iteration=40, iterations=60),
-            attempt(3, ["a1"], ended="finished", first_iteration=70, iterations=30, error=-0.2),
+            attempt(3, ["a1"], ended="finished", first_iteration=70, iterations=30),
         ]
     )
     assert lines == [
         "           hosts  from  to iteration  predicted  observed",
-        "attempt 1      2     0           100       10 s       5 s, failed: a2 was lost: its connection ended",
-        "attempt 2      1    40           100       10 s       5 s, went on with another plan",
-        "attempt 3      1    70           100       10 s       5 s, prediction 20.0% too short",
+        "attempt 1      2     0           100        4 s       5 s, failed: a2 was lost: its connection ended",
+        "attempt 2      1    40           100        4 s       5 s, went on with another plan",
+        "attempt 3      1    70           100        4 s       5 s, prediction 20.0% too short",
     ]

@@ -1,5 +1,7 @@
 """TALP's metrics out of the figures of ranks, as a document and as a table."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from apples.cli.report import monitor_lines
@@ -63,19 +65,17 @@ def test_time_held_stopped_is_no_time_of_the_job():
     assert figures(0, 4.0, stopped_s=9.0).ran_s == 4.0
 
 
-def test_what_a_node_manager_says_of_ranks_gives_the_same_metrics():
+def report(rank):
+    """Return a node manager's report of a rank; of None, one that is not monitored."""
+    times = ("t_cpu_s", "ran_s", "off_s", "queued_s", "threads")
+    values = {"t_cpu_s": None} if rank is None else {name: getattr(rank, name) for name in times}
+    return SimpleNamespace(**values)
+
+
+def test_node_reports_give_the_metrics_of_the_pages():
     ranks = [figures(0, 8.0, stopped_s=1.0, threads=2), figures(1, 3.0, off_s=2.0, queued_s=1.0)]
-    said = [{"t_cpu_s": r.t_cpu_s, "threads": r.threads, "ran_s": r.ran_s} for r in ranks]
-    said[1] |= {"off_s": 2.0, "queued_s": 1.0}
-    ours = efficiencies(ranks)
-    assert nodeclient.efficiencies([*said, {"t_cpu_s": None}]) == {
-        "parallel": ours.parallel,
-        "load_balance": ours.load_balance,
-        "communication": ours.communication,
-        "cpu_share": ours.cpu_share,
-        "activity": ours.activity,
-    }
-    assert nodeclient.efficiencies([{"t_cpu_s": None}]) is None
+    assert nodeclient.measured_efficiencies([*map(report, ranks), report(None)]) == efficiencies(ranks)
+    assert nodeclient.efficiencies([report(None)]) is None
 
 
 @pytest.mark.parametrize("ranks", [[], [figures(0, 0.0)], [figures(0, 1.0, ended_s=10.0)]])
@@ -92,8 +92,8 @@ def test_the_document_names_ranks_that_are_missing():
 
 
 def test_the_table():
-    document = monitor_document([figures(0, 8.0), figures(1, 4.0, state=MonitorState.RUNNING, ranks=3)])
-    assert monitor_lines(document) == [
+    ranks = [figures(0, 8.0), figures(1, 4.0, state=MonitorState.RUNNING, ranks=3)]
+    assert monitor_lines(ranks) == [
         "rank   host  computed  in MPI  events  granularity",
         "0     alpha       8 s     2 s    1000       0.01 s",
         "1     alpha       4 s     6 s    1000       0.01 s",
@@ -102,6 +102,4 @@ def test_the_table():
         "parallel efficiency 60.0% = load balance 75.0% × communication 80.0% × "
         "CPU share 100.0%  (MPICH 4.0.2)",
     ]
-    assert monitor_lines(monitor_document([])) == [
-        "monitor: no rank has started MPI, so there are no figures"
-    ]
+    assert monitor_lines([]) == ["monitor: no rank has started MPI, so there are no figures"]

@@ -63,7 +63,7 @@ def test_hosts_behind_a_slow_link_are_left_where_the_exchange_costs_more_than_th
     plan = make_plan(snapshot, pool.workload(100, messages=5000), pool.costs())
     assert set(plan.hosts) == {"h0", "h1", "h2", "h3"}
     reasons = {left.host: left.reason for left in plan.left_out}
-    assert "longer" in reasons["h4"]
+    assert "2 times as long" in reasons["h4"]
     assert "slowest exchange +49.5 s" in reasons["h4"]
 
 
@@ -115,8 +115,8 @@ def test_a_taken_host_says_what_it_does_and_when_it_is_full(pool):
     snapshot = pool.snapshot([1.0, 0.5], memory=[10e6, math.inf])
     plan = make_plan(snapshot, pool.workload(70, bytes_per_row=1e6), pool.costs())
     assert dict(plan.taken) == {
-        "h0": "10 rows in 1 rank at 1.00 of a CPU each, 1. of 2 by speed; holds no more",
-        "h1": "60 rows in 1 rank at 0.50 of a CPU each, 2. of 2 by speed",
+        "h0": "10 rows in 1 rank at 1.00 of a CPU each, 1st of 2 by speed; holds no more",
+        "h1": "60 rows in 1 rank at 0.50 of a CPU each, 2nd of 2 by speed",
     }
 
 

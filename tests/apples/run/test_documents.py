@@ -12,6 +12,7 @@ from apples.cli.report import explanation_lines, plan_lines
 from apples.model.cut import Box, Cut
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import Assignment, LeftOut, Outcome, Plan, RankStatus
+from apples.run.agent import Decision
 from apples.run.documents import error, plan_document, run_document, strict
 
 SNAPSHOT = Snapshot.nominal(Grid(name="lab", hosts=(Host(name="alpha"), Host(name="beta"))))
@@ -37,6 +38,20 @@ def a_plan(predicted_s=2.0):
 
 def document_of(plan):
     return plan_document(plan, SNAPSHOT, planning_s=0.01, weather_s=0.5, notes=("a note",))
+
+
+def decision_of(plan):
+    return Decision(
+        plan=plan,
+        snapshot=SNAPSHOT,
+        workload=None,
+        costs=None,
+        key="k",
+        slab_rows=32,
+        platform="mpiexec",
+        planning_s=0.01,
+        weather_s=0.5,
+    )
 
 
 def ended(how, observed_s=4.0, **more):
@@ -87,8 +102,9 @@ def test_boxes_and_their_reason_are_in_the_plan():
     document = document_of(replace(plan, assignments=tuple(ranks), cut=cut))
     assert document["hosts"][1]["box"] == {"x": 32, "y": 0, "width": 32, "height": 64}
     assert (document["cut"]["kind"], document["cut"]["slabs_s"]) == ("columns", None)
-    assert "32×32" in plan_lines(document)[1]
-    assert "  # columns cut 1+1: 2 s" in explanation_lines(document)
+    decision = replace(decision_of(a_plan()), plan=replace(plan, assignments=tuple(ranks), cut=cut))
+    assert "32×32" in plan_lines(decision)[1]
+    assert "  # columns cut 1+1: 2 s" in explanation_lines(decision)
 
 
 def test_what_is_infinite_is_null():
