@@ -42,9 +42,9 @@ from benchmarks.common.report import (
 )
 from nws.base.errors import UsageError
 from nws.forecasting.batteries import Battery, BatteryBank
-from nws.forecasting.files import read_measurements
 from nws.forecasting.kernel import trace
 from nws.forecasting.layout import LAST, METHODS, SELECTORS, STATE
+from nws.forecasting.measurementfiles import read_measurements
 from nws.forecasting.score import NOT_SCORED
 from nws.series import Resource, Series
 from nws.testing import InMemoryWeather

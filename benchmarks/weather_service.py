@@ -63,10 +63,10 @@ from benchmarks.common.hosts import (
 from benchmarks.common.report import BIN, ROOT, median, output, say, seconds_of, table
 from nws.client.remote import ServiceClient
 from nws.links.cliques import Schedule, automatic, pairs, schedule
-from nws.messages.records import Batch
+from nws.messages.weatherdocuments import Batch
 from nws.sensors.network import ProbePlan, bandwidth_Bps, round_trip_s
-from nws.service.config import Limits, ServiceConfig
 from nws.service.core import WeatherService
+from nws.service.serviceconfig import Limits, ServiceConfig
 from tests.testbed.grid import Testbed
 
 

@@ -18,7 +18,7 @@ from apples.cli.optiongroups import HeadedCommand, given_words, headed, with_opt
 from apples.errors import ConfigError
 from nws.base.detach import notify, service
 from nws.base.files import write_whole
-from nws.base.ownpython import OWN_PYTHON
+from nws.base.program import OWN_PYTHON
 
 if TYPE_CHECKING:
     from apples.livequeue.queuehosts import Machine

@@ -38,7 +38,7 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
     from apples.livequeue.jobs import job_document
     from apples.livequeue.queueclient import ask
     from nws.base.durations import format_seconds
-    from nws.base.ownpython import OWN_PYTHON
+    from nws.base.program import OWN_PYTHON
     from nws.base.terminal import visible
 
     processors = int(ask("queue").processors)

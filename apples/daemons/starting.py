@@ -23,8 +23,8 @@ from apples.daemons.nodemessages import NodeStatus
 from apples.daemons.paths import ManagerAccess, new_key, serving_socket
 from apples.errors import SharingError
 from nws.base.files import open_log, write_whole
-from nws.base.ownpython import OWN_PYTHON
 from nws.base.paths import local_host, state_dir
+from nws.base.program import OWN_PYTHON
 
 Notify = Callable[[str], None]
 

@@ -22,7 +22,7 @@ from apples.hosts.hostmessages import (
 from apples.hosts.preflight import Checked
 from apples.hosts.questions import AgentConversation
 from nws.base.hostconnection import HostCheckError, together
-from nws.base.ownpython import OWN_PYTHON
+from nws.base.program import OWN_PYTHON
 
 #: A mesh that one process goes over in a moment, and that fits every host's memory.
 KERNEL = ("-m", "stencil_app", "heat", "--benchmark", "OUTPUT", "--rows", "16", "--nx", "64", "--ny", "64")

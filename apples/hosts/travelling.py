@@ -38,7 +38,7 @@ CHECK_MODULES = (
     "nws.sensors.echo",
     "nws.sensors.levels",
     "nws.sensors.load",
-    "nws.sensors.memory",
+    "nws.sensors.freememory",
     "nws.sensors.network",
     "nws.sensors.procfs",
     "nws.sensors.registry",

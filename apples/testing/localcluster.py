@@ -23,7 +23,7 @@ from apples.daemons.nodeclient import NodeClient
 from apples.daemons.paths import new_key
 from apples.daemons.processes import facts
 from apples.errors import SharingError
-from nws.base.ownpython import OWN_PYTHON
+from nws.base.program import OWN_PYTHON
 
 T = TypeVar("T")
 

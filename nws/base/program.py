@@ -1,9 +1,17 @@
-"""Running an external program to its end: its output, or one error for every way to fail."""
+"""Running an external program to its end: its output, or one error for every way to fail.
+
+The interpreter that a program of this installation starts another one with.
+"""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+
+#: `-P`: nothing is imported from the working directory, where the user may have modules of the same names, or a
+#: checkout of this project whose kernels have not been compiled yet.
+OWN_PYTHON = (sys.executable, "-P")
 
 
 class ProgramFailed(Exception):

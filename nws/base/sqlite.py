@@ -257,6 +257,17 @@ class SqliteFile:
         return f"{name or 'SQLite'}: {error}; check the disk, or {self._move_away()}"
 
 
+def open_damaged(path: Path) -> sqlite3.Connection:
+    """Return a connection to a file that need not be sound; its write-ahead log is copied into it if possible."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    with suppress(sqlite3.DatabaseError):
+        # SQLite reads a file that was cut
+        connection.execute("PRAGMA writable_schema=ON")
+    with suppress(sqlite3.DatabaseError):
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return connection
+
+
 def _is_full(error: sqlite3.Error) -> bool:
     # a quota and a limit of the file's length are write errors to SQLite, and so is the shared index of the log
     name = str(getattr(error, "sqlite_errorname", ""))

@@ -10,7 +10,7 @@ import click
 
 from nws.base.command import Extension, LazyGroup, run_program
 
-#: One-line help by command; the command is in the module of its name.
+#: One-line help by command; the command is in the module of its name, or in that of `_MODULES`.
 _COMMANDS = {
     "measure": "Measure CPU, memory and network of this host, and store the values.",
     "show": "List all series, or the hosts of a service: last values, ages, stale and lost ones.",
@@ -27,6 +27,10 @@ _COMMANDS = {
     "token": "Make a token for a service.",
     "forget": "Make a service forget a host.",
 }
+_MODULES = {
+    **dict.fromkeys(("check", "repair", "backup"), "storecare"),
+    **dict.fromkeys(("token", "forget"), "administration"),
+}
 #: Commands of the distribution `apples-deploy`.
 _DEPLOYING = {
     "deploy": "Put sensors, and a server, on hosts over ssh.",
@@ -36,7 +40,7 @@ _DEPLOYING = {
 
 @click.group(
     cls=LazyGroup,
-    lazy={name: (text, f"nws.cli.{name}:{name}") for name, text in _COMMANDS.items()}
+    lazy={name: (text, f"nws.cli.{_MODULES.get(name, name)}:{name}") for name, text in _COMMANDS.items()}
     | {name: (text, Extension("nws.commands", name, "./deploy")) for name, text in _DEPLOYING.items()},
 )
 def cli() -> None:

@@ -18,8 +18,15 @@ import click
 from nws.base.errors import UnknownName, UsageError
 from nws.cli.common import chosen, existing, store_option
 from nws.client import LocalWeather
-from nws.client.documents import KeptSeries, RemoteHost, RemoteSnapshot, read_forecasts, read_hosts, read_kept
 from nws.client.endpoint import Endpoint
+from nws.client.remotesnapshot import (
+    KeptSeries,
+    RemoteHost,
+    RemoteSnapshot,
+    read_forecasts,
+    read_hosts,
+    read_kept,
+)
 from nws.series import Forecast, Series
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -168,8 +168,8 @@ class _Service:
             "t": columns.t[first:end].tolist(),
             "value": columns.value[first:end].tolist(),
         }
-        from nws.messages.bounds import understood
-        from nws.messages.records import PutReceipt
+        from nws.messages.fieldtypes import understood
+        from nws.messages.weatherdocuments import PutReceipt
 
         document = _patiently(lambda: self._client.put_batch(batch))
         answer = understood(PutReceipt, document, self._client.url)

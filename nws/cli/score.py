@@ -51,8 +51,8 @@ def score(context: click.Context, file: Path, horizons: list[int], as_json: bool
     FILE is CSV, .gz or not, with a header and three columns: series, time, value. The first 20 samples of each
     series are not scored. MAE and RMSE are means over series, in the unit of the values.
     """
-    from nws.forecasting.files import read_measurements
     from nws.forecasting.horizonscore import score_horizons
+    from nws.forecasting.measurementfiles import read_measurements
     from nws.forecasting.score import score_series
 
     try:

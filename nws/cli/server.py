@@ -35,8 +35,8 @@ def server(
     TERM and Ctrl-C after storing all accepted measurements. The settings are described in docs/weather-service.md.
     """
     from nws.server.setup import prepare
-    from nws.service.config import ServiceConfig
     from nws.service.configfile import load_config, parse_listen
+    from nws.service.serviceconfig import ServiceConfig
 
     config = ServiceConfig() if settings is None else load_config(settings)
     if listen is not None:
@@ -46,8 +46,7 @@ def server(
         for line in setup.lines():
             click.echo(line)
         return
-    from nws.server.logs import log_to_stderr
-    from nws.server.run import serve
+    from nws.server.run import log_to_stderr, serve
 
     with log_to_stderr():
         code = serve(setup)

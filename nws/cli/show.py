@@ -9,7 +9,7 @@ import click
 from nws.base.errors import UnknownName, UsageError
 from nws.cli.common import echo_json, finite, json_option
 from nws.cli.forecastsource import ForecastSource, ServiceSource, is_stale, stale_option, with_source
-from nws.client.documents import KeptSeries, RemoteHost
+from nws.client.remotesnapshot import KeptSeries, RemoteHost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

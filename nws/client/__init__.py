@@ -11,10 +11,10 @@ from nws.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from nws.base.paths import local_host, state_dir
-    from nws.client.documents import RemoteHost, RemoteSnapshot
     from nws.client.endpoint import Endpoint
     from nws.client.local import LocalWeather, Weather, usable_cpus, weather_file
     from nws.client.remote import ServiceClient
+    from nws.client.remotesnapshot import RemoteHost, RemoteSnapshot
     from nws.client.remoteweather import RemoteWeather
     from nws.links.linkmatrix import LinkMatrix
 
@@ -38,8 +38,8 @@ _MODULES = {
     "Endpoint": "nws.client.endpoint",
     "LinkMatrix": "nws.links.linkmatrix",
     "LocalWeather": "nws.client.local",
-    "RemoteHost": "nws.client.documents",
-    "RemoteSnapshot": "nws.client.documents",
+    "RemoteHost": "nws.client.remotesnapshot",
+    "RemoteSnapshot": "nws.client.remotesnapshot",
     "RemoteWeather": "nws.client.remoteweather",
     "ServiceClient": "nws.client.remote",
     "Weather": "nws.client.local",

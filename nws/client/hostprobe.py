@@ -15,7 +15,7 @@ from nws.base.errors import ProbeError
 from nws.sensors.cgroups import Cgroups
 from nws.sensors.cpu import CpuSensor
 from nws.sensors.echo import EchoServer
-from nws.sensors.memory import MemorySensor
+from nws.sensors.freememory import MemorySensor
 from nws.sensors.network import EchoConnection, NetworkSensor, ProbePlan, lost_share
 from nws.series import Resource
 

@@ -16,7 +16,9 @@ from itertools import permutations
 from pathlib import Path
 
 from nws.base.errors import NotFound, TooMany
-from nws.client.documents import (
+from nws.client.endpoint import Endpoint
+from nws.client.remote import ServiceClient
+from nws.client.remotesnapshot import (
     RemoteHost,
     RemoteSnapshot,
     composed_forecasts,
@@ -24,8 +26,6 @@ from nws.client.documents import (
     read_hosts,
     read_snapshot,
 )
-from nws.client.endpoint import Endpoint
-from nws.client.remote import ServiceClient
 from nws.links.composition import Pair, compose
 from nws.series import HORIZONS_S, Forecast, Resource, Series
 

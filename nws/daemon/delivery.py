@@ -30,7 +30,7 @@ from nws.base.errors import (
 from nws.daemon.backoff import Backoff
 from nws.daemon.spool import SampleBatch, Spool
 from nws.links.cliques import Schedule
-from nws.messages.records import PutReceipt, Registered, ScheduleAnswer
+from nws.messages.weatherdocuments import PutReceipt, RegistrationReceipt, ScheduleAnswer
 from nws.series import Measurement
 from nws.timing.periodic import Counts
 from nws.timing.steadyclock import SteadyClock
@@ -49,7 +49,7 @@ _SHOWN_REASONS = 2
 _MOST_REASONS = 50
 
 Addresses = dict[str, tuple[str, int]]
-_Answer = TypeVar("_Answer", Registered, ScheduleAnswer, PutReceipt)
+_Answer = TypeVar("_Answer", RegistrationReceipt, ScheduleAnswer, PutReceipt)
 
 
 class Server(Protocol):
@@ -219,7 +219,7 @@ class DeliveryJob:
 
     def _register(self, server: Server) -> None:
         registration = dict(self._home.registration())
-        answer = self._timed(Registered, lambda: server.register(self._host, registration))
+        answer = self._timed(RegistrationReceipt, lambda: server.register(self._host, registration))
         if answer.key is not None and answer.key != self._key:
             # stored before use: a name whose key is lost can only be freed by an admin
             self._home.keep_key(answer.key)
@@ -309,7 +309,7 @@ class DeliveryJob:
             self._told.asked_at = now
             self._learn(self._timed(ScheduleAnswer, server.schedule))
 
-    def _learn(self, answer: Registered | ScheduleAnswer) -> None:
+    def _learn(self, answer: RegistrationReceipt | ScheduleAnswer) -> None:
         self._told.version = answer.schedule.version
         self._home.learn(answer.schedule, answer.peers)
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError
 from nws.forecasting.batteries import Pick, first_illegal, refusal
-from nws.forecasting.jit import compiled
+from nws.forecasting.compiling import compiled
 from nws.forecasting.kernel import advance
 from nws.forecasting.layout import STATE
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nws.forecasting.compiling import compiled
 from nws.forecasting.histograms import COUNT, MEMORY, PRIOR, stretch
-from nws.forecasting.jit import compiled
 from nws.forecasting.ladder import BINS, RUNGS
 
 #: Weights, in outcomes, of the scale of the next shorter horizon, of that of other series, and of the largest value.

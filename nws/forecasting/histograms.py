@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nws.forecasting.jit import compiled
+from nws.forecasting.compiling import compiled
 from nws.forecasting.ladder import BIN_EDGE, BIN_SCALE, BINS
 
 #: Outcomes that a histogram remembers, what each adds to it, and the outcomes between two fadings. All counts together,

@@ -4,7 +4,7 @@ On each rung the candidates (the battery's picks, some of its methods, fading me
 the mean they were asked for, k samples later, with fading scores. They are blended by error to the power -8, and the
 blend competes with them. The forecast is the median; its errors, in units of their fading scale, fill a fading
 histogram, whose quantiles are those of the forecast. The tails are corrected after each outcome by adaptive conformal
-inference (`nws.forecasting.tails`). Forecasts that still wait count as soon as they are wrong: they widen the range,
+inference (`nws.forecasting.scales`). Forecasts that still wait count as soon as they are wrong: they widen the range,
 and what was learnt before a change counts less. A rung with few outcomes borrows from the next shorter one: errors in a
 shape that comes closer to Laplace's distribution with each rung, as averaging tames spikes, and losses that favour
 means over long windows. `nws.forecasting.scales` defines the units of errors. The first rung gives the battery's own
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from nws.forecasting.borrowing import borrow_errors, first_scale
+from nws.forecasting.compiling import compiled
 from nws.forecasting.histograms import (
     PRIOR,
     count_error,
@@ -31,7 +32,6 @@ from nws.forecasting.histograms import (
     share_below,
     unpack,
 )
-from nws.forecasting.jit import compiled
 from nws.forecasting.ladder import (
     BLEND,
     CANDIDATES,
@@ -46,15 +46,18 @@ from nws.forecasting.ladder import (
 from nws.forecasting.layout import METHODS
 from nws.forecasting.scales import (
     clip,
+    correct_tail,
+    corrected_tail,
     error_of,
     learn_variation,
     level_of,
     share_of,
+    start_tails,
+    tail_share,
     value_of,
     variation,
     within_reach,
 )
-from nws.forecasting.tails import correct_tail, corrected_tail, start_tails, tail_share
 
 _FIXED = np.array([METHODS.index(name) for name in FIXED])
 #: First of the pending forecasts of each horizon.

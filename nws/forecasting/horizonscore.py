@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.base.errors import UsageError
+from nws.forecasting.compiling import compiled
 from nws.forecasting.horizons import KNOWN, read_outlook
-from nws.forecasting.jit import compiled
 from nws.forecasting.kernel import advance
 from nws.forecasting.layout import LAST, METHODS, STATE
 from nws.forecasting.score import NOT_SCORED, legal_values

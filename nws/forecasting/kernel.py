@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from nws.forecasting.autoregression import predict_autoregression
+from nws.forecasting.compiling import compiled
 from nws.forecasting.horizons import advance_horizons, judge_horizons
-from nws.forecasting.jit import compiled
 from nws.forecasting.predictors import (
+    keep,
     predict_adaptive,
+    predict_autoregression,
     predict_exponential,
     predict_last,
+    predict_means,
+    predict_order_statistics,
     predict_running_mean,
 )
-from nws.forecasting.selection import answer, score_answers, score_methods
-from nws.forecasting.shrinkage import lean, score_leaning
-from nws.forecasting.sliding import keep, predict_means, predict_order_statistics
+from nws.forecasting.selection import answer, lean, score_answers, score_leaning, score_methods
 
 
 @compiled

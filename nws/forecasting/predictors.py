@@ -2,6 +2,21 @@
 
 Each adds the new value to the record of its series and writes its forecast of the next one. Nothing here judges a
 method. Source: Wolski et al. 2000, §2.4.
+
+The newest 51 values of a series, kept in order of arrival and in order of size.
+
+One walk in order of arrival gives the sliding means of all windows. Medians and trimmed means come from the order by
+size, longest window first: a window of w is the values younger than w samples, and leaving the others out keeps the
+order. Sums are recomputed every time, so rounding errors do not accumulate. Source: Wolski et al. 2000, §2.4.
+
+Autoregression of order 16, fitted anew after every value.
+
+Covariances by lag are updated with the new value's deviation from the current mean, and the Yule-Walker equations
+solved by the Levinson-Durbin recursion: 16² steps, no history, no matrix. With memory m older terms fade by f = 1 - 1/m
+a sample. The covariance at lag k is then Σ f^age · f^(k/2) · d(t)·d(t-k), the exact autocorrelation of the faded
+sequence f^(age/2)·d(t): a positive semi-definite Toeplitz matrix, so every fit is a stable one. No value outside the
+measured range is predicted: no latency below zero, no availability above one, for any quantity.
+Source: Wolski et al. 2000, §2.4 (method); Brockwell & Davis, Time Series, §5.1 and §8.2 (mathematics).
 """
 
 from __future__ import annotations
@@ -10,19 +25,26 @@ from typing import Any
 
 import numpy as np
 
-from nws.forecasting.jit import compiled
+from nws.forecasting.compiling import compiled
 from nws.forecasting.layout import (
     ADAPT_SCORE,
     ADAPTIVE_MEAN,
     ADAPTIVE_MEDIAN,
+    AR_MEMORY,
+    AUTOREGRESSION,
     EXPONENTIAL,
     GAINS,
     LAST,
     MAE,
     MEAN,
     MEDIAN,
+    NEWEST,
+    ORDER,
     RUN_MEAN,
     SLIDING,
+    TRIM,
+    TRIMMED,
+    TRIMMED_MEAN,
 )
 
 _GAIN = np.array(GAINS)
@@ -81,3 +103,137 @@ def predict_adaptive(state: Any) -> None:
     rung[1] = next_rung(loss, MEDIAN, rung[1])
     predicted[ADAPTIVE_MEAN] = predicted[rung_method(MEAN, rung[0])]
     predicted[ADAPTIVE_MEDIAN] = predicted[rung_method(MEDIAN, rung[1])]
+
+
+_WINDOW = np.array(SLIDING)
+#: Index of a window's trimmed mean among the trimmed means; -1 where a window has none.
+_TRIMMED = np.array([TRIMMED.index(w) if w in TRIMMED else -1 for w in SLIDING])
+
+
+@compiled
+def keep(state: Any, value: float) -> None:
+    """Take `value` into the ring and into the order by size; the oldest leaves both when the ring is full."""
+    newest, by_size, samples = state["newest"], state["sorted"], state["samples"]
+    place = samples % NEWEST
+    held = min(samples, NEWEST)
+    if samples >= NEWEST:
+        at = 0
+        while by_size[at] != place:
+            at += 1
+        for i in range(at, NEWEST - 1):
+            by_size[i] = by_size[i + 1]
+        held -= 1
+    newest[place] = value
+    at = held
+    while at > 0 and newest[by_size[at - 1]] > value:
+        by_size[at] = by_size[at - 1]
+        at -= 1
+    by_size[at] = place
+
+
+@compiled
+def predict_means(state: Any) -> None:
+    """Mean of the newest w values for every window w; of all of them while there are fewer."""
+    newest, predicted, samples = state["newest"], state["predicted"], state["samples"]
+    held = min(samples, NEWEST)
+    place = (samples - 1) % NEWEST
+    total, taken = 0.0, 0
+    for rung in range(len(_WINDOW)):
+        while taken < min(_WINDOW[rung], held):
+            total += newest[place]
+            place = place - 1 if place > 0 else NEWEST - 1
+            taken += 1
+        predicted[MEAN + rung] = total / taken
+
+
+@compiled
+def predict_order_statistics(state: Any) -> None:
+    """Median and trimmed mean of the newest w values for every window w; of all while there are fewer.
+
+    A trimmed mean leaves out the smallest and the largest `TRIM` of its window, rounded down.
+    """
+    newest, by_size, predicted = state["newest"], state["sorted"], state["predicted"]
+    samples = state["samples"]
+    count = held = min(samples, NEWEST)
+    newest_place = (samples - 1) % NEWEST
+    value, age = np.empty(NEWEST), np.empty(NEWEST, np.int64)
+    for i in range(held):
+        value[i] = newest[by_size[i]]
+        age[i] = newest_place - by_size[i]
+        age[i] += NEWEST if age[i] < 0 else 0
+    for rung in range(len(_WINDOW) - 1, -1, -1):
+        size = min(_WINDOW[rung], held)
+        if size < count:
+            # without a branch that no processor predicts
+            kept = 0
+            for i in range(count):
+                value[kept], age[kept] = value[i], age[i]
+                kept += age[kept] < size
+            count = size
+        low, high = value[(size - 1) // 2], value[size // 2]
+        predicted[MEDIAN + rung] = low + (high - low) / 2
+        if _TRIMMED[rung] >= 0:
+            cut = int(TRIM * size)
+            total = 0.0
+            for i in range(cut, size - cut):
+                total += value[i]
+            predicted[TRIMMED_MEAN + _TRIMMED[rung]] = total / (size - 2 * cut)
+
+
+_FADE = np.array([1.0 if memory == 0 else 1.0 - 1.0 / memory for memory in AR_MEMORY])
+_LAG_FADE = np.sqrt(_FADE)[:, None] ** np.arange(ORDER + 1)[None, :]
+#: White noise assumed on top of the series, as share of its variance: keeps rounding out of the recursion.
+_NOISE = 1e-9
+
+
+@compiled
+def take_covariances(state: Any, value: float, which: int) -> None:
+    """Take `value` into the mean and the covariances of autoregression number `which`."""
+    deviation, covariance = state["ar_deviation"][which], state["ar_covariance"][which]
+    state["ar_weight"][which] = _FADE[which] * state["ar_weight"][which] + 1.0
+    state["ar_mean"][which] += (value - state["ar_mean"][which]) / state["ar_weight"][which]
+    for lag in range(ORDER, 0, -1):
+        deviation[lag] = deviation[lag - 1]
+    deviation[0] = value - state["ar_mean"][which]
+    for lag in range(ORDER + 1):
+        product = deviation[0] * deviation[lag] * _LAG_FADE[which, lag]
+        covariance[lag] = _FADE[which] * covariance[lag] + product
+
+
+@compiled
+def levinson(covariance: Any, coefficient: Any, scratch: Any) -> None:
+    """Coefficients of the best linear prediction from the last `ORDER` deviations.
+
+    covariance, coefficient, scratch : float64[ORDER + 1]; coefficient[k] belongs to the value k samples ago.
+    A series without variance gets zeros.
+    """
+    coefficient[:] = 0.0
+    unexplained = covariance[0] * (1.0 + _NOISE)
+    for order in range(1, ORDER + 1):
+        if unexplained <= 0.0:
+            return
+        partial = covariance[order]
+        for k in range(1, order):
+            partial -= coefficient[k] * covariance[order - k]
+        partial /= unexplained
+        for k in range(1, order):
+            scratch[k] = coefficient[k] - partial * coefficient[order - k]
+        for k in range(1, order):
+            coefficient[k] = scratch[k]
+        coefficient[order] = partial
+        unexplained *= 1.0 - partial * partial
+
+
+@compiled
+def predict_autoregression(state: Any, value: float) -> None:
+    """Fit every autoregression with `value` and predict from the newest 16 values."""
+    newest, samples = state["newest"], state["samples"]
+    coefficient, scratch = np.empty(ORDER + 1), np.empty(ORDER + 1)
+    for which in range(len(_FADE)):
+        take_covariances(state, value, which)
+        levinson(state["ar_covariance"][which], coefficient, scratch)
+        mean = state["ar_mean"][which]
+        expected = mean
+        for k in range(1, min(samples, ORDER) + 1):
+            expected += coefficient[k] * (newest[(samples - k) % NEWEST] - mean)
+        state["predicted"][AUTOREGRESSION + which] = min(max(expected, state["lowest"]), state["highest"])

@@ -3,6 +3,10 @@
 One transaction for each step: a crash loses at most the step in progress. Several processes may use one file.
 Every row has a checksum (`integrity.crc`); triggers keep the count and the sum of keys of each table, so that a missing
 row is noticed as well.
+
+The lock that lets one service use a store: two would issue the same names with different keys.
+
+Programs that only read or write measurements in the store need no lock.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from nws.base.errors import StoreDamaged, StoreError
 from nws.base.files import Replacement, set_aside
+from nws.base.lock import FileLock, LockHeld
 from nws.base.sealed import crc
 from nws.base.sqlite import SqliteFile, SqliteFormat
 from nws.memory.integrity import DamagedRows, DamageLog, get_losses
@@ -251,3 +256,19 @@ def _keep_orphan(path: Path, damage: DamageLog) -> None:
     except OSError:
         # no such file; SQLite reports others
         return
+
+
+def store_lock(store: Path) -> FileLock:
+    """Return the lock of a store, held; raises `StoreError` if another service holds it."""
+    path = store.with_name(f"{store.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(path)
+    except LockHeld as held:
+        raise StoreError(
+            f"{store}: another weather service runs on this store, {held.holder}; end it, or name another store"
+        ) from None
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be made: {error.strerror or error}; set the store to a file in a writable directory"
+        ) from error

@@ -3,12 +3,14 @@
 Rows are read one by one in the order of their ids. Where SQLite meets a damaged page, the next id that it reads is
 searched for, so the page costs its own rows. Totals and counts are made anew, and roll-ups from chunks where a chunk
 has more samples. The caller holds the store's lock; no other program may use the store.
+
+Reads all of a store, and names the damage in it.
 """
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +21,89 @@ from nws.base.errors import StoreError
 from nws.base.files import flush_to_disk, put_in_place, set_aside
 from nws.base.lock import ByteLocks
 from nws.base.sealed import crc
+from nws.base.sqlite import open_damaged
 from nws.memory import chunks, log
-from nws.memory.database import KINDS, Database, store_progress
-from nws.memory.headblock import HOUR_S
-from nws.memory.integrity import get_losses
+from nws.memory.database import KINDS, Database, refuse_missing_events, store_progress
+from nws.memory.headblock import HOUR_S, HeadBlock
+from nws.memory.integrity import DamagedRows, get_losses, sound_rows
 from nws.memory.log import joined
-from nws.memory.names import sound_names
+from nws.memory.names import Names, sound_names
 from nws.memory.rollups import SPANS_S, pack_buckets, summed_up
-from nws.memory.totals import Total, write_block, write_name, write_total
+from nws.memory.seriesreading import blocks_of
+from nws.memory.store import Memory
+from nws.memory.totals import Total, read_total, write_block, write_name, write_total
+
+#: Problems of SQLite's structure that are listed.
+_MOST_PROBLEMS = 20
+
+
+@dataclass(slots=True, kw_only=True)
+class CheckReport:
+    """damage : a line for each damaged thing.  series, samples : that are sound"""
+
+    damage: list[str] = field(default_factory=list)
+    series: int = 0
+    samples: int = 0
+
+
+def check(memory: Memory) -> CheckReport:
+    """Return the damage in a store; other processes may use it meanwhile."""
+    report = CheckReport()
+    database = memory.database
+
+    @contextmanager
+    def part(name: str) -> Iterator[sqlite3.Connection]:
+        try:
+            with database.reading() as connection:
+                yield connection
+        except StoreError as error:
+            report.damage.append(f"{name}: {error.__cause__ or error}")
+
+    with part("file") as connection:
+        problems = connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})").fetchall()
+        report.damage += [f"file: {text}" for (text,) in problems if text != "ok"]
+    tail, names = HeadBlock(), Names(memory.path)
+    with part("log") as connection:
+        tail.follow(connection)
+        report.damage += [f"log, row {row}: {loss}" for row, loss in tail.losses]
+    with part("losses found before") as connection:
+        report.damage += [str(loss) for loss in get_losses(connection)]
+    for table, columns in (
+        ("source", "name, next, heard"),
+        ("host", "name, document"),
+        ("forecaster", "name, data"),
+    ):
+        with part(f"table {table}") as connection:
+            sound_rows(connection, table, columns)
+    with part("table event") as connection:
+        _check_events(connection)
+    with part("names of series") as connection:
+        names.follow(connection)
+    report.series = len(names)
+    if names.is_read and tail.progress is not None:
+        report.samples += int(tail.totals(len(names)).samples.sum())
+    for series in range(len(names)):
+        _check_series(part, names.all()[series], series, report)
+    return report
+
+
+def _check_series(part: Callable[[str], object], name: str, series: int, report: CheckReport) -> None:
+    with part(name) as connection:  # type: ignore[attr-defined]
+        damage: list[str] = []
+        for bucket_s in KINDS:
+            for _ in blocks_of(connection, bucket_s, series, damaged=damage):
+                pass
+        report.damage += [f"{name}: {reason}" for reason in damage]
+        report.samples += read_total(connection, series).samples
+
+
+def _check_events(connection: sqlite3.Connection) -> None:
+    rows = connection.execute("SELECT t, kind, host, text, crc FROM event NOT INDEXED").fetchall()
+    for *values, check_ in rows:
+        if crc("event", *values) != check_:
+            raise DamagedRows("an event")
+    refuse_missing_events(connection)
+
 
 #: Byte of the shared memory that each connection locks (SQLite: UNIX_SHM_DMS).
 _OPEN_BYTE = 128
@@ -58,7 +135,7 @@ def repair(path: Path) -> RepairReport:
     _remove(fresh)
     try:
         with (
-            closing(_open_damaged(path)) as damaged,
+            closing(open_damaged(path)) as damaged,
             closing(Database(fresh)) as database,
             database.writing() as connection,
         ):
@@ -100,17 +177,6 @@ def _refuse_in_use(path: Path) -> None:
             raise StoreError(f"{path}: another program has it open; end it (fuser '{path}'), then repair")
     finally:
         locks.close()
-
-
-def _open_damaged(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None)
-    with suppress(sqlite3.DatabaseError):
-        # SQLite reads a file that was cut
-        connection.execute("PRAGMA writable_schema=ON")
-    with suppress(sqlite3.DatabaseError):
-        # one file, to be exchanged by one rename
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return connection
 
 
 class _Salvage:

@@ -203,7 +203,7 @@ class Memory:
 
     def summaries(self) -> list[Summary]:
         """Return one for each series that has samples, by name."""
-        from nws.memory.reading import refuse_lost
+        from nws.memory.seriesreading import refuse_lost
         from nws.memory.totals import total_of
 
         with self._reading() as connection:
@@ -242,7 +242,7 @@ class Memory:
         series : only these; a long history of many series is better read one by one, with `samples`
         sound : leave damaged samples out, and note them, instead of raising an error
         """
-        from nws.memory.reading import refuse_lost, samples_of
+        from nws.memory.seriesreading import refuse_lost, samples_of
 
         with self._reading() as connection:
             cursor = self._tail.follow(connection).written_to
@@ -283,7 +283,7 @@ class Memory:
 
     def samples(self, series: Series, *, since: float = -math.inf, until: float = math.inf) -> Samples:
         """Return samples of one series measured between two times, both included; none for an unknown series."""
-        from nws.memory.reading import refuse_lost, samples_of
+        from nws.memory.seriesreading import refuse_lost, samples_of
 
         with self._reading() as connection:
             self._tail.follow(connection)
@@ -307,8 +307,8 @@ class Memory:
 
         The open hour's samples are in them.
         """
-        from nws.memory.reading import buckets_of, refuse_lost
         from nws.memory.rollups import SPANS_S, joined
+        from nws.memory.seriesreading import buckets_of, refuse_lost
 
         if bucket_s not in SPANS_S:
             raise UsageError(

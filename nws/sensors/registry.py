@@ -41,7 +41,7 @@ class SensorContext:
 #: Name → module and class. The order is the order of a round.
 _SENSORS = {
     "cpu": ("nws.sensors.cpu", "CpuSensor"),
-    "memory": ("nws.sensors.memory", "MemorySensor"),
+    "memory": ("nws.sensors.freememory", "MemorySensor"),
     "network": ("nws.sensors.network", "NetworkSensor"),
 }
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from nws.base.errors import ServiceError, StoreDamaged, StoreError, UsageError, WeatherError
 from nws.messages.encoding import encode
-from nws.messages.records import Error, ErrorDetail
+from nws.messages.weatherdocuments import Error, ErrorDetail
 
 #: Maximum number of problems in a response; a last entry counts the others.
 MOST_PROBLEMS = 20

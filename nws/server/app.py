@@ -18,9 +18,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nws.base.ratelimit import RateLimit
-from nws.messages import records
-from nws.messages.snapshots import Snapshot
-from nws.server import bodies, openapi, reading, writing
+from nws.messages import weatherdocuments as documents
+from nws.messages.snapshotcolumns import WeatherSnapshot
+from nws.server import bodies, openapi, routes
 from nws.server.answers import answer, refused
 from nws.server.backend import Backend, Handler, Operation, run
 from nws.server.middleware import RequestMiddleware
@@ -59,24 +59,43 @@ def _operation(
 _get, _post = partial(_operation, "GET"), partial(_operation, "POST")
 _HOST, _SERIES = "/v1/hosts/{host}", "/v1/series/{name}"
 OPERATIONS = (
-    _get("/healthz", reading.health, records.Health, roles=None, also="503"),
+    _get("/healthz", routes.health, documents.Health, roles=None, also="503"),
     _get("/openapi.json", description, None, roles=None),
-    _get("/metrics", reading.metrics, None, query=bodies.MetricsQuery, media="text/plain", kind="string"),
-    _get("/v1/schedule", reading.schedule, records.ScheduleAnswer, roles=_READ | _WRITE),
-    _get("/v1/hosts", reading.hosts, records.Hosts),
-    _get(_HOST, reading.host, records.HostState, "404"),
-    _post(_HOST, writing.register, records.Registered, "409", body=records.Registration, roles=_WRITE),
-    _operation("DELETE", _HOST, writing.forget, records.Forgotten, "404", "507", roles=_ADMIN),
-    _post("/v1/measurements", writing.put, records.PutReceipt, "404", body=records.Batch, roles=_WRITE),
-    _get("/v1/series", reading.series, records.SeriesList, query=bodies.SeriesQuery),
-    _get(
-        f"{_SERIES}/samples", reading.samples, records.SampleDocument, "404", "507", query=bodies.SamplesQuery
+    _get("/metrics", routes.metrics, None, query=bodies.MetricsQuery, media="text/plain", kind="string"),
+    _get("/v1/schedule", routes.schedule, documents.ScheduleAnswer, roles=_READ | _WRITE),
+    _get("/v1/hosts", routes.hosts, documents.Hosts),
+    _get(_HOST, routes.host, documents.HostState, "404"),
+    _post(
+        _HOST,
+        routes.register,
+        documents.RegistrationReceipt,
+        "409",
+        body=documents.Registration,
+        roles=_WRITE,
     ),
-    _get(f"{_SERIES}/plot", reading.plot, records.PlotDocument, "404", "507", query=bodies.PlotQuery),
-    _get("/v1/forecasts", reading.forecasts, records.Forecasts, "404", query=bodies.ForecastsQuery),
-    _get("/v1/snapshot", reading.snapshot, Snapshot, "404", query=bodies.SnapshotQuery),
-    _get("/v1/events", reading.events, records.EventList, "507", query=bodies.EventsQuery),
-    _post("/v1/events", writing.note, records.Event, "404", body=records.Event, roles=_WRITE),
+    _operation("DELETE", _HOST, routes.forget, documents.Forgotten, "404", "507", roles=_ADMIN),
+    _post(
+        "/v1/measurements",
+        routes.put,
+        documents.PutReceipt,
+        "404",
+        body=documents.Batch,
+        roles=_WRITE,
+    ),
+    _get("/v1/series", routes.series, documents.SeriesList, query=bodies.SeriesQuery),
+    _get(
+        f"{_SERIES}/samples",
+        routes.samples,
+        documents.SampleDocument,
+        "404",
+        "507",
+        query=bodies.SamplesQuery,
+    ),
+    _get(f"{_SERIES}/plot", routes.plot, documents.PlotDocument, "404", "507", query=bodies.PlotQuery),
+    _get("/v1/forecasts", routes.forecasts, documents.Forecasts, "404", query=bodies.ForecastsQuery),
+    _get("/v1/snapshot", routes.snapshot, WeatherSnapshot, "404", query=bodies.SnapshotQuery),
+    _get("/v1/events", routes.events, documents.EventList, "507", query=bodies.EventsQuery),
+    _post("/v1/events", routes.note, documents.Event, "404", body=documents.Event, roles=_WRITE),
 )
 
 

@@ -14,7 +14,7 @@ import orjson
 from starlette.requests import Request
 
 from nws.base.errors import Malformed, Refused, ServiceError
-from nws.messages.bounds import HOST, SERIES
+from nws.messages.fieldtypes import HOST, SERIES
 from nws.series import LONGEST_SPAN_S, MOST_SPANS, SHORTEST_SPAN_S
 
 _T = TypeVar("_T")
@@ -104,7 +104,7 @@ def _kind(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parameter:
+class QueryParameter:
     """A parameter of a query, as metadata of its type.
 
     read : converts its text, or the texts of one that may be repeated; raises `ValueError`.  text : of a problem
@@ -118,7 +118,7 @@ class Parameter:
 
 
 @cache
-def parameters(kind: Any) -> dict[str, Parameter]:
+def parameters(kind: Any) -> dict[str, QueryParameter]:
     """Return the parameters of a query by name."""
     return {name: hint.__metadata__[0] for name, hint in get_type_hints(kind, include_extras=True).items()}
 
@@ -171,31 +171,31 @@ def _spans(texts: list[str]) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _most(most: int) -> Parameter:
+def _most(most: int) -> QueryParameter:
     def read(text: str) -> int:
         if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
             raise ValueError
         return int(text)
 
-    return Parameter(
+    return QueryParameter(
         read=read,
         text=f"expected a whole number, 1 to {most}",
         json={"type": "integer", "minimum": 1, "maximum": most},
     )
 
 
-def _choice(*values: str) -> Parameter:
+def _choice(*values: str) -> QueryParameter:
     def read(text: str) -> str:
         if text not in values:
             raise ValueError
         return text
 
-    return Parameter(read=read, text=f"legal are {', '.join(values)}", json={"enum": list(values)})
+    return QueryParameter(read=read, text=f"legal are {', '.join(values)}", json={"enum": list(values)})
 
 
 Seconds = Annotated[
     float | None,
-    Parameter(
+    QueryParameter(
         read=_seconds,
         text=f"expected seconds since the epoch, at most {_FARTHEST_S:.0e}",
         json={"type": "number", "description": "Seconds since the epoch."},
@@ -205,7 +205,7 @@ Seconds = Annotated[
 
 Spans = Annotated[
     tuple[float, ...],
-    Parameter(
+    QueryParameter(
         read=_spans,
         repeated=True,
         text=f"expected at most {MOST_SPANS} spans from {SHORTEST_SPAN_S:g} to {LONGEST_SPAN_S:g} seconds",
@@ -224,8 +224,8 @@ Spans = Annotated[
 class SeriesQuery:
     """Which series. host: either end of a pair"""
 
-    host: Annotated[str | None, Parameter(json=HOST)] = None
-    resource: Annotated[str | None, Parameter()] = None
+    host: Annotated[str | None, QueryParameter(json=HOST)] = None
+    resource: Annotated[str | None, QueryParameter()] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +262,9 @@ class ForecastsQuery:
 
     series: Annotated[
         list[str] | None,
-        Parameter(read=list, repeated=True, json={"type": "array", "items": SERIES, "maxItems": MOST_NAMES}),
+        QueryParameter(
+            read=list, repeated=True, json={"type": "array", "items": SERIES, "maxItems": MOST_NAMES}
+        ),
     ] = None
     over: Spans = ()
 
@@ -272,7 +274,7 @@ class SnapshotQuery:
     """Which hosts, as names with commas between them. over: spans of the outlooks of their series"""
 
     hosts: Annotated[
-        str | None, Parameter(json={"type": "string", "description": "Names with commas between them."})
+        str | None, QueryParameter(json={"type": "string", "description": "Names with commas between them."})
     ] = None
     composed: Annotated[str, _choice("true", "false")] = "false"
     over: Spans = ()

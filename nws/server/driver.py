@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from nws.base.errors import WeatherError
-from nws.messages.records import Batch
+from nws.messages.weatherdocuments import Batch
 from nws.timing.periodic import Tally, Timetable
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nws.messages.bounds import HOST, SERIES, field_of
-from nws.messages.records import Error, Partial
+from nws.messages.fieldtypes import HOST, SERIES, field_of
+from nws.messages.weatherdocuments import Error, Partial
 from nws.server.bodies import parameters
 from nws.server.tokens import Role
 
 if TYPE_CHECKING:
     from nws.server.backend import Operation
-    from nws.service.config import ServiceConfig
+    from nws.service.serviceconfig import ServiceConfig
 
 Schema = dict[str, Any]
 

@@ -2,6 +2,10 @@
 
 Shutdown is graceful: accepted requests are answered and stored, and the forecasters' state is saved. The log has
 one line per notable event, and never a token.
+
+Log lines of the service to stderr, written by a thread, so that a blocked terminal does not block the service.
+
+Each line has its time, unless a journal reads and adds it. Lines that cannot be written for long are dropped.
 """
 
 from __future__ import annotations
@@ -9,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import queue
 import resource
 import signal
 import socket
@@ -16,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -26,16 +33,78 @@ from nws.base.detach import notify
 from nws.base.errors import ConfigError, ServiceError
 from nws.server.app import WEB, create_app
 from nws.server.driver import Driven, Driver, SourceCounters
-from nws.server.handshakes import MOST_HANDSHAKES, MOST_OF_ONE_ADDRESS, Handshakes, reason
-from nws.server.protocol import MOST_CONNECTIONS, bounded
-from nws.server.setup import Setup
+from nws.server.protocol import (
+    MOST_CONNECTIONS,
+    MOST_HANDSHAKES,
+    MOST_OF_ONE_ADDRESS,
+    Handshakes,
+    bounded,
+    reason,
+)
+from nws.server.setup import ServerSetup
 from nws.server.tokens import Tokens
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from nws.service.config import ServiceConfig
     from nws.service.core import WeatherService
+    from nws.service.serviceconfig import ServiceConfig
+
+#: Maximum number of lines in the queue; beyond it new lines are dropped.
+MOST_WAITING = 1000
+
+
+class _Waiting(QueueHandler):
+    """A handler that puts lines into a bounded queue."""
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Queue the record, or drop it if the queue is full."""
+        with contextlib.suppress(queue.Full):
+            self.queue.put_nowait(record)
+
+
+class _Writer(QueueListener):
+    """The thread that writes the lines."""
+
+    def __init__(self, waiting: queue.Queue[logging.LogRecord], handler: logging.Handler) -> None:
+        super().__init__(waiting, handler)
+        self._lines = waiting
+
+    def enqueue_sentinel(self) -> None:
+        """Signal the end to the thread; if the queue is full, drop a line for that."""
+        while True:
+            try:
+                super().enqueue_sentinel()
+            except queue.Full:
+                with contextlib.suppress(queue.Empty):
+                    self._lines.get_nowait()
+            else:
+                return
+
+
+@contextlib.contextmanager
+def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
+    """Log lines of the weather service, and errors of its HTTP libraries, to stderr while this context is open."""
+    when = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
+    stream = logging.StreamHandler(sys.stderr)
+    stream.setFormatter(logging.Formatter(f"nws: {when}%(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    waiting: queue.Queue[logging.LogRecord] = queue.Queue(MOST_WAITING)
+    listener = _Writer(waiting, stream)
+    handler = _Waiting(waiting)
+    loggers = [logging.getLogger(name) for name in ("nws", "uvicorn")]
+    before = loggers[0].level
+    loggers[0].setLevel(level)
+    for logger in loggers:
+        logger.addHandler(handler)
+    listener.start()
+    try:
+        yield
+    finally:
+        listener.stop()
+        loggers[0].setLevel(before)
+        for logger in loggers:
+            logger.removeHandler(handler)
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,7 +118,7 @@ SWITCH_S = 5e-4
 _OTHER_FILES = 64
 
 
-def serve(setup: Setup) -> int:
+def serve(setup: ServerSetup) -> int:
     """Serve until SIGTERM (returns 0) or SIGINT (returns 130).
 
     Raises `ConfigError` for a port in use, `StoreError`, and `ServiceError` if the server ends before it answers.

@@ -15,11 +15,11 @@ from nws.base.errors import ConfigError
 from nws.base.paths import state_dir
 from nws.base.wording import counted
 from nws.server.tokens import Role, Tokens
-from nws.service.config import Listen, ServiceConfig, Tls
+from nws.service.serviceconfig import Listen, ServiceConfig, Tls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class ServerSetup:
     """A server that may be started. address: looked up; store: file; warnings: for the user"""
 
     config: ServiceConfig
@@ -66,7 +66,7 @@ class Setup:
         ]
 
 
-def prepare(config: ServiceConfig, *, store: Path | None = None) -> Setup:
+def prepare(config: ServiceConfig, *, store: Path | None = None) -> ServerSetup:
     """Return the checked settings; raises `ConfigError` with all problems.
 
     Args:
@@ -106,7 +106,7 @@ def prepare(config: ServiceConfig, *, store: Path | None = None) -> Setup:
             )
     if problems:
         raise ConfigError(problems)
-    return Setup(
+    return ServerSetup(
         config=config,
         tokens=tokens,
         tls=tls,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from nws.base.errors import ServiceError, StoreError, WeatherError
 
 if TYPE_CHECKING:
-    from nws.messages.records import Batch, PutReceipt
+    from nws.messages.weatherdocuments import Batch, PutReceipt
     from nws.service.core import WeatherService
 
 _LOG = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from nws.base.errors import StoreDamaged, StoreError
 from nws.base.files import Replacement
 from nws.forecasting.batteries import BatteryBank
 from nws.forecasting.layout import METHODS, SELECTORS, STATE
-from nws.messages.bounds import whole
+from nws.messages.fieldtypes import whole
 
 _FORMAT = "nws-batteries 3"
 #: Room for the header, without and for each block's position.

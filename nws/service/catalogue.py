@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.base.errors import Refused, UnknownSeries
-from nws.messages.bounds import Floats, Ints
+from nws.messages.fieldtypes import Floats, Ints
 from nws.series import HOST_NAME_LEGAL, Resource, Series, is_host_name
 
 

@@ -17,8 +17,8 @@ from nws.base.reader import Document, read_yaml, validate
 from nws.base.yamltree import Location, Problem
 from nws.memory import Keep
 from nws.series import HOST_NAME_LEGAL, is_host_name
-from nws.service.config import CliqueConfig, Every, Limits, Listen, ServiceConfig, Tls, TokenFiles
-from nws.sources.settings import PrometheusSettings
+from nws.service.serviceconfig import CliqueConfig, Every, Limits, Listen, ServiceConfig, Tls, TokenFiles
+from nws.sources.prometheussettings import PrometheusSettings
 
 T = TypeVar("T")
 

@@ -19,9 +19,9 @@ from nws.base.errors import KeyRefused, NameTaken, Refused, TooMany, UnknownHost
 from nws.base.sealed import crc
 from nws.memory.database import Database
 from nws.memory.integrity import is_complete
-from nws.messages.records import Event, Partial, Registration
+from nws.messages.weatherdocuments import Event, Partial, Registration
 from nws.series import HOST_NAME_LEGAL, is_host_name
-from nws.service.config import ServiceConfig
+from nws.service.serviceconfig import ServiceConfig
 
 Clock = Callable[[], float]
 

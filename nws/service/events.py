@@ -13,7 +13,7 @@ from nws.base.errors import Refused
 from nws.base.sealed import crc
 from nws.memory.database import Database, refuse_missing_events
 from nws.memory.integrity import DamagedRows
-from nws.messages.records import KIND, Event
+from nws.messages.weatherdocuments import KIND, Event
 from nws.series import HOST_NAME_LEGAL, is_host_name
 
 _KIND = re.compile(KIND)

@@ -21,7 +21,7 @@ from nws.base.files import set_aside
 from nws.forecasting.batteries import FEW_VALUES, LARGEST, Ahead, BatteryBank, Columns, Pick
 from nws.memory import DAY_S, Memory, Samples
 from nws.memory.log import LogBatch, joined, progress, rows_after
-from nws.messages.bounds import Floats, Ints
+from nws.messages.fieldtypes import Floats, Ints
 from nws.series import Forecast
 from nws.service import batteryfile
 from nws.service.batteryfile import Seen

@@ -18,10 +18,10 @@ from nws.base.errors import ForeignSeries, Refused, StoreError, TooManySeries, U
 from nws.forecasting.batteries import LARGEST
 from nws.memory import Memory
 from nws.memory.deliveries import Delivery
-from nws.messages.records import SOURCE, Batch, Refusals
+from nws.messages.weatherdocuments import SOURCE, Batch, Refusals
 from nws.service.catalogue import checked_series
-from nws.service.config import ServiceConfig
 from nws.service.forecaster import Forecaster
+from nws.service.serviceconfig import ServiceConfig
 
 _SOURCE = re.compile(SOURCE)
 _MOST_REASONS = 20

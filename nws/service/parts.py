@@ -13,15 +13,15 @@ from typing import TypeVar
 from nws.base.errors import StoreError
 from nws.memory import Memory
 from nws.memory.integrity import DamageLog
-from nws.messages.records import Counters, Health
+from nws.messages.weatherdocuments import Counters, Health
 from nws.service.batteryfile import battery_file
-from nws.service.config import ServiceConfig
 from nws.service.directory import Directory
 from nws.service.events import Events
 from nws.service.forecaster import Forecaster
 from nws.service.ingestion import IngestCounts
 from nws.service.keyvalues import KeyValueTable
 from nws.service.scheduling import ScheduleVersions
+from nws.service.serviceconfig import ServiceConfig
 
 Clock = Callable[[], float]
 _LOG = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ import numpy as np
 from nws.base.errors import Refused
 from nws.memory import DAY_S, Keep, Memory
 from nws.memory.rollups import Buckets
-from nws.messages.bounds import Floats, Ints
-from nws.messages.records import SampleDocument
+from nws.messages.fieldtypes import Floats, Ints
+from nws.messages.weatherdocuments import SampleDocument
 from nws.series import Series
 
 RESOLUTIONS = ("auto", "raw", "60", "600")

@@ -15,9 +15,9 @@ from typing import Any
 
 from nws.base.errors import UsageError
 from nws.links.cliques import Clique, Schedule, automatic, schedule
-from nws.messages.records import Peers, Registration
-from nws.service.config import ServiceConfig
+from nws.messages.weatherdocuments import Peers, Registration
 from nws.service.keyvalues import KeyValueTable
+from nws.service.serviceconfig import ServiceConfig
 
 _LOG = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from nws.base.errors import TooMany
 from nws.forecasting.batteries import METHOD_TEXTS, Columns
 from nws.forecasting.horizons import KNOWN
 from nws.links.composition import Composed, Link, Pair, compose
-from nws.messages.bounds import Floats, Ints
-from nws.messages.records import HostState
-from nws.messages.snapshots import Snapshot, SnapshotComposed, SnapshotOutlooks, SnapshotSeries
+from nws.messages.fieldtypes import Floats, Ints
+from nws.messages.snapshotcolumns import SnapshotComposed, SnapshotOutlooks, SnapshotSeries, WeatherSnapshot
+from nws.messages.weatherdocuments import HostState
 from nws.series import SHARES, Resource
 from nws.service.catalogue import Catalogue
 
@@ -64,10 +64,10 @@ class SnapshotDocument:
     outlooks: Floats | None = None
 
     @property
-    def document(self) -> Snapshot:
+    def document(self) -> WeatherSnapshot:
         """Return the document."""
         c = self.columns
-        return Snapshot(
+        return WeatherSnapshot(
             format="nws-snapshot",
             version=1,
             now=self.now,

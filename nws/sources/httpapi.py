@@ -17,7 +17,7 @@ import requests
 
 from nws.base.errors import ProbeError, UsageError
 from nws.client.endpoint import read_secret, read_token
-from nws.sources.settings import PrometheusSettings
+from nws.sources.prometheussettings import PrometheusSettings
 
 #: More than a thousand hosts with a hundred series each.
 LONGEST_ANSWER = 32_000_000

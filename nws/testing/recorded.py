@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nws.base.errors import UsageError
-from nws.messages.bounds import understood
-from nws.messages.records import PutReceipt
+from nws.messages.fieldtypes import understood
+from nws.messages.weatherdocuments import PutReceipt
 from nws.series import Forecast, Measurement, Series
 from nws.sources.csvfile import read_columns
 from nws.testing.weather import InMemoryWeather

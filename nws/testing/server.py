@@ -12,16 +12,16 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
 from nws.base.errors import Refused
-from nws.client.documents import Document
 from nws.client.remote import ServiceClient
-from nws.messages.bounds import understood
-from nws.messages.records import PutReceipt
+from nws.client.remotesnapshot import Document
+from nws.messages.fieldtypes import understood
+from nws.messages.weatherdocuments import PutReceipt
 from nws.series import Measurement
 
 if TYPE_CHECKING:
     from nws.server.run import ServerThread
-    from nws.service.config import ServiceConfig
     from nws.service.core import WeatherService
+    from nws.service.serviceconfig import ServiceConfig
 
 _T = TypeVar("_T")
 
@@ -65,7 +65,7 @@ class InMemoryServer:
         clock: Callable[[], float] = time.time,
         tokens: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        from nws.service.config import ServiceConfig
+        from nws.service.serviceconfig import ServiceConfig
 
         self._config = config or ServiceConfig(grid="test")
         self._clock = clock

@@ -24,10 +24,9 @@ import numpy as np
 
 from nws.base.errors import StoreDamaged, StoreError
 from nws.memory import Delivery, Memory
-from nws.memory.checking import check
 from nws.memory.database import FORMAT
-from nws.memory.salvage import repair
-from nws.messages.records import Event
+from nws.memory.salvage import check, repair
+from nws.messages.weatherdocuments import Event
 from nws.series import Series
 from nws.service.events import Events
 from nws.service.keyvalues import KeyValueTable

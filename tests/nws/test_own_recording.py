@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nws.forecasting.files import read_measurements
+from nws.forecasting.measurementfiles import read_measurements
 from nws.forecasting.score import score_series
 from nws.series import Resource, Series
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from nws.base.errors import UsageError
 from nws.cli.score import score
-from nws.forecasting.files import read_measurements
 from nws.forecasting.horizonscore import score_horizons
 from nws.forecasting.layout import METHODS
+from nws.forecasting.measurementfiles import read_measurements
 from nws.forecasting.score import NOT_SCORED, score_series
 from tests.transcripts import recorded
 

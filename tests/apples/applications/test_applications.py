@@ -12,7 +12,7 @@ from apples.model.grid import Host
 from apples.model.template import BenchmarkRequest, Checkpointing
 from apples.platforms.shortruns import own_benchmark
 from apples.testing import finished
-from nws.base.ownpython import OWN_PYTHON
+from nws.base.program import OWN_PYTHON
 from stencil_app.heat import HEAT
 from stencil_app.jacobi2d import JACOBI2D
 from stencil_app.settings import ITERATIONS, RESIDUAL_EVERY

@@ -8,7 +8,7 @@ import pytest
 
 from apples.applications import get
 from apples.errors import ConfigError
-from nws.base.ownpython import OWN_PYTHON
+from nws.base.program import OWN_PYTHON
 from stencil_app.mhd.case import COMMON
 from stencil_app.mhd.problems import blast
 from stencil_app.mhd.settings import HISTORY_EVERY

@@ -14,7 +14,7 @@ from apples.platforms.serviceforecasts import ServiceWeather
 from nws.base.errors import ServiceError, ServiceUnreachable
 from nws.client import Endpoint, local_host
 from nws.series import Measurement, Resource, Series
-from nws.service.config import CliqueConfig, ServiceConfig
+from nws.service.serviceconfig import CliqueConfig, ServiceConfig
 from nws.testing import InMemoryServer
 
 #: The service's clock is months away from this machine's.

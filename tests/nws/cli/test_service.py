@@ -10,7 +10,7 @@ import time
 import pytest
 
 from nws.series import Measurement, Series
-from nws.service.config import CliqueConfig, ServiceConfig
+from nws.service.serviceconfig import CliqueConfig, ServiceConfig
 from nws.testing import InMemoryServer
 
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from nws.series import Measurement, Series
-from nws.service.config import CliqueConfig, ServiceConfig
+from nws.service.serviceconfig import CliqueConfig, ServiceConfig
 from nws.testing import InMemoryServer
 
 TOKENS = {

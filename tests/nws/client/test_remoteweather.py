@@ -7,12 +7,12 @@ import pytest
 
 from nws.base.errors import ServiceError, ServiceUnreachable, TooMany
 from nws.client import RemoteWeather
-from nws.client.documents import RemoteHost, read_forecasts, read_hosts, read_kept, read_snapshot
 from nws.client.remote import ServiceClient
+from nws.client.remotesnapshot import RemoteHost, read_forecasts, read_hosts, read_kept, read_snapshot
 from nws.client.remoteweather import COMPOSED_MOST, all_samples, complete, take_snapshot
 from nws.links.composition import Link
 from nws.series import Forecast, Measurement, Resource, Series
-from nws.service.config import Limits, ServiceConfig
+from nws.service.serviceconfig import Limits, ServiceConfig
 from nws.testing import InMemoryServer
 
 A_TO_C = Series(Resource.LATENCY, "a", "c")
@@ -125,7 +125,7 @@ def snapshot_of(forecasts, lost=()):
 
 
 def snapshot_like(hosts, forecasts):
-    from nws.client.documents import RemoteSnapshot
+    from nws.client.remotesnapshot import RemoteSnapshot
 
     return RemoteSnapshot(now=1.8e9, grid="g", hosts=hosts, forecasts=forecasts)
 

@@ -6,7 +6,7 @@ import sys
 _HEAVY = ("numpy", "numba", "pydantic", "networkx", "starlette", "uvicorn", "nws.memory", "nws.service")
 _PROGRAM = f"""
 import sys
-import nws.cli.sensor, nws.daemon.daemon, nws.sensors.cpu, nws.sensors.memory, nws.sensors.network
+import nws.cli.sensor, nws.daemon.daemon, nws.sensors.cpu, nws.sensors.freememory, nws.sensors.network
 import requests, orjson, apscheduler.schedulers.background
 print(*[name for name in {_HEAVY} if name in sys.modules])
 """

@@ -3,7 +3,7 @@
 import time
 
 from nws.client.remote import ServiceClient
-from nws.service.config import Every, ServiceConfig
+from nws.service.serviceconfig import Every, ServiceConfig
 from nws.testing import InMemoryServer
 
 

@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from nws.base.errors import UsageError
-from nws.forecasting.files import read_measurements
+from nws.forecasting.measurementfiles import read_measurements
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import numpy as np
 
 import nws
 from nws.forecasting.batteries import BatteryBank
-from nws.forecasting.jit import compiled
+from nws.forecasting.compiling import compiled
 from nws.forecasting.kernel import advance_many
 
 SMOOTH = """

@@ -14,9 +14,8 @@ import pytest
 from nws.base.errors import StoreDamaged, StoreError
 from nws.base.sealed import crc
 from nws.memory import Memory, salvage
-from nws.memory.checking import check
 from nws.memory.compaction import GRACE_S
-from nws.memory.salvage import repair
+from nws.memory.salvage import check, repair
 from nws.series import Measurement, Resource, Series
 
 A = Series(Resource.CPU_NEW, "a")

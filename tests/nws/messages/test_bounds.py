@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nws.base.errors import Malformed
-from nws.messages.bounds import parse
-from nws.messages.records import Batch, Event, Registration
+from nws.messages.fieldtypes import parse
+from nws.messages.weatherdocuments import Batch, Event, Registration
 from tests.transcripts import recorded
 
 HOST = {"address": "10.0.0.1", "port": 4000, "cpus": 8, "cpu_model": "Xeon", "memory_bytes": 1 << 34}

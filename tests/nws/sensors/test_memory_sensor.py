@@ -3,7 +3,7 @@
 import pytest
 
 from nws.base.errors import ProbeError
-from nws.sensors.memory import MemorySensor
+from nws.sensors.freememory import MemorySensor
 
 GB = 1 << 30
 

@@ -15,20 +15,20 @@ import requests
 
 from nws.base.errors import KeyRefused, NameTaken, StoreError, UnknownHost
 from nws.links.cliques import Clique, schedule
-from nws.messages.records import (
+from nws.messages.snapshotcolumns import SnapshotOutlooks, SnapshotSeries, WeatherSnapshot
+from nws.messages.weatherdocuments import (
     Counters,
     Health,
     HostState,
     PutReceipt,
     Refusals,
-    Registered,
+    RegistrationReceipt,
     SeriesState,
 )
-from nws.messages.snapshots import Snapshot, SnapshotOutlooks, SnapshotSeries
 from nws.series import SHARES, Forecast, Series
 from nws.server.run import ServerThread, warm_up
 from nws.server.tokens import Role, Tokens
-from nws.service.config import Every, Limits, ServiceConfig, Tls
+from nws.service.serviceconfig import Every, Limits, ServiceConfig, Tls
 
 NOW = 1.8e9
 
@@ -74,7 +74,7 @@ class FakeService:
         self.registered[host] = (registration, "k-" + host)
         new = None if known else "k-" + host
         every = Every()
-        return Registered(
+        return RegistrationReceipt(
             now=NOW, key=new, every=every.as_json(), schedule=self.schedule(), peers=self.peers(), grid="lab"
         )
 
@@ -194,7 +194,7 @@ class FakeService:
             samples=np.array([f.samples for _, f in found], np.int64),
             method=np.zeros(len(found), np.int64),
         )
-        document = Snapshot(
+        document = WeatherSnapshot(
             format="nws-snapshot",
             version=1,
             now=NOW,

@@ -9,8 +9,8 @@ from nws.server.app import OPERATIONS
 from nws.server.openapi import document
 from nws.server.run import ServerThread
 from nws.server.tokens import Tokens
-from nws.service.config import Limits, ServiceConfig
 from nws.service.core import WeatherService
+from nws.service.serviceconfig import Limits, ServiceConfig
 
 NOW = 1_795_000_000.0
 SCHEMAS = document(ServiceConfig(), OPERATIONS)["components"]["schemas"]

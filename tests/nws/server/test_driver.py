@@ -8,8 +8,8 @@ from nws.base.errors import ProbeError
 from nws.series import Measurement, Series
 from nws.server.driver import Driven, Driver, SourceCounters
 from nws.server.run import sources
-from nws.service.config import ServiceConfig
-from nws.sources.settings import PrometheusSettings
+from nws.service.serviceconfig import ServiceConfig
+from nws.sources.prometheussettings import PrometheusSettings
 
 CPU = Series.parse("cpu.new@alpha")
 

@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from nws.server.handshakes import Handshakes
+from nws.server.protocol import Handshakes
 from nws.server.run import log_fault
 
 

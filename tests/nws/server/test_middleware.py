@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from nws.messages.records import Health
-from nws.service.config import Limits, ServiceConfig
+from nws.messages.weatherdocuments import Health
+from nws.service.serviceconfig import Limits, ServiceConfig
 
 R, W, A = "read-token-0123456789", "write-token-0123456789", "admin-token-0123456789"
 TOKENS = {"read": [R], "write": [W], "admin": [A]}

@@ -9,8 +9,8 @@ from nws.server.app import OPERATIONS
 from nws.server.openapi import document
 from nws.server.run import ServerThread
 from nws.server.tokens import Role, Tokens
-from nws.service.config import CliqueConfig, ServiceConfig
 from nws.service.core import WeatherService
+from nws.service.serviceconfig import CliqueConfig, ServiceConfig
 from tests.transcripts import recorded
 
 NOW = 1_795_000_000.0

@@ -7,8 +7,8 @@ import pytest
 from nws.series import SHARES
 from nws.server.run import ServerThread
 from nws.server.tokens import Tokens
-from nws.service.config import ServiceConfig
 from nws.service.core import WeatherService
+from nws.service.serviceconfig import ServiceConfig
 
 NOW = 1_795_000_000.0
 

@@ -10,8 +10,8 @@ from nws.base.errors import ConfigError, ServiceError
 from nws.server.run import bind, serve
 from nws.server.setup import prepare, resolve
 from nws.server.tokens import create_token
-from nws.service.config import Listen, ServiceConfig, Tls, TokenFiles
-from nws.sources.settings import PrometheusSettings
+from nws.service.serviceconfig import Listen, ServiceConfig, Tls, TokenFiles
+from nws.sources.prometheussettings import PrometheusSettings
 
 
 @pytest.fixture

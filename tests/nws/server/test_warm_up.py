@@ -8,7 +8,7 @@ import gc
 from numba.core.dispatcher import Dispatcher
 from nws.series import Measurement, Series
 from nws.server.run import warm_up
-from nws.service.config import ServiceConfig
+from nws.service.serviceconfig import ServiceConfig
 from nws.testing import InMemoryServer
 
 def versions():

@@ -5,7 +5,7 @@ import pytest
 
 from nws.base.errors import StoreError, TooManySeries
 from nws.server import bodies
-from nws.service.config import Limits, ServiceConfig
+from nws.service.serviceconfig import Limits, ServiceConfig
 from tests.transcripts import recorded
 
 REGISTRATION = {"address": "10.0.0.1", "port": 4000, "cpus": 4}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nws.messages.records import Batch, Registration
-from nws.service.config import Listen, ServiceConfig
+from nws.messages.weatherdocuments import Batch, Registration
+from nws.service.serviceconfig import Listen, ServiceConfig
 
 START = 1_800_000_000.0
 

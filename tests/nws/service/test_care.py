@@ -10,7 +10,7 @@ import pytest
 from nws.base.errors import Refused, StoreError
 from nws.memory import Keep
 from nws.messages.encoding import encode
-from nws.messages.records import Event
+from nws.messages.weatherdocuments import Event
 from tests.transcripts import recorded
 
 from .helpers import START, batch, kill, registered, settings

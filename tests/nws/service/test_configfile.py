@@ -7,9 +7,9 @@ import pytest
 
 from nws.base.errors import ConfigError
 from nws.memory import Keep
-from nws.service.config import Every, Limits, Listen, ServiceConfig
 from nws.service.configfile import load_config, parse_listen
-from nws.sources.settings import PrometheusSettings
+from nws.service.serviceconfig import Every, Limits, Listen, ServiceConfig
+from nws.sources.prometheussettings import PrometheusSettings
 from tests.transcripts import recorded
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "weather.yaml"

@@ -6,7 +6,7 @@ import pytest
 
 from nws.base.errors import KeyRefused, NameTaken, Refused, StoreError, TooMany, UnknownHost
 from nws.messages.encoding import encode
-from nws.service.config import Limits
+from nws.service.serviceconfig import Limits
 
 from .helpers import START, batch, registered, registration, settings
 

@@ -362,9 +362,9 @@ WRITER = """
     import sys
     from pathlib import Path
     import numpy as np
-    from nws.service.config import ServiceConfig
+    from nws.service.serviceconfig import ServiceConfig
     from nws.service.core import WeatherService
-    from nws.messages.records import Batch
+    from nws.messages.weatherdocuments import Batch
 
     clock = lambda: {start}
     values = 0.5 + 0.1 * np.random.default_rng(0).standard_normal(20_000).cumsum()
@@ -420,8 +420,8 @@ def test_a_service_of_its_settings_keeps_its_file_where_they_say(tmp_path, clock
 
 
 def test_without_settings_the_store_is_in_the_state_directory(state_of_its_own):
-    from nws.service.config import ServiceConfig
     from nws.service.core import WeatherService
+    from nws.service.serviceconfig import ServiceConfig
 
     with WeatherService(ServiceConfig()) as service:
         assert service.path == state_of_its_own / "service.db"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nws.base.errors import ForeignSeries, Refused, TooManySeries, UnknownHost, UnknownSeries
-from nws.messages.records import Batch
-from nws.service.config import Limits
+from nws.messages.weatherdocuments import Batch
+from nws.service.serviceconfig import Limits
 from tests.transcripts import recorded
 
 from .helpers import START, batch, kill, registered, settings

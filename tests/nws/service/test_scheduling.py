@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from nws.links.cliques import Schedule, pairs
-from nws.service.config import CliqueConfig
+from nws.service.serviceconfig import CliqueConfig
 
 from .helpers import START, batch, registered, registration, settings
 

@@ -10,7 +10,7 @@ from nws.base.errors import TooMany
 from nws.forecasting.batteries import Battery
 from nws.links.composition import compose
 from nws.messages.encoding import encode
-from nws.service.config import Limits
+from nws.service.serviceconfig import Limits
 
 from .helpers import START, batch, registered, settings
 

@@ -11,7 +11,7 @@ import pytest
 from nws.base.errors import ProbeError
 from nws.sources import httpapi
 from nws.sources.httpapi import PrometheusApi
-from nws.sources.settings import PrometheusSettings
+from nws.sources.prometheussettings import PrometheusSettings
 from tests.transcripts import recorded
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nws.sources.nodes import Target
+from nws.sources.prometheus import Target
 
 
 def target(*, cpus=4, waiting=None, runnable=None, **modes):

@@ -12,7 +12,7 @@ import pytest
 
 from nws.base.errors import ProbeError
 from nws.sensors.cpu import CpuSensor
-from nws.sensors.memory import MemorySensor
+from nws.sensors.freememory import MemorySensor
 from nws.sources.httpapi import PrometheusApi
 from nws.sources.prometheus import PrometheusSettings, PrometheusSource
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nws.base.errors import ConfigError
-from nws.sources.settings import PrometheusSettings
+from nws.sources.prometheussettings import PrometheusSettings
 
 
 def test_an_address_is_enough():

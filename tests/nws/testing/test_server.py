@@ -11,7 +11,7 @@ from nws.base.errors import Refused, Unauthorized
 from nws.client import RemoteWeather
 from nws.client.remote import ServiceClient
 from nws.series import Measurement, Series
-from nws.service.config import ServiceConfig
+from nws.service.serviceconfig import ServiceConfig
 from nws.testing import InMemoryServer
 
 SHARE = Series.parse("cpu.new@alpha")

@@ -1,4 +1,7 @@
-"""`nws forget HOST`: remove a host from a service; needs the admin role there."""
+"""`nws forget HOST`: remove a host from a service; needs the admin role there.
+
+`nws token`: make a token file for the server and its clients.
+"""
 
 from pathlib import Path
 
@@ -27,3 +30,16 @@ def forget(*, hosts: tuple[str, ...], server: str | None, token_file: Path | Non
         for host in hosts:
             client.forget(host)
             click.echo(f"{client.url}: forgot {host}", err=True)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def token(file: Path) -> None:
+    """Make a random token in FILE (mode 0600), which must not exist yet.
+
+    Name the file under `tokens:` in the server's settings, and copy it to the hosts that need it (--token-file).
+    """
+    from nws.server.tokens import create_token
+
+    create_token(file)
+    click.echo(f"nws: made {file}; its role is the one that lists it in the server's settings", err=True)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from nws.messages.bounds import FloatBlocks, FloatRows, Floats, HostName, Ints, Maybe, SeriesName
-from nws.messages.records import HostState, Partial, Record
+from nws.messages.fieldtypes import FloatBlocks, FloatRows, Floats, HostName, Ints, Maybe, SeriesName
+from nws.messages.weatherdocuments import HostState, Message, Partial
 
 
-class SnapshotSeries(Record, frozen=True, kw_only=True):
+class SnapshotSeries(Message, frozen=True, kw_only=True):
     """One row for each series. method: index into `methods`"""
 
     name: Sequence[SeriesName]
@@ -21,7 +21,7 @@ class SnapshotSeries(Record, frozen=True, kw_only=True):
     method: Ints
 
 
-class SnapshotOutlooks(Record, frozen=True, kw_only=True):
+class SnapshotOutlooks(Message, frozen=True, kw_only=True):
     """Outlooks of all series: one row for each series, one item for each span.
 
     over_s: spans.  shares: of the quantiles.  mean, held, outcomes, variation, quantiles: as in a row of a forecast
@@ -36,7 +36,7 @@ class SnapshotOutlooks(Record, frozen=True, kw_only=True):
     quantiles: FloatBlocks
 
 
-class SnapshotComposed(Record, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
+class SnapshotComposed(Message, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
     """Pairs that are not measured, composed from measured pairs. through: hosts on the path"""
 
     start: Sequence[HostName]
@@ -50,7 +50,7 @@ class SnapshotComposed(Record, frozen=True, kw_only=True, rename={"start": "from
     age_s: Floats
 
 
-class Snapshot(Partial, frozen=True, kw_only=True):
+class WeatherSnapshot(Partial, frozen=True, kw_only=True):
     """All values of one instant, in columns."""
 
     format: Literal["nws-snapshot"]

@@ -23,8 +23,8 @@ from nws.series import Series
 from nws.server.middleware import BUCKETS_S
 
 if TYPE_CHECKING:
-    from nws.messages.records import Counters, HostState
-    from nws.messages.snapshots import SnapshotOutlooks, SnapshotSeries
+    from nws.messages.snapshotcolumns import SnapshotOutlooks, SnapshotSeries
+    from nws.messages.weatherdocuments import Counters, HostState
     from nws.server.backend import Backend
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

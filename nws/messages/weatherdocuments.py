@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from nws.links.cliques import Schedule
-from nws.messages.bounds import (
+from nws.messages.fieldtypes import (
     HOST,
     LARGEST_WHOLE,
     Count,
@@ -40,15 +40,15 @@ SOURCE = r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}"
 KIND = r"[a-z]([a-z ]{0,38}[a-z])?"
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A document."""
 
 
-class Partial(Record, frozen=True, kw_only=True, omit_defaults=True):
+class Partial(Message, frozen=True, kw_only=True, omit_defaults=True):
     """An answer that leaves out fields with their defaults."""
 
 
-class Registration(Record, frozen=True, kw_only=True):
+class Registration(Message, frozen=True, kw_only=True):
     """A sensor's description of its host.
 
     address, port: of its echo server; port 0 if it answers no probes.  site: a name like a host's
@@ -77,7 +77,7 @@ class Registration(Record, frozen=True, kw_only=True):
     version: Text = ""
 
 
-class Registered(Partial, frozen=True, kw_only=True):
+class RegistrationReceipt(Partial, frozen=True, kw_only=True):
     """The answer to a registration.
 
     now: the service's clock.  schedule, peers: those that concern the host
@@ -93,7 +93,7 @@ class Registered(Partial, frozen=True, kw_only=True):
     grid: str
 
 
-class HostState(Record, frozen=True, kw_only=True):
+class HostState(Message, frozen=True, kw_only=True):
     """The state of a host.
 
     A host that never registered, because its series come from other monitors, has no address and no
@@ -117,7 +117,7 @@ class HostState(Record, frozen=True, kw_only=True):
     status: Status = {}
 
 
-class Batch(Record, frozen=True, kw_only=True):
+class Batch(Message, frozen=True, kw_only=True):
     """Measurements of one sender: sample k is `value[k]` of `series[index[k]]` at `t[k]`.
 
     source, first: name of a numbered stream and number of its first sample; samples acknowledged before are dropped
@@ -134,14 +134,14 @@ class Batch(Record, frozen=True, kw_only=True):
     status: Status | None = None
 
 
-class Refusals(Record, frozen=True, kw_only=True):
+class Refusals(Message, frozen=True, kw_only=True):
     """Samples of a batch that were acknowledged but not stored: their number, and the reasons of the first 20."""
 
     count: Count = 0
     reasons: tuple[str, ...] = ()
 
 
-class PutReceipt(Record, frozen=True, kw_only=True):
+class PutReceipt(Message, frozen=True, kw_only=True):
     """The answer to a batch. accepted: samples stored.  next: number expected next.  schedule: its present version."""
 
     now: float
@@ -151,7 +151,7 @@ class PutReceipt(Record, frozen=True, kw_only=True):
     refused: Refusals
 
 
-class SeriesState(Record, frozen=True, kw_only=True):
+class SeriesState(Message, frozen=True, kw_only=True):
     """One series: number of samples seen by its battery, last value, its time and its age (s)."""
 
     series: SeriesName
@@ -179,7 +179,7 @@ class SampleDocument(Partial, frozen=True, kw_only=True):
     truncated: bool
 
 
-class PlotDocument(Record, frozen=True, kw_only=True):
+class PlotDocument(Message, frozen=True, kw_only=True):
     """One series for a plot, oldest first; a row of NaN with a time marks a gap.
 
     forecast: of each point, made before it was known.  error: mean absolute error of such forecasts until then
@@ -197,7 +197,7 @@ class PlotDocument(Record, frozen=True, kw_only=True):
     error: Floats
 
 
-class Event(Record, frozen=True, kw_only=True):
+class Event(Message, frozen=True, kw_only=True):
     """An event, marked on plots. kind: 1 to 40 of a-z and blanks, such as ``host lost``.
 
     t: not in the future
@@ -210,7 +210,7 @@ class Event(Record, frozen=True, kw_only=True):
     text: Annotated[str, string(1000)] = ""
 
 
-class Health(Record, frozen=True, kw_only=True):
+class Health(Message, frozen=True, kw_only=True):
     """The health of the service. status: ``degraded`` while the store cannot be written, or if it is damaged."""
 
     status: Literal["ok", "degraded", "failed"]
@@ -223,7 +223,7 @@ class Health(Record, frozen=True, kw_only=True):
         return self.status == "ok"
 
 
-class ErrorDetail(Record, frozen=True, kw_only=True):
+class ErrorDetail(Message, frozen=True, kw_only=True):
     """A refusal. problems: all of them, if there are several"""
 
     status: Annotated[int, whole(599, 400)]
@@ -231,27 +231,27 @@ class ErrorDetail(Record, frozen=True, kw_only=True):
     problems: Sequence[str]
 
 
-class Error(Record, frozen=True, kw_only=True):
+class Error(Message, frozen=True, kw_only=True):
     """The answer to a request that is refused."""
 
     error: ErrorDetail
 
 
-class Hosts(Record, frozen=True, kw_only=True):
+class Hosts(Message, frozen=True, kw_only=True):
     """All hosts, alive and lost."""
 
     now: float
     hosts: Sequence[HostState]
 
 
-class Forgotten(Record, frozen=True, kw_only=True):
+class Forgotten(Message, frozen=True, kw_only=True):
     """The answer to the deletion of a host."""
 
     now: float
     forgotten: HostName
 
 
-class ScheduleAnswer(Record, frozen=True, kw_only=True):
+class ScheduleAnswer(Message, frozen=True, kw_only=True):
     """The whole measuring schedule."""
 
     now: float
@@ -259,14 +259,14 @@ class ScheduleAnswer(Record, frozen=True, kw_only=True):
     peers: Peers
 
 
-class SeriesList(Record, frozen=True, kw_only=True):
+class SeriesList(Message, frozen=True, kw_only=True):
     """All series that were asked for."""
 
     now: float
     series: Sequence[SeriesState]
 
 
-class OutlookRow(Record, frozen=True, kw_only=True):
+class OutlookRow(Message, frozen=True, kw_only=True):
     """Distribution of the mean of a series over `over_s` seconds from now.
 
     quantiles: at the shares of the document.  held: share of past 80 % intervals that held, null if none was judged
@@ -310,13 +310,13 @@ class Forecasts(Partial, frozen=True, kw_only=True):
     forecasts: Sequence[ForecastRow]
 
 
-class EventList(Record, frozen=True, kw_only=True):
+class EventList(Message, frozen=True, kw_only=True):
     """Events, oldest first."""
 
     events: Sequence[Event]
 
 
-class Counters(Record, frozen=True, kw_only=True):
+class Counters(Message, frozen=True, kw_only=True):
     """Counts since the service started, and its present content; for supervision.
 
     samples_accepted, samples_refused, samples_repeated: of all batches; repeated ones were acknowledged before

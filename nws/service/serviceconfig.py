@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from nws.memory import Keep
-from nws.sources.settings import PrometheusSettings
+from nws.sources.prometheussettings import PrometheusSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

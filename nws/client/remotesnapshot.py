@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from nws.base.errors import ServiceError
 from nws.links.composition import Composed, Link, Pair
-from nws.messages.bounds import Maybe, reading_answers, understood
-from nws.messages.records import Forecasts, Hosts, HostState, SeriesList
-from nws.messages.snapshots import Snapshot, SnapshotComposed, SnapshotOutlooks, SnapshotSeries
+from nws.messages.fieldtypes import Maybe, reading_answers, understood
+from nws.messages.snapshotcolumns import SnapshotComposed, SnapshotOutlooks, SnapshotSeries, WeatherSnapshot
+from nws.messages.weatherdocuments import Forecasts, Hosts, HostState, SeriesList
 from nws.series import SHARES, Forecast, Outlook, Resource, Series
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def read_snapshot(document: Document, url: str) -> RemoteSnapshot:
             f"{url}: sent {document.get('format')!r} version {document.get('version')!r}; this release reads "
             f"{FORMAT} version {VERSION}: use releases of one age at both ends"
         )
-    answer = understood(Snapshot, document, url)
+    answer = understood(WeatherSnapshot, document, url)
     with reading_answers(url):
         composed = {} if answer.composed is None else _composed(answer.composed)
         return RemoteSnapshot(
