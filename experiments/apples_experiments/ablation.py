@@ -57,14 +57,14 @@ class Undone:
 
 def undo_each(settings: SiteSettings, progress: Progress) -> list[Undone]:
     """Return all variants in the first of the worlds of every size."""
-    found = []
+    undone = []
     for size in settings.sizes:
         progress(f"size {size}, {settings.ablation_worlds} worlds, {len(VARIANTS)} variants of our planner")
         for seed in settings.seeds(size)[: settings.ablation_worlds]:
             full = _at_opening(settings, (size, seed), Scheduler(), progress)
             for name, scheduler in VARIANTS.items():
                 record = _at_opening(settings, (size, seed), scheduler, progress)
-                found.append(
+                undone.append(
                     Undone(
                         variant=name,
                         size=size,
@@ -74,14 +74,14 @@ def undo_each(settings: SiteSettings, progress: Progress) -> list[Undone]:
                         same_plan=_chain(record) == _chain(full),
                     )
                 )
-    return found
+    return undone
 
 
-def ablation_rows(found: list[Undone]) -> tuple[Row, ...]:
+def ablation_rows(undone: list[Undone]) -> tuple[Row, ...]:
     """Return for each variant its run time over the full planner's, and how often it was slower and faster."""
     rows = []
     for name in VARIANTS:
-        mine = [u for u in found if u.variant == name]
+        mine = [u for u in undone if u.variant == name]
         ratios = np.array([u.ratio for u in mine])
         for what, value in (
             ("run time over ours, mean", 100 * float(ratios.mean() - 1)),
@@ -94,12 +94,12 @@ def ablation_rows(found: list[Undone]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def by_size(found: list[Undone]) -> dict[str, Mapping[int, float]]:
+def by_size(undone: list[Undone]) -> dict[str, Mapping[int, float]]:
     """Return variant → size → mean run time over the full planner's, JSON-ready."""
-    sizes = sorted({u.size for u in found})
+    sizes = sorted({u.size for u in undone})
     return {
         name: {
-            size: float(np.mean([u.ratio for u in found if (u.variant, u.size) == (name, size)]))
+            size: float(np.mean([u.ratio for u in undone if (u.variant, u.size) == (name, size)]))
             for size in sizes
         }
         for name in VARIANTS

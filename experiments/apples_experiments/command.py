@@ -68,16 +68,16 @@ def experiment(
             )
         _list(as_json)
         return
-    found = catalogue.find(experiment_id)
+    experiment = catalogue.find(experiment_id)
     if plot is not None:
         plots.check(plot)
-    result = found.run(Console(quiet=quiet).note, chosen)
+    result = experiment.run(Console(quiet=quiet).note, chosen)
     if plot is not None:
         plots.draw(result.figure, plot, result.panels)
     if as_json:
-        click.echo(json.dumps(found.document(result), allow_nan=False))
+        click.echo(json.dumps(experiment.document(result), allow_nan=False))
     else:
-        click.echo(f"{found.id}: {found.title}\n")
+        click.echo(f"{experiment.id}: {experiment.title}\n")
         click.echo("\n".join(_lines(result)))
 
 

@@ -133,7 +133,7 @@ def table_rows(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutc
 def class_row(scenario: TableScenario, runs: tuple[ClusterOutcome, ...]) -> Row:
     """Return the number of processes with the class that the paper states, for the worst seed."""
     right = min(
-        sum(run.classes.get(process) is wanted for process, wanted in scenario.classes.items())
+        sum(run.classes.get(process) is turnarounds for process, turnarounds in scenario.classes.items())
         for run in runs
     )
     return Row(
@@ -175,15 +175,15 @@ def table_json(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutc
 
 def table_figure(scenario: TableScenario, rows: list[Row], title: str) -> Figure:
     """Return turnaround by algorithm, the paper's and ours."""
-    wanted = [row for row in rows if row.name.endswith("turnaround")]
-    x = tuple(float(i) for i in range(len(wanted)))
+    turnarounds = [row for row in rows if row.name.endswith("turnaround")]
+    x = tuple(float(i) for i in range(len(turnarounds)))
     return Figure(
         title=title,
         x_label=", ".join(f"{i}: {algorithm}" for i, algorithm in enumerate(ALGORITHMS)),
         y_label="turnaround [s]",
         curves=(
-            Curve(label="paper", x=x, y=tuple(float(row.paper or 0) for row in wanted), style="dashed"),
-            Curve(label="simulated", x=x, y=tuple(row.ours for row in wanted)),
+            Curve(label="paper", x=x, y=tuple(float(row.paper or 0) for row in turnarounds), style="dashed"),
+            Curve(label="simulated", x=x, y=tuple(row.ours for row in turnarounds)),
         ),
     )
 

@@ -36,14 +36,15 @@ def applications(progress: Progress) -> Result:
     for scenario in scenarios(settings):
         outcomes = run_scenario(settings, scenario, progress)
         title = f"Table {scenario.table.number}"
-        own = table_rows(scenario, outcomes)
-        notes += [f"{title}: {note}" for note in misses(own)]
+        scenario_rows = table_rows(scenario, outcomes)
+        notes += [f"{title}: {note}" for note in misses(scenario_rows)]
         rows += [
-            Row(name=f"{title}, {row.name}", paper=row.paper, ours=row.ours, unit=row.unit) for row in own
+            Row(name=f"{title}, {row.name}", paper=row.paper, ours=row.ours, unit=row.unit)
+            for row in scenario_rows
         ]
         rows.append(_class_share(scenario, outcomes["FCS"], settings))
         tables[title] = table_json(scenario, outcomes)
-        figure = figure or table_figure(scenario, own, f"SWEEP3D twice ({title})")
+        figure = figure or table_figure(scenario, scenario_rows, f"SWEEP3D twice ({title})")
     assert figure is not None
     return Result(
         rows=tuple(rows),
@@ -60,14 +61,16 @@ def applications(progress: Progress) -> Result:
 
 def scenarios(settings: Flexible) -> tuple[TableScenario, ...]:
     """Return the three workloads."""
-    own = settings.applications
-    constants = CoschedulingConstants(fcs=FcsConstants(slice_s=own.slice_s))
+    applications_settings = settings.applications
+    constants = CoschedulingConstants(fcs=FcsConstants(slice_s=applications_settings.slice_s))
     workloads = {
-        7: tuple(sweep3d(settings, f"SWEEP3D {i}", length_s=own.sweep3d_length_s) for i in (1, 2)),
+        7: tuple(
+            sweep3d(settings, f"SWEEP3D {i}", length_s=applications_settings.sweep3d_length_s) for i in (1, 2)
+        ),
         8: tuple(sage(settings, f"SAGE {i}") for i in (1, 2)),
         9: (
             sage(settings, "SAGE"),
-            sweep3d(settings, "SWEEP3D", length_s=own.sweep3d_combined_length_s),
+            sweep3d(settings, "SWEEP3D", length_s=applications_settings.sweep3d_combined_length_s),
         ),
     }
     return tuple(
@@ -78,7 +81,7 @@ def scenarios(settings: Flexible) -> tuple[TableScenario, ...]:
                 Process(job.name, rank): CS if job.name.startswith("SWEEP3D") else F
                 for job in jobs
                 for rank in range(len(job.nodes))
-                if job.name.startswith("SWEEP3D") or sage_is_frustrated(own, rank)
+                if job.name.startswith("SWEEP3D") or sage_is_frustrated(applications_settings, rank)
             },
             constants=constants,
         )

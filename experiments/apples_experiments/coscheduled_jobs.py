@@ -43,40 +43,46 @@ def silent(settings: Flexible, name: str, *, parity: int) -> BspJob:
 
 def sweep3d(settings: Flexible, name: str, *, length_s: float) -> BspJob:
     """Return SWEEP3D: fine-grained and balanced (section 4)."""
-    own = settings.applications
+    applications_settings = settings.applications
     nodes = _nodes(settings)
     return BspJob(
         name=name,
         nodes=nodes,
-        compute_s=(own.sweep3d_computation_s,) * len(nodes),
-        iterations=_iterations(length_s, own.sweep3d_computation_s, settings),
+        compute_s=(applications_settings.sweep3d_computation_s,) * len(nodes),
+        iterations=_iterations(length_s, applications_settings.sweep3d_computation_s, settings),
         latency_s=settings.latency_s,
-        refill_s=own.sweep3d_refill_s,
-        cold_slowdown=own.sweep3d_cold_slowdown,
+        refill_s=applications_settings.sweep3d_refill_s,
+        cold_slowdown=applications_settings.sweep3d_cold_slowdown,
     )
 
 
 def sage(settings: Flexible, name: str) -> BspJob:
     """Return SAGE: coarser and imbalanced; most ranks wait for the others of their node (section 4)."""
-    own = settings.applications
+    applications_settings = settings.applications
     nodes = _nodes(settings)
     return BspJob(
         name=name,
         nodes=nodes,
         compute_s=tuple(
-            own.sage_frustrated_computation_s if sage_is_frustrated(own, rank) else own.sage_computation_s
+            applications_settings.sage_frustrated_computation_s
+            if sage_is_frustrated(applications_settings, rank)
+            else applications_settings.sage_computation_s
             for rank in range(len(nodes))
         ),
-        iterations=_iterations(own.sage_length_s, own.sage_computation_s, settings),
+        iterations=_iterations(
+            applications_settings.sage_length_s, applications_settings.sage_computation_s, settings
+        ),
         latency_s=settings.latency_s,
-        refill_s=own.sage_refill_s,
-        cold_slowdown=own.sage_cold_slowdown,
+        refill_s=applications_settings.sage_refill_s,
+        cold_slowdown=applications_settings.sage_cold_slowdown,
     )
 
 
-def sage_is_frustrated(own: Applications, rank: int) -> bool:
+def sage_is_frustrated(applications: Applications, rank: int) -> bool:
     """Return whether the rank is one of those that mostly wait; these are spread evenly over the ranks."""
-    return int((rank + 1) * own.sage_frustrated_share) > int(rank * own.sage_frustrated_share)
+    return int((rank + 1) * applications.sage_frustrated_share) > int(
+        rank * applications.sage_frustrated_share
+    )
 
 
 def stated_classes(

@@ -25,11 +25,11 @@ def synthetic_jobs(progress: Progress, choices: Choices | None = None) -> Result
     """Return F9: synthetic applications on 32 processors, Figures 7 and 8."""
     settings, flexible = _settings(choices)
     workloads = synthetic(settings, flexible)
-    found = sweep(workloads, settings, progress)
+    swept = sweep(workloads, settings, progress)
     # 88 over 78 %; the conclusions say "approximately 16 percent higher"
-    rows = _rows(found, workloads, settings, ({"FCFS": 78.0, "FCS": 88.0}, 88 / 78))
-    drawn = [*results.panels(found, 7), *results.distributions(found, workloads.shown)]
-    return _result(settings, found, rows, drawn)
+    rows = _rows(swept, workloads, settings, ({"FCFS": 78.0, "FCS": 88.0}, 88 / 78))
+    drawn = [*results.panels(swept, 7), *results.distributions(swept, workloads.shown)]
+    return _result(settings, swept, rows, drawn)
 
 
 def scientific_jobs(progress: Progress, choices: Choices | None = None) -> Result:
@@ -44,10 +44,10 @@ def scientific_jobs(progress: Progress, choices: Choices | None = None) -> Resul
             f"F10: load is varied by {settings.vary!r}; legal is arrivals, since run times are the applications' own"
         )
     workloads = applications(settings, flexible)
-    found = sweep(workloads, settings, progress)
-    rows = _rows(found, workloads, settings, ({}, 1.54))
-    drawn = results.panels(found, 9)
-    return _result(settings, found, rows, drawn)
+    swept = sweep(workloads, settings, progress)
+    rows = _rows(swept, workloads, settings, ({}, 1.54))
+    drawn = results.panels(swept, 9)
+    return _result(settings, swept, rows, drawn)
 
 
 def _settings(choices: Choices | None) -> tuple[DynamicSettings, coscheduled_settings.Flexible]:
@@ -56,20 +56,20 @@ def _settings(choices: Choices | None) -> tuple[DynamicSettings, coscheduled_set
 
 
 def _rows(
-    found: Sweep, workloads: Set, settings: DynamicSettings, paper: tuple[dict[str, float], float]
+    swept: Sweep, workloads: Set, settings: DynamicSettings, paper: tuple[dict[str, float], float]
 ) -> list[Row]:
     """Return the rows. `paper`: saturation by algorithm, %, and FCS's over FCFS's."""
     saturated, gain = paper
     return [
-        *results.saturation_rows(found, settings.keeps_up, saturated),
-        *results.throughput_rows(found),
-        *results.gain_rows(found, settings.keeps_up, gain),
-        *results.best_rows(found, workloads.shown),
-        *results.shown_rows(found, workloads.shown),
+        *results.saturation_rows(swept, settings.keeps_up, saturated),
+        *results.throughput_rows(swept),
+        *results.gain_rows(swept, settings.keeps_up, gain),
+        *results.best_rows(swept, workloads.shown),
+        *results.shown_rows(swept, workloads.shown),
     ]
 
 
-def _result(settings: DynamicSettings, found: Sweep, rows: list[Row], drawn: list[Figure]) -> Result:
+def _result(settings: DynamicSettings, swept: Sweep, rows: list[Row], drawn: list[Figure]) -> Result:
     flexible = coscheduled_settings.load_settings().flexible
     return Result(
         rows=tuple(rows),
@@ -77,10 +77,10 @@ def _result(settings: DynamicSettings, found: Sweep, rows: list[Row], drawn: lis
         seeds=settings.seeds,
         figure=drawn[0],
         panels=tuple(drawn),
-        further=results.as_json(found, settings.keeps_up),
+        further=results.as_json(swept, settings.keeps_up),
         notes=(
             f"Saturation: the offered load of which less than {settings.keeps_up:.0%} is accepted.",
             _VARIED[settings.vary],
-            *results.saturation_notes(found, settings.keeps_up),
+            *results.saturation_notes(swept, settings.keeps_up),
         ),
     )

@@ -42,19 +42,19 @@ class Set:
 
 def synthetic(settings: DynamicSettings, flexible: Flexible) -> Set:
     """Return F9: the model's run times, with equal probability for every kind of job."""
-    own = settings.synthetic
-    kinds = synthetic_kinds(own, flexible.latency_s)
+    synthetic_settings = settings.synthetic
+    kinds = synthetic_kinds(synthetic_settings, flexible.latency_s)
 
     def workload(seed: int) -> tuple[Trace, tuple[JobKind, ...]]:
-        trace = _mold(settings, own, seed)
-        return shortened(trace, own.time_scale), drawn(kinds, len(trace), seed)
+        trace = _mold(settings, synthetic_settings, seed)
+        return shortened(trace, synthetic_settings.time_scale), drawn(kinds, len(trace), seed)
 
     return Set(
-        site=_site(flexible, own, CoschedulingConstants()),
+        site=_site(flexible, synthetic_settings, CoschedulingConstants()),
         workload=workload,
-        loads=own.loads,
-        shown=own.shown,
-        bound_s=own.bound_s,
+        loads=synthetic_settings.loads,
+        shown=synthetic_settings.shown,
+        bound_s=synthetic_settings.bound_s,
         full=settings.full_load,
     )
 
@@ -77,21 +77,21 @@ def synthetic_kinds(own: Synthetic, latency_s: float) -> tuple[JobKind, ...]:
 
 def applications(settings: DynamicSettings, flexible: Flexible) -> Set:
     """Return F10: SAGE or SWEEP3D of one of a few lengths, with equal probability; the jobs of F8."""
-    own = settings.applications
+    applications_settings = settings.applications
     kinds = application_kinds(flexible)
 
     def workload(seed: int) -> tuple[Trace, tuple[JobKind, ...]]:
-        trace = _mold(settings, own, seed)
-        run = np.random.default_rng(seed).choice(own.lengths_s, len(trace))
+        trace = _mold(settings, applications_settings, seed)
+        run = np.random.default_rng(seed).choice(applications_settings.lengths_s, len(trace))
         return replace(trace, run=run, request=run * settings.request_factor), drawn(kinds, len(trace), seed)
 
     slice_s = flexible.applications.slice_s
     return Set(
-        site=_site(flexible, own, CoschedulingConstants(fcs=FcsConstants(slice_s=slice_s))),
+        site=_site(flexible, applications_settings, CoschedulingConstants(fcs=FcsConstants(slice_s=slice_s))),
         workload=workload,
-        loads=own.loads,
-        shown=own.shown,
-        bound_s=own.bound_s,
+        loads=applications_settings.loads,
+        shown=applications_settings.shown,
+        bound_s=applications_settings.bound_s,
         full=settings.full_load,
     )
 

@@ -80,10 +80,10 @@ def by_pool(progress: Progress) -> Result:
     """Return A4: size 1000, pools 4-26, mean over worlds."""
     settings = load_settings()
     seeds = {pool: _seeds(settings, settings.loaded.repeats, group=pool) for pool in settings.pools}
-    found: dict[str, list[Comparison]] = {}
+    comparisons: dict[str, list[Comparison]] = {}
     for planner in PLANNERS:
         progress(f"size {_A4_SIZE}, {len(seeds)} pools, {settings.loaded.repeats} worlds each, {planner}")
-        found[planner] = [
+        comparisons[planner] = [
             compare(settings, (_A4_SIZE, pool, seed), planner, progress)
             for pool, worlds in seeds.items()
             for seed in worlds
@@ -91,7 +91,7 @@ def by_pool(progress: Progress) -> Result:
 
     def mean(planner: str, scheduler: str) -> dict[int, float]:
         return {
-            pool: float(np.mean([c.seconds[scheduler] for c in found[planner] if c.pool == pool]))
+            pool: float(np.mean([c.seconds[scheduler] for c in comparisons[planner] if c.pool == pool]))
             for pool in settings.pools
         }
 
@@ -137,19 +137,19 @@ def _pool_rows(
 def improvement(progress: Progress) -> Result:
     """Return A5: 83 runs over all sizes and pools; mean improvement over default, and the number of slower runs."""
     settings = load_settings()
-    own = settings.loaded
-    seeds = _seeds(settings, own.runs)
-    max_rows = Session(settings, seed=own.first_seed, load="loaded").world.workload(1).max_rows
-    pairs = shuffled(settings.combinations(max_rows), own.runs, seed=own.first_seed)
-    found: dict[str, list[Comparison]] = {}
+    loaded_settings = settings.loaded
+    seeds = _seeds(settings, loaded_settings.runs)
+    max_rows = Session(settings, seed=loaded_settings.first_seed, load="loaded").world.workload(1).max_rows
+    pairs = shuffled(settings.combinations(max_rows), loaded_settings.runs, seed=loaded_settings.first_seed)
+    comparisons: dict[str, list[Comparison]] = {}
     for planner in PLANNERS:
-        progress(f"{own.runs} comparisons, {planner}")
-        found[planner] = [
+        progress(f"{loaded_settings.runs} comparisons, {planner}")
+        comparisons[planner] = [
             compare(settings, (size, pool, seed), planner, progress)
             for (size, pool), seed in zip(pairs, seeds, strict=True)
         ]
-    gains = {planner: np.array([c.gain(planner) for c in found[planner]]) for planner in PLANNERS}
-    lost = {planner: int((gain < -own.lost_beyond).sum()) for planner, gain in gains.items()}
+    gains = {planner: np.array([c.gain(planner) for c in comparisons[planner]]) for planner in PLANNERS}
+    lost = {planner: int((gain < -loaded_settings.lost_beyond).sum()) for planner, gain in gains.items()}
     rows = (
         Row(name="mean improvement", paper=30.0, ours=100 * float(gains["paper"].mean()), unit="%"),
         Row(name="runs", paper=83, ours=len(pairs), unit="runs"),
@@ -173,7 +173,7 @@ def improvement(progress: Progress) -> Result:
         rows=rows,
         constants={
             **constants(settings, calibrated(settings, "paper", progress)),
-            "considerably_slower_beyond": own.lost_beyond,
+            "considerably_slower_beyond": loaded_settings.lost_beyond,
         },
         seeds=seeds,
         figure=Figure(
@@ -189,7 +189,7 @@ def improvement(progress: Progress) -> Result:
                 ),
             ),
         ),
-        further={"runs": [_run_json(c, "paper") for c in found["paper"]]},
+        further={"runs": [_run_json(c, "paper") for c in comparisons["paper"]]},
         notes=("The paper does not say from where on a run is considerably slower; here from 10 % on.",),
     )
 
@@ -199,24 +199,31 @@ def three_schedulers(progress: Progress) -> Result:
     settings = load_settings()
     seeds = {size: _seeds(settings, settings.loaded.repeats, group=size) for size in settings.sizes}
     pool = settings.loaded.pool
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for size, worlds in seeds.items():
         progress(f"size {size}, pool {pool}, {len(worlds)} worlds")
         for seed in worlds:
-            found.append(compare(settings, (size, pool, seed), "paper", progress, ("default", "smart-user")))
+            comparisons.append(
+                compare(settings, (size, pool, seed), "paper", progress, ("default", "smart-user"))
+            )
     schedulers = ("paper", "default", "smart-user")
     means = {
         scheduler: {
-            size: float(np.mean([c.seconds[scheduler] for c in found if c.size == size]))
+            size: float(np.mean([c.seconds[scheduler] for c in comparisons if c.size == size]))
             for size in settings.sizes
         }
         for scheduler in schedulers
     }
     fastest = sum(means["paper"][size] == min(means[s][size] for s in schedulers) for size in settings.sizes)
-    each = sum(c.seconds["paper"] == min(c.seconds.values()) for c in found)
+    each = sum(c.seconds["paper"] == min(c.seconds.values()) for c in comparisons)
     rows = [
         Row(name="sizes at which AppLeS is fastest", paper=len(settings.sizes), ours=fastest, unit="sizes"),
-        Row(name="single comparisons that AppLeS wins", paper=None, ours=100 * each / len(found), unit="%"),
+        Row(
+            name="single comparisons that AppLeS wins",
+            paper=None,
+            ours=100 * each / len(comparisons),
+            unit="%",
+        ),
     ]
     labels = {"paper": "AppLeS", "default": "default", "smart-user": "smart user"}
     for size in settings.sizes:

@@ -87,13 +87,15 @@ def by_degree(progress: Progress) -> Result:
 def queue_wait(progress: Progress) -> Result:
     """Return C4: mean wait of 98 short and two long jobs against batch, Figure 4."""
     settings = load_settings().message_driven
-    own = settings.queue
+    queue_settings = settings.queue
     jobs = {seed: queue(settings, seed) for seed in settings.seeds}
-    setups = {_BATCH: UNCOORDINATED} | {(s, d): DRIVEN for s in own.slices_s for d in own.degrees}
+    setups = {_BATCH: UNCOORDINATED} | {
+        (s, d): DRIVEN for s in queue_settings.slices_s for d in queue_settings.degrees
+    }
     cases = [
         _case(settings, _setup_label(s, d), jobs[seed], policy, seed)(
             slice_s=s or settings.slice_s,
-            gmet_s=own.gmet_s,
+            gmet_s=queue_settings.gmet_s,
             **({"at_once": 1} if (s, d) == _BATCH else {"degree": d}),
         )
         for (s, d), policy in setups.items()
@@ -105,14 +107,14 @@ def queue_wait(progress: Progress) -> Result:
         setup: median(100 * (w / b - 1) for w, b in zip(found, batch, strict=True))
         for setup, found in waits.items()
     }
-    rows = _wait_rows(change, median(batch), own.slices_s, own.degrees)
+    rows = _wait_rows(change, median(batch), queue_settings.slices_s, queue_settings.degrees)
     curves = tuple(
         Curve(
             label=f"slice {s:g} s",
-            x=tuple(map(float, own.degrees)),
-            y=tuple(median(waits[s, d]) for d in own.degrees),
+            x=tuple(map(float, queue_settings.degrees)),
+            y=tuple(median(waits[s, d]) for d in queue_settings.degrees),
         )
-        for s in own.slices_s
+        for s in queue_settings.slices_s
     )
     batch_curve = Curve(label="batch", x=(1.0,), y=(median(batch),), style="points")
     return _result(
@@ -171,8 +173,11 @@ def _setup_label(slice_s: float, degree: int) -> tuple[str, ...]:
 def gmet_sweep(progress: Progress) -> Result:
     """Return C5: the guaranteed minimum execution time, Figure 5."""
     settings = load_settings().message_driven
-    own = settings.gmet_sweep
-    points = {gmet: MessageDrivenConstants(slice_s=own.slice_s, gmet_s=gmet) for gmet in own.gmets_s}
+    gmet_sweep_settings = settings.gmet_sweep
+    points = {
+        gmet: MessageDrivenConstants(slice_s=gmet_sweep_settings.slice_s, gmet_s=gmet)
+        for gmet in gmet_sweep_settings.gmets_s
+    }
     curves = _sweep(settings, points, progress, "GMET")
     heavy, light, moderate = curves["heavy"], curves["light"], curves["moderate"]
     after = [heavy[g] for g in points if g >= settings.gmet_s]
@@ -198,8 +203,11 @@ def gmet_sweep(progress: Progress) -> Result:
 def slice_sweep(progress: Progress) -> Result:
     """Return C6: the time slice, Figure 6."""
     settings = load_settings().message_driven
-    own = settings.slice_sweep
-    points = {s: MessageDrivenConstants(slice_s=s, gmet_s=own.gmet_s) for s in own.slices_s}
+    slice_sweep_settings = settings.slice_sweep
+    points = {
+        s: MessageDrivenConstants(slice_s=s, gmet_s=slice_sweep_settings.gmet_s)
+        for s in slice_sweep_settings.slices_s
+    }
     curves = _sweep(settings, points, progress, "slice")
     last = max(points)
     rows = [

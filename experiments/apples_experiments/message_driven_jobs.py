@@ -37,9 +37,9 @@ def workload(settings: MessageDrivenRuns, names: Sequence[str]) -> tuple[BspJob,
 def queue(settings: MessageDrivenRuns, seed: int) -> tuple[BspJob, ...]:
     """Return the short jobs of Figure 4 in random order, with the long ones at random positions among them."""
     random = np.random.default_rng(seed)
-    own = settings.queue
-    names = [own.of[i] for i in random.integers(0, len(own.of), own.short)]
-    for name in own.long:
+    queue_settings = settings.queue
+    names = [queue_settings.of[i] for i in random.integers(0, len(queue_settings.of), queue_settings.short)]
+    for name in queue_settings.long:
         names.insert(int(random.integers(0, len(names) + 1)), name)
     return workload(settings, names)
 

@@ -132,12 +132,12 @@ def shuffled(pairs: Sequence[tuple[int, int]], count: int, *, seed: int) -> list
 @lru_cache(maxsize=8)
 def calibrated(settings: WolskiSettings, planner: str, progress: Progress) -> Costs:
     """Return costs learnt from benchmarks and the calibration runs, all on idle machines (§3.1)."""
-    own = settings.calibration
-    progress(f"{own.runs} calibration runs, {planner} model")
-    costs = benchmarks(settings, seed=own.seed)
-    session = Session(settings, seed=own.seed, load="unloaded")
+    calibration_settings = settings.calibration
+    progress(f"{calibration_settings.runs} calibration runs, {planner} model")
+    costs = benchmarks(settings, seed=calibration_settings.seed)
+    session = Session(settings, seed=calibration_settings.seed, load="unloaded")
     pairs = settings.combinations(session.world.workload(1).max_rows)
-    runs = shuffled(pairs, own.runs, seed=own.seed)
+    runs = shuffled(pairs, calibration_settings.runs, seed=calibration_settings.seed)
     scored = exact_runs(settings, runs, session, costs, PLANNERS[planner])
     return replace(costs, overhead=fit_overhead(finished_runs(s.record for s in scored), costs))
 

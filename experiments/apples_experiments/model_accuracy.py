@@ -27,13 +27,18 @@ def model_accuracy(progress: Progress) -> Result:
     settings = load_settings()
     costs = calibrated(settings, "paper", progress)
     scored = score(settings, "paper", progress)
-    own = score(settings, "apples", progress)
+    exchange_score = score(settings, "apples", progress)
     overhead = costs.overhead
     return Result(
         rows=(
             Row(name="mean |error|", paper=1.5, ours=_mean_error(scored), unit="%"),
             Row(name="runs", paper=62, ours=len(scored), unit="runs"),
-            Row(name="mean |error| of the exchange model", paper=None, ours=_mean_error(own), unit="%"),
+            Row(
+                name="mean |error| of the exchange model",
+                paper=None,
+                ours=_mean_error(exchange_score),
+                unit="%",
+            ),
             Row(name="largest |error|", paper=None, ours=100 * max(abs(s.error) for s in scored), unit="%"),
             Row(
                 name="mean error", paper=None, ours=100 * float(np.mean([s.error for s in scored])), unit="%"

@@ -119,9 +119,9 @@ def crossings(plan: Plan, grid: Grid) -> int:
 @lru_cache(maxsize=4)
 def learnt_costs(settings: SiteSettings, model: ModelName, progress: Progress) -> Costs:
     """Return benchmarks, and the overhead fitted to the calibration runs under a performance model."""
-    own = settings.calibration
-    progress(f"{own.runs} calibration runs, {model} model")
-    world = open_site(settings, seed=own.seed, load="unloaded")
+    calibration_settings = settings.calibration
+    progress(f"{calibration_settings.runs} calibration runs, {model} model")
+    world = open_site(settings, seed=calibration_settings.seed, load="unloaded")
     one_of = {host.cpu_type: host for host in reversed(world.pool.hosts)}
     costs = Costs(
         seconds_per_row={
@@ -136,7 +136,7 @@ def learnt_costs(settings: SiteSettings, model: ModelName, progress: Progress) -
     pairs = [(size, ranks) for size in settings.sizes for ranks in range(2, slots + 1, 2)]
     planning = PAPER if model == PAPER.model else OURS
     records = []
-    for size, ranks in shuffled(pairs, own.runs, seed=own.seed):
+    for size, ranks in shuffled(pairs, calibration_settings.runs, seed=calibration_settings.seed):
         records.append(run(world, size, costs, Scheduler(options=replace(planning, ranks=ranks))))
         world.rest(settings.rest_s)
     return replace(costs, overhead=fit_overhead(finished_runs(records), costs))

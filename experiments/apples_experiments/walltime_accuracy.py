@@ -165,8 +165,10 @@ def _judged(
     return [judge(estimates(trace, column, floor), trace.run, trace.request) for column in ratios.T]
 
 
-def _plain(settings: TangSettings, found: list[EstimateAccuracy]) -> dict[str, object]:
-    return {f"p{p:g}": dataclasses.asdict(one) for p, one in zip(settings.percentiles, found, strict=True)}
+def _plain(settings: TangSettings, accuracies: list[EstimateAccuracy]) -> dict[str, object]:
+    return {
+        f"p{p:g}": dataclasses.asdict(one) for p, one in zip(settings.percentiles, accuracies, strict=True)
+    }
 
 
 def _figure(title: str, x: str, y: str, curves: list[Curve]) -> Figure:

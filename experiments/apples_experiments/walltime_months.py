@@ -93,22 +93,22 @@ def _months(
     trace = load_log(log)
     known = trace.request
     if percentile is not None:
-        wanted = tuple(sorted({*months.percentiles, 85.0}))
-        ratios = past_ratios(log, months.key, months.window, wanted, progress)
-        known = estimates(trace, ratios[:, wanted.index(percentile)], floor)
+        percentiles = tuple(sorted({*months.percentiles, 85.0}))
+        ratios = past_ratios(log, months.key, months.window, percentiles, progress)
+        known = estimates(trace, ratios[:, percentiles.index(percentile)], floor)
     how = Replay(
         queue=QueueSettings(priority=priority, overrun=overrun, increment_s=months.increment),
         switches=OFF if percentile is None else SWITCHES[adjust],
     )
-    found = {}
+    measured = {}
     for number, chosen in month_masks(trace, months):
         label = (
             "requests as they are" if percentile is None else f"p{percentile:g} {adjust}, overrun {overrun}"
         )
         progress(f"{log.name}, month {number}: {priority}, {label}")
         schedule = simulate(trace.take(chosen), how, np.ascontiguousarray(known[chosen]))
-        found[number] = _measured(schedule.metrics(priority))
-    return found
+        measured[number] = _measured(schedule.metrics(priority))
+    return measured
 
 
 def _measured(metrics: Metrics) -> dict[str, float]:

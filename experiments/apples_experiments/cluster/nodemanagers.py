@@ -85,18 +85,18 @@ class MonitorPages:
 
     def by_node(self, now: int, jobs: Iterable[BspJob]) -> Sequence[Mapping[Process, MonitorCounts]]:
         """Return the counts of the ranks of these jobs, by node."""
-        found = self._nothing
+        orders_by_node = self._nothing
         for job in jobs:
-            if found is self._nothing:
-                found = [{} for _ in self._nothing]
+            if orders_by_node is self._nothing:
+                orders_by_node = [{} for _ in self._nothing]
                 self.read(now)
             group = self._group(job)
             t_cpu_s, t_comm_s = (self._counts[group.numbers, :2] / 1e9).T.tolist()
             c_comm = self._counts[group.numbers, 2].tolist()
             named = list(zip(group.names, map(MonitorCounts, t_cpu_s, t_comm_s, c_comm), strict=True))
             for node, (begin, end) in group.parts.items():
-                found[node].update(named[begin:end])
-        return found
+                orders_by_node[node].update(named[begin:end])
+        return orders_by_node
 
     def _group(self, job: BspJob) -> _Group:
         known = self._groups.get(job.name)

@@ -273,10 +273,10 @@ def may_report(m: Memory, p: int, t: int) -> bool:
     if m[job + f.J_PATTERN] == f.RING:
         return takes_as_scheduled(m, p, m[p + f.LEFT], t) or takes_as_scheduled(m, p, m[p + f.RIGHT], t)
     first = m[f.K_MEMBERS] + m[job + f.J_FIRST]
-    found = False
+    scheduled_turn = False
     for i in range(first, first + m[job + f.J_RANKS]):
-        found = found or takes_as_scheduled(m, p, m[i], t)
-    return found
+        scheduled_turn = scheduled_turn or takes_as_scheduled(m, p, m[i], t)
+    return scheduled_turn
 
 
 @part

@@ -58,7 +58,7 @@ class AdmissionQueue:
 
     def admit(self, now_s: float) -> Sequence[Placement]:
         """Return the placements of the jobs that start now."""
-        found = []
+        placements = []
         procs = {job.id: job.procs for job in self._rows.waiting}
         for number, row in self._rows.start(now_s):
             name = self._names[number]
@@ -68,5 +68,5 @@ class AdmissionQueue:
             allotment = self._matrix.add(name, nodes, slot=row)
             assert allotment is not None
             assert allotment.slot == row
-            found.append(Placement(name, tuple(map(int, nodes)), row))
-        return found
+            placements.append(Placement(name, tuple(map(int, nodes)), row))
+        return placements

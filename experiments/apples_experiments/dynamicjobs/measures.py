@@ -37,13 +37,13 @@ class JobTimes:
     @property
     def response(self) -> Floats:
         """Return the time from submission to the end of the last rank, s."""
-        found: Floats = self.finish - self.submit
-        return found
+        values: Floats = self.finish - self.submit
+        return values
 
     def slowdown(self, tau_s: float) -> Floats:
         """Return the bounded slowdown: response over the larger of run time in isolation and τ, at least 1."""
-        found: Floats = np.maximum(1.0, self.response / np.maximum(self.run, tau_s))
-        return found
+        values: Floats = np.maximum(1.0, self.response / np.maximum(self.run, tau_s))
+        return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,8 +192,8 @@ def saturation(offered: Sequence[float], accepted: Sequence[float], keeps_up: fl
 
 def _done(course: JobTimes, when: float) -> Floats:
     """Return the share of each job that is done at `when`."""
-    found: Floats = np.clip((when - course.start) / np.maximum(course.finish - course.start, 1e-9), 0.0, 1.0)
-    return found
+    values: Floats = np.clip((when - course.start) / np.maximum(course.finish - course.start, 1e-9), 0.0, 1.0)
+    return values
 
 
 def _work(course: JobTimes) -> float:

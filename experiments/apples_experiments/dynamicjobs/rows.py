@@ -116,10 +116,10 @@ class RowQueues:
         """Return the expected time at which the row has space for the job."""
         queue = self._rows[row]
         queue.submit(job, self._beliefs(job))
-        found = queue.reservation(now_s)
+        reservation = queue.reservation(now_s)
         queue.end(job.id)
-        assert found is not None
-        return found.at_s
+        assert reservation is not None
+        return reservation.at_s
 
     def _begin(self, job: QueueJob, row: int, now_s: float) -> Start:
         self._rows[row].resume(job, self._beliefs(job), now_s, None)

@@ -40,13 +40,13 @@ def run(site: Site, policy: str, trace: Trace, jobs: tuple[BspJob, ...], *, seed
     admission = AdmissionQueue(
         site.machine, requests, mpl=1 if exclusive else site.mpl, increment_s=site.increment_s
     )
-    found = simulate(
+    course_by_job = simulate(
         site.machine, jobs, policy, seed=seed, constants=site.constants, admission=admission
     ).jobs
     return JobTimes(
         submit=np.array([job.arrival_s for job in jobs]),
-        start=np.array([found[job.name].started_s for job in jobs]),
-        finish=np.array([found[job.name].finished_s for job in jobs]),
+        start=np.array([course_by_job[job.name].started_s for job in jobs]),
+        finish=np.array([course_by_job[job.name].finished_s for job in jobs]),
         run=trace.run,
         procs=trace.procs,
         processors=site.machine.nodes * site.machine.processors,
