@@ -19,7 +19,7 @@ from apples.model.plan import Outcome
 from apples.model.snapshots import from_forecasts, without
 from apples.model.template import Benchmark, BenchmarkRequest, Workload
 from apples.platforms.platform import Platform, PlatformSetup
-from apples.simulation import mock_benchmark
+from apples.simulation import mock_sensors
 from apples.simulation.mock_grid import MockGrid
 from apples.simulation.mock_launcher import check_hosts, run_on_grid
 from apples.simulation.mock_sensors import MockSensors
@@ -131,7 +131,7 @@ class MockPlatform(Platform):
 
     def measure(self, workload: Workload, host: Host, ranks: int) -> Benchmark:
         """Return the benchmark of a workload's application; its size does not matter. Raise `LaunchError`."""
-        return mock_benchmark.measure(self.truth, host, workload, ranks=ranks, rng=self._benchmark_rng)
+        return mock_sensors.measure(self.truth, host, workload, ranks=ranks, rng=self._benchmark_rng)
 
     def workload(self, size: int) -> Workload:
         """Return a run of the scenario's own application."""

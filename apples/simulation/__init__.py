@@ -1,7 +1,7 @@
 """Simulated hosts and clusters. Time and random numbers are arguments.
 
 The mock grid simulates a run sweep by sweep. Schedulers see it only through sensors, dedicated benchmarks and finished
-runs. Its entry point is `apples.platforms.mock.open_mock`. Modules: `scenario` (constants, from a file), `timeline`
-(piecewise-constant values), `load` (other processes), `traffic` (other bytes on links), `mock_grid` (all of them, with
-a clock), `startup` and `execution` (a run), `mock_sensors`, `mock_benchmark`, `mock_launcher`.
+runs. Its entry point is `apples.platforms.mock.open_mock`. Modules: `scenario` (constants, from a file), `load`
+(piecewise-constant values, other processes), `mock_grid` (all of them, with a clock), `execution` (start-up and run),
+`mock_sensors` (and benchmarks), `mock_launcher`.
 """

@@ -17,7 +17,7 @@ from apples.hosts.speed import CheckedConnection
 from apples.hosts.warmhosts import Kernels
 from apples.slurm import runner
 from apples.slurm.commands import on_node
-from apples.slurm.linkstore import LinkStore
+from apples.slurm.pool import LinkStore
 from nws.base.program import ProgramFailed
 from nws.base.wording import counted
 

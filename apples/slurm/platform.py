@@ -32,12 +32,11 @@ from apples.platforms.platform import (
 from apples.platforms.requirements import SHARED_FILE_SYSTEMS, file_system
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
 from apples.slurm import launching, records, runner
-from apples.slurm.check import settled_nodes
-from apples.slurm.checkednodes import CheckedNodes, addresses
+from apples.slurm.allocation import Given, chosen, current_job, is_yes, read_wishes, running_job
+from apples.slurm.checkednodes import CheckedNodes, addresses, settled_nodes
 from apples.slurm.commands import Wishes
 from apples.slurm.launching import Cluster, ReadyNodes
 from apples.slurm.nodecheck import NodeCheckResult, prefixes
-from apples.slurm.options import Given, chosen, current_job, is_yes, read_wishes, running_job
 from apples.slurm.pool import Offer, PartitionPool, cpu_type, offered
 from apples.slurm.records import Node
 from nws.base.hostlist import fold

@@ -9,8 +9,8 @@ from apples.cli.pool import launcher_options
 from apples.cli.runoptions import PoolOptions, RunOptions, SharingOptions
 from apples.errors import ConfigError
 from apples.platforms.mock import MockPlatform
+from apples.slurm.allocation import read_wishes
 from apples.slurm.commands import Wishes
-from apples.slurm.options import read_wishes
 from apples.slurm.platform import SlurmPlatform
 from tests.transcripts import recorded
 

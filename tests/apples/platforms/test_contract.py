@@ -20,7 +20,7 @@ from apples.platforms.local import LocalPlatform
 from apples.platforms.mock import open_mock
 from apples.platforms.platform import PlatformSetup
 from apples.platforms.ssh import SshPlatform
-from apples.slurm.options import Given
+from apples.slurm.allocation import Given
 from apples.slurm.platform import SlurmPlatform
 from apples.testing.platformcontract import PlatformContract, RunContract
 from tests.apples.slurm.test_slurmplatform import says

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.platforms.freshreadings import lasting_s, persisting
+from apples.platforms.hostreadings import lasting_s, persisting
 from nws.series import SCORES, Forecast, Outlook
 
 SHARE = st.floats(0.02, 1.0)

@@ -7,7 +7,7 @@ import pytest
 
 from apples.errors import LaunchError
 from apples.model.template import Workload
-from apples.simulation.mock_benchmark import dedicated, measure
+from apples.simulation.mock_sensors import dedicated, measure
 
 TOY = Workload(application="toy", size=1, iterations=10, messages=10.0, bytes_per_row=1e6, max_rows=500)
 

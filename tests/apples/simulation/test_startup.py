@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apples.simulation.startup import peers_located, processes_started
+from apples.simulation.execution import peers_located, processes_started
 
 
 def located(truth, ranks, round_trip_s=0.0):

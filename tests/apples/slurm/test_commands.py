@@ -12,11 +12,10 @@ from apples.model.template import Workload
 from apples.slurm import commands
 from apples.slurm.allocation import waiting_text
 from apples.slurm.commands import Shape, Wishes
-from apples.slurm.launching import Cluster, shape, step_command, wanted_s
-from apples.slurm.linkstore import LinkStore
+from apples.slurm.launching import Cluster, explained, needs_explaining, shape, step_command, wanted_s
 from apples.slurm.meanings import hopeless, meaning
+from apples.slurm.pool import LinkStore
 from apples.slurm.records import Job
-from apples.slurm.verdict import explained, needs_explaining
 from tests.transcripts import recorded
 
 

@@ -14,16 +14,13 @@ from apples.hosts.speed import LinkSpeed
 from apples.model.grid import Grid, Host, LinkRule
 from apples.platforms import requirements
 from apples.platforms.platform import Preparation
-from apples.slurm import check as slurmcheck
 from apples.slurm import checkednodes
 from apples.slurm import platform as slurm_platform
-from apples.slurm.allocation import AllocationRefused
+from apples.slurm.allocation import AllocationRefused, Given
 from apples.slurm.commands import Wishes
-from apples.slurm.linkstore import LinkStore
 from apples.slurm.nodecheck import NodeCheckResult
-from apples.slurm.options import Given
 from apples.slurm.platform import SlurmPlatform
-from apples.slurm.pool import Offer
+from apples.slurm.pool import LinkStore, Offer
 from apples.slurm.records import Node
 
 #: Prints the file that is named after its words, as in `show-nodes`; complains as Slurm does where there is none.
@@ -250,7 +247,7 @@ def in_check_jobs(monkeypatch, look):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(slurmcheck, "OwnAllocation", Job)
+    monkeypatch.setattr(checkednodes, "OwnAllocation", Job)
     monkeypatch.setattr(checkednodes, "look", look)
     return jobs
 
@@ -267,7 +264,7 @@ def test_idle_nodes_are_read_in_a_short_job_before_a_run_is_planned(says, tmp_pa
     one.prepare(Preparation(runs=True))
     found = one.snapshot(silent)
     assert [c.availability.value for c in found.conditions] == [0.5, 0.8]
-    assert jobs == [(("n1", "n2"), 1, "apples-check", slurmcheck.WAIT_S)]
+    assert jobs == [(("n1", "n2"), 1, "apples-check", checkednodes.WAIT_S)]
     # nodes that were read a moment ago are not read again, by a further plan or by the run
     one.snapshot(silent)
     assert (one._ready({}, "7", ["n1"], silent).interfaces, len(jobs)) == ({"n1": "ib0"}, 1)
@@ -346,16 +343,16 @@ def test_links_are_measured_where_the_ranks_run(says, tmp_path, monkeypatch):
 
 def test_check_on_one_core_shows_the_capacity_of_all():
     one = facts("n1")
-    bound = replace(one, survey=replace(one.survey, capacity=0.75, cpus=1))
-    assert slurmcheck.scaled(bound, 8).survey.capacity == 6.0
-    assert slurmcheck.scaled(one, 2) is one
+    bound = replace(one, survey=structs.replace(one.survey, capacity=0.75, cpus=1))
+    assert checkednodes.scaled(bound, 8).survey.capacity == 6.0
+    assert checkednodes.scaled(one, 2) is one
 
 
 def test_without_a_short_job_the_plan_uses_earlier_readings(says, tmp_path, monkeypatch):
     def refused(*_):
         raise AllocationRefused("Slurm gives no allocation of n[1-2]: busy")
 
-    monkeypatch.setattr(slurmcheck, "OwnAllocation", refused)
+    monkeypatch.setattr(checkednodes, "OwnAllocation", refused)
     one, told = platform(tmp_path), []
     one.prepare(Preparation(runs=True))
     assert [c.availability.value for c in one.snapshot(told.append).conditions] == [1.0, 1.0]
@@ -363,12 +360,12 @@ def test_without_a_short_job_the_plan_uses_earlier_readings(says, tmp_path, monk
 
 
 def test_large_pools_are_planned_without_a_short_job(says, tmp_path):
-    offers = [Offer(node=Node(name=f"n{k}"), slots=1) for k in range(slurmcheck.MOST_NODES + 1)]
-    assert slurmcheck.unread(offers, {}, 0.0) == ()
-    assert slurmcheck.unread(offers[:2], {"n0": 10.0}, 20.0) == tuple(offers[:2])
-    assert slurmcheck.unread(offers[:1], {"n0": 10.0}, 20.0) == ()
+    offers = [Offer(node=Node(name=f"n{k}"), slots=1) for k in range(checkednodes.MOST_NODES + 1)]
+    assert checkednodes.unread(offers, {}, 0.0) == ()
+    assert checkednodes.unread(offers[:2], {"n0": 10.0}, 20.0) == tuple(offers[:2])
+    assert checkednodes.unread(offers[:1], {"n0": 10.0}, 20.0) == ()
     # a node that is shared with running jobs has no reading that shows a core of ours
-    assert slurmcheck.unread([replace(offers[0], share=0.5)], {}, 0.0) == ()
+    assert checkednodes.unread([replace(offers[0], share=0.5)], {}, 0.0) == ()
 
 
 def test_nodes_of_an_allocation_keep_their_order(says, tmp_path, monkeypatch):
