@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan, ProgramNotFound
 from apples.hosts.facts import HostFacts
@@ -215,7 +216,7 @@ def test_slurm_forecasts_nodes_by_the_readings_of_checks(says, tmp_path, monkeyp
     shares = iter((0.4, 0.6, 0.5))
 
     def look(what, needs, notify):
-        survey = replace(facts("n1").survey, availability=next(shares))
+        survey = structs.replace(facts("n1").survey, availability=next(shares))
         return NodeCheckResult(facts={n: replace(facts(n), survey=survey) for n in what.addresses}, unfit={})
 
     monkeypatch.setattr(checkednodes, "look", look)
@@ -256,7 +257,7 @@ def test_idle_nodes_are_read_in_a_short_job_before_a_run_is_planned(says, tmp_pa
     shares = {"n1": 0.5, "n2": 0.8}
 
     def look(what, needs, notify):
-        surveys = {n: replace(facts(n).survey, availability=shares[n]) for n in what.addresses}
+        surveys = {n: structs.replace(facts(n).survey, availability=shares[n]) for n in what.addresses}
         return NodeCheckResult(facts={n: replace(facts(n), survey=s) for n, s in surveys.items()}, unfit={})
 
     jobs = in_check_jobs(monkeypatch, look)
