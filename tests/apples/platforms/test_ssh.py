@@ -2,14 +2,15 @@
 
 import time
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from apples.errors import HistoryError, LaunchError, NoFeasiblePlan
 from apples.hosts.facts import HostFacts
 from apples.hosts.hostcheck import versions
-from apples.hosts.hostmessages import Survey
+from apples.hosts.hostmessages import AskSurvey, Survey
 from apples.hosts.preflight import Checked
 from apples.hosts.speed import LinkSpeed
 from apples.hosts.warmhosts import WarmHosts
@@ -48,12 +49,14 @@ class Connection:
     def __init__(self, checked, later):
         self.checked, self.later = checked, later
 
-    def ask(self, order, within_s):
-        assert order == {"do": "survey"}
+    def question(self, question, answer, within_s):
+        assert question == AskSurvey()
         if self.later is None:
             raise HostCheckError("did not answer")
-        survey = {**asdict(self.checked.facts.survey), "availability": self.later}
-        return {"survey": survey, "survey_error": None}
+        survey = structs.replace(self.checked.facts.survey, availability=self.later)
+        return answer(survey=survey, survey_error=None)
+
+    def stop(self): ...
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ def told(monkeypatch, tmp_path_factory):
     needs, later = [], {}
 
     @contextmanager
-    def asked(candidates, wanted, *, limit_s):
+    def conversations_with(candidates, wanted, *, limit_s):
         needs.append(wanted)
         found = []
         for one in candidates:
@@ -79,7 +82,7 @@ def told(monkeypatch, tmp_path_factory):
             found.append((checked, Connection(checked, later.get(one.name, share))))
         yield found
 
-    monkeypatch.setattr(ssh_platform.preflight, "asked", asked)
+    monkeypatch.setattr(ssh_platform.preflight, "conversations_with", conversations_with)
     monkeypatch.setattr(ssh_platform.speed, "links", lambda hosts, losses: measured if len(hosts) > 1 else [])
     answers |= {"needs": needs, "later": later}
     return answers
@@ -115,7 +118,7 @@ def test_the_fit_are_the_grid_and_the_others_are_absent(told):
 def test_ssh_keeps_the_readings_of_earlier_checks(told, tmp_path):
     assumed, samples = [], []
     for share in (0.4, 0.6, 0.5, 0.3):
-        told["alpha"] = replace(facts(2), survey=replace(facts(2).survey, availability=share))
+        told["alpha"] = replace(facts(2), survey=structs.replace(facts(2).survey, availability=share))
         snapshot = SshPlatform(pool(*THREE), state=tmp_path).snapshot(lambda line: None)
         alpha = snapshot.conditions[0].availability
         assumed.append((alpha.assumed, snapshot.latency_error_s[0, 1] == snapshot.latency_s[0, 1]))
@@ -157,7 +160,7 @@ def test_ssh_reads_hosts_again_after_their_links(told):
 
 def test_ssh_leaves_out_hosts_whose_sensors_fail_after_the_check(told, monkeypatch):
     answer = {"survey": None, "survey_error": "no /proc"}
-    monkeypatch.setattr(Connection, "ask", lambda self, order, within_s: answer)
+    monkeypatch.setattr(Connection, "question", lambda self, question, kind, within_s: kind(**answer))
     with pytest.raises(NoFeasiblePlan, match=r"cannot tell its CPU and memory \(no /proc\)"):
         SshPlatform(pool(*THREE)).snapshot(lambda line: None)
 
@@ -172,7 +175,7 @@ def test_links_of_the_grid_file_count_before_stored_ones(told, tmp_path):
 
 def test_readings_are_stored_by_address(told, tmp_path):
     for share in (0.4, 0.6, 0.5):
-        told["alpha"] = replace(facts(2), survey=replace(facts(2).survey, availability=share))
+        told["alpha"] = replace(facts(2), survey=structs.replace(facts(2).survey, availability=share))
         here = pool(Host(name="alpha", address="me@10.0.0.2"), *THREE[1:])
         SshPlatform(here, state=tmp_path).snapshot(lambda line: None)
     told["gamma"] = told["alpha"]
