@@ -101,21 +101,8 @@ def test_a_rate_can_be_measured():
 
 
 def test_a_ring_of_three(stencil_app):
-    words = [
-        "bsp",
-        "--iterations",
-        "20",
-        "--granularity",
-        "100us",
-        "--imbalance",
-        "1,2",
-        "--message",
-        "4",
-        "--work",
-        "spin",
-        "--json",
-    ]
-    done = stencil_app(3, *words)
+    options = ["--iterations=20", "--granularity=100us", "--imbalance=1,2", "--message=4", "--work=spin"]
+    done = stencil_app(3, "bsp", *options, "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["ranks"], document["iterations"], document["pattern"]) == (3, 20, "ring")
@@ -146,35 +133,21 @@ class FakeRing:
             heard[0] ^= 1
 
 
-@pytest.mark.parametrize("message_bytes", [0, 1, 7, 8, 9, 1000])
-def test_every_message_is_looked_at(message_bytes):
-    ring = Ring(FakeRing(), message_bytes)
-    for _ in range(300):
+@pytest.mark.parametrize(
+    ("message_bytes", "iterations", "faults", "received"),
+    [
+        *((size, 300, {}, 600) for size in (0, 1, 7, 8, 9, 1000)),
+        # Whichever iteration is lost: the buffers then hold the message before.
+        *((8, 10, {"lost": [lost]}, 18) for lost in (0, 3, 9)),
+        (100, 10, {"lost": range(10)}, 0),
+        (100, 10, {"spoilt": [9]}, 18),
+    ],
+)
+def test_ring_counts_the_correct_messages(message_bytes, iterations, faults, received):
+    ring = Ring(FakeRing(**faults), message_bytes)
+    for _ in range(iterations):
         ring()
-    assert ring.received() == 600
-
-
-@pytest.mark.parametrize("lost", [0, 3, 9])
-def test_an_iteration_whose_messages_do_not_come_shows(lost):
-    """Whichever it is: what stands in the buffers is then the message before."""
-    ring = Ring(FakeRing(lost=[lost]), 8)
-    for _ in range(10):
-        ring()
-    assert ring.received() == 18
-
-
-def test_where_nothing_ever_comes_nothing_was_received():
-    ring = Ring(FakeRing(lost=range(10)), 100)
-    for _ in range(10):
-        ring()
-    assert ring.received() == 0
-
-
-def test_last_messages_that_are_spoilt_before_their_stamp_show():
-    ring = Ring(FakeRing(spoilt=[9]), 100)
-    for _ in range(10):
-        ring()
-    assert ring.received() == 18
+    assert ring.received() == received
 
 
 def test_the_report_for_people(stencil_app):
@@ -188,19 +161,8 @@ def test_the_report_for_people(stencil_app):
 
 
 def test_alone_and_without_communication(stencil_app):
-    words = [
-        "bsp",
-        "--seconds",
-        "1ms",
-        "--granularity",
-        "500us",
-        "--pattern",
-        "none",
-        "--work",
-        "spin",
-        "--json",
-    ]
-    done = stencil_app(0, *words)
+    options = ["--seconds=1ms", "--granularity=500us", "--pattern=none", "--work=spin"]
+    done = stencil_app(0, "bsp", *options, "--json")
     document = json.loads(done.stdout)
     assert (document["iterations"], document["per_rank"][0]["communications"]) == (2, 0)
 
