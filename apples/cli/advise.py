@@ -64,19 +64,19 @@ def advise(
         raise ConfigError(problems)
     agent, request = assembled
     inputs = _decided(agent, request) if offers is None else _offered(offers, request, cut)
-    found = tuple(
+    plans = tuple(
         agent.calibrated(plan, inputs[0].over(plan.horizon_s))[0] if offers is None else _as_stated(plan)
         for plan in advice(*inputs)
     )
-    chosen = None if left_s is None else cheapest_by(found, left_s)
+    chosen = None if left_s is None else cheapest_by(plans, left_s)
     if as_json:
         click.echo(
-            json.dumps({"size": size, "offers": [_document(o) for o in found], "chosen": _document(chosen)})
+            json.dumps({"size": size, "offers": [_document(o) for o in plans], "chosen": _document(chosen)})
         )
     else:
-        click.echo("\n".join(_lines(found, now, chosen, by)))
+        click.echo("\n".join(_lines(plans, now, chosen, by)))
     if plot is not None:
-        _plot(found, Path(plot), size)
+        _plot(plans, Path(plot), size)
 
 
 def seconds_until(by: str, now: float) -> float:

@@ -100,27 +100,27 @@ def read_resilience(
 def _conflicts(
     options: LaunchOptions, settings: Mapping[str, str], *, files: bool, restarts: bool
 ) -> list[str]:
-    asked, found = options.checkpoint, []
-    named = asked not in (None, "auto", "off")
-    if asked is not None and "checkpoint" in settings:
-        found.append(
-            f"--checkpoint {asked} and -s checkpoint={settings['checkpoint']} exclude each other; give one of them"
+    keep, illegal = options.checkpoint, []
+    named = keep not in (None, "auto", "off")
+    if keep is not None and "checkpoint" in settings:
+        illegal.append(
+            f"--checkpoint {keep} and -s checkpoint={settings['checkpoint']} exclude each other; give one of them"
         )
     if named and not files:
-        found.append(f"--checkpoint {asked}: the mock grid writes no files; give auto or off")
+        illegal.append(f"--checkpoint {keep}: the mock grid writes no files; give auto or off")
     if options.resume and not named and not restarts and "checkpoint" not in settings:
-        found.append("--resume: needs --checkpoint FILE, the checkpoint to continue from")
+        illegal.append("--resume: needs --checkpoint FILE, the checkpoint to continue from")
     if options.resume and not files:
-        found.append("--resume is for real runs; leave it out on the mock grid")
-    if asked == "off":
-        found += [
+        illegal.append("--resume is for real runs; leave it out on the mock grid")
+    if keep == "off":
+        illegal += [
             f"--{name} {value}: there are no checkpoints with --checkpoint off"
             for name, value in (("checkpoint-every", options.checkpoint_every), ("mtbf", options.mtbf))
             if value is not None
         ]
     if options.checkpoint_every is not None and "checkpoint_every" in settings:
-        found.append("--checkpoint-every and -s checkpoint_every exclude each other; give one of them")
-    return found
+        illegal.append("--checkpoint-every and -s checkpoint_every exclude each other; give one of them")
+    return illegal
 
 
 def _interval(text: str | None, problems: Problems) -> tuple[str, int | None, float | None]:

@@ -128,8 +128,8 @@ def _lines(costs: Costs, by_runs: Corrections) -> list[str]:
             rows.append([cpu_type, ranks, f"{seconds * 1e6:.4g} µs", f"{factor:.3f}"])
     lines = table(["CPU type", "ranks", "a row and iteration", "runs' correction"], rows)
     if len(by_runs.hosts) > 1:
-        own = [[host, f"{c.factor:.3f}", c.runs] for host, c in by_runs.hosts.items()]
-        lines += ["", *table(["host", "beyond its type's", "runs"], own), ""]
+        host_rows = [[host, f"{c.factor:.3f}", c.runs] for host, c in by_runs.hosts.items()]
+        lines += ["", *table(["host", "beyond its type's", "runs"], host_rows), ""]
     overhead = costs.overhead
     if costs.start_cpu_s:
         lines.append(f"until the first iteration a rank takes {costs.start_cpu_s:.3g} s of CPU time")

@@ -21,37 +21,41 @@ _OF_SLURM = ("partition", "account", "qos", "reservation", "constraint", "exclus
 def run_conflicts(options: RunOptions) -> list[str]:
     """Return the problems of an `apples-run` call that no single option shows."""
     pool, weather, output = options.pool, options.weather, options.output
-    found, platform = [], pool.kind
+    conflicts, platform = [], pool.kind
     if platform.shares_hosts:
-        found = [
+        conflicts = [
             f"--{name} {value} is of the mock grid; add --mock or --scenario FILE"
             for name, value in (("load", pool.load), ("seed", pool.seed))
             if value is not None
         ]
         if pool.grid_file == SERVICE_GRID and not weather.nws and not Path(SERVICE_GRID).is_file():
-            found.append("--grid nws is the pool of a weather service; name one with --nws URL")
+            conflicts.append("--grid nws is the pool of a weather service; name one with --nws URL")
     elif weather.nws:
-        found.append(f"--nws {weather.nws} and a mock grid exclude each other: its weather is simulated too")
+        conflicts.append(
+            f"--nws {weather.nws} and a mock grid exclude each other: its weather is simulated too"
+        )
     if not weather.nws and weather.nws_stale_after is not None:
-        found.append(f"--nws-stale-after {weather.nws_stale_after} is for a weather service; add --nws URL")
+        conflicts.append(
+            f"--nws-stale-after {weather.nws_stale_after} is for a weather service; add --nws URL"
+        )
     if not platform.starts_programs and (pool.mpi or pool.mpi_args):
-        found.append("--mpi and --mpi-args are for real ranks, the mock grid has none; leave them out")
+        conflicts.append("--mpi and --mpi-args are for real ranks, the mock grid has none; leave them out")
     if not platform.can_cut_two_axes and options.plan.cut in ("rectilinear", "columns"):
-        found.append(
+        conflicts.append(
             f"--cut {options.plan.cut} is for real ranks, the mock grid has slabs only; leave it out"
         )
     if options.plan.cut not in (None, "auto") and options.plan.scheduler != "apples":
-        found.append(
+        conflicts.append(
             f"--cut {options.plan.cut} is for the planner; leave it or --scheduler {options.plan.scheduler} out"
         )
-    found += pool_conflicts(pool, options.sharing)
+    conflicts += pool_conflicts(pool, options.sharing)
     for one, other, both in (
         ("--json", "--json-lines", output.as_json and output.json_lines),
         ("--quiet", "--verbose", output.quiet and output.verbose),
     ):
         if both:
-            found.append(f"{one} and {other} exclude each other; give one of them")
-    return found
+            conflicts.append(f"{one} and {other} exclude each other; give one of them")
+    return conflicts
 
 
 def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> list[str]:
@@ -85,13 +89,13 @@ def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> 
 
 def unserved_options(run: LaunchOptions, template: Application) -> list[str]:
     """Return the problems of options that the application cannot serve: moving rows, and checkpoints."""
-    found = []
+    conflicts = []
     if run.adapt != "off" and not template.moves_rows:
-        found.append(
+        conflicts.append(
             f"--adapt {run.adapt}: {template.name} cannot move rows while it runs; leave --adapt out"
         )
     if template.checkpoint is not None:
-        return found
+        return conflicts
     restarts = template.restart is not None
     given = (
         ("--checkpoint", run.checkpoint if run.checkpoint != "off" else None),
@@ -104,7 +108,7 @@ def unserved_options(run: LaunchOptions, template: Application) -> list[str]:
         why = "writes its checkpoints itself, and goes on from the newest with --resume"
     elif template.source is not None:
         why += f" (no restart in {template.source})"
-    return found + [
+    return conflicts + [
         f"{f'{flag} {value}'.strip()}: {template.name} {why}; leave {flag} out"
         for flag, value in given
         if value is not None
@@ -118,7 +122,7 @@ def sharing_conflicts(options: RunOptions) -> list[str]:
     if not flags and not pool.kind.shares_hosts:
         flags = [f"--launcher {pool.launcher}"]
     where = "the mock grid" if pool.platform == "mock" else f"platform {pool.platform}"
-    found = [
+    conflicts = [
         f"{flag} is for a run in the queue; add --queue"
         for flag, given in (
             ("--detach", sharing.detach),
@@ -134,12 +138,12 @@ def sharing_conflicts(options: RunOptions) -> list[str]:
         (f"--policy {sharing.coscheduled} is for real hosts", sharing.coscheduled),
         (f"{monitored} is for real ranks, {where} has none", monitored),
     ]
-    found += [f"{text}; leave {flag} out" for text, given in real if given for flag in flags]
+    conflicts += [f"{text}; leave {flag} out" for text, given in real if given for flag in flags]
     if wait is not None and sharing.coscheduled is not None:
-        found.append(
+        conflicts.append(
             f"{wait} and --policy exclude each other: under a policy the node manager sets how ranks wait"
         )
-    return found
+    return conflicts
 
 
 def _excluded(option: str, others: Iterable[tuple[str, object, str]]) -> list[str]:

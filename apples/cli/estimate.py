@@ -143,16 +143,16 @@ def estimate(command: tuple[str, ...], options: EstimateOptions) -> None:
     ends = read_history(options.trace, options.queue, scheme)
     book = SimilarJobs(scheme)
     user, project = ends.words(options.user or user_name(), options.project or "")
-    model_s = _believed(options)
+    model_s = _accepted_s(options)
     job = QueueJob(
         id=0, procs=1, request_s=request, submit_s=0.0, user=user, project=project, model_s=model_s
     )
     for ended, run_s, end_s in ends.jobs:
         book.ended(ended, run_s, end_s)
-    found = ModelFirst(book).estimate(job, ends.now_s)
-    document = _document(job, found, book.history(job, ends.now_s), scheme)
+    estimated = ModelFirst(book).estimate(job, ends.now_s)
+    document = _document(job, estimated, book.history(job, ends.now_s), scheme)
     if command:
-        _submit(command, request, found.seconds, options.dry_run)
+        _submit(command, request, estimated.seconds, options.dry_run)
     elif options.as_json:
         click.echo(json.dumps(document, allow_nan=False))
     else:
@@ -171,14 +171,14 @@ def _scheme(options: EstimateOptions) -> Scheme:
     return replace(chosen.estimates.scheme, **given)
 
 
-def _believed(options: EstimateOptions) -> float | None:
+def _accepted_s(options: EstimateOptions) -> float | None:
     """Return the model's prediction in seconds; None, after a note, without one."""
     if options.model is None:
         return None
-    found = predict(options.model)
-    if isinstance(found, RunTimePrediction):
-        return found.seconds
-    click.echo(f"· no estimate of the model: {found}", err=True)
+    estimated = predict(options.model)
+    if isinstance(estimated, RunTimePrediction):
+        return estimated.seconds
+    click.echo(f"· no estimate of the model: {estimated}", err=True)
     return None
 
 
@@ -189,19 +189,21 @@ def _score(options: EstimateOptions) -> None:
     from apples.livequeue.queuepaths import store_path
 
     path = store_path(options.queue)
-    found = scores(path)
+    estimated = scores(path)
     if options.as_json:
-        click.echo(json.dumps({"version": 1, "estimators": {n: asdict(score) for n, score in found.items()}}))
+        click.echo(
+            json.dumps({"version": 1, "estimators": {n: asdict(score) for n, score in estimated.items()}})
+        )
         return
     rows = [
-        [name, score.jobs, f"{score.accuracy:.3f}", f"{score.under:.1%}"] for name, score in found.items()
+        [name, score.jobs, f"{score.accuracy:.3f}", f"{score.under:.1%}"] for name, score in estimated.items()
     ]
     header = ["source", "jobs", "accuracy", "ran longer"]
     click.echo("\n".join(table(header, rows) if rows else [f"{path}: no job has run to its end yet"]))
 
 
 def _document(
-    job: QueueJob, found: RunTimeEstimate, ratios: Sequence[float], scheme: Scheme
+    job: QueueJob, estimated: RunTimeEstimate, ratios: Sequence[float], scheme: Scheme
 ) -> dict[str, Any]:
     from apples.queueing.estimates import percentile_of
 
@@ -209,9 +211,9 @@ def _document(
     return {
         "version": 1,
         "request_s": job.request_s,
-        "estimate_s": found.seconds,
-        "source": found.source,
-        "similar": found.similar,
+        "estimate_s": estimated.seconds,
+        "source": estimated.source,
+        "similar": estimated.similar,
         "key": scheme.key,
         "percentile": scheme.percentile,
         "floor": scheme.floor,

@@ -50,21 +50,21 @@ def read_history(trace: Path | None, queue: Path | None, scheme: Scheme) -> Ends
         log = read_trace(trace)
         ends = log.log_end
         return _of_trace(log, float(ends[ends == ends].max()) if (ends == ends).any() else 0.0)
-    own = store_path(queue)
+    default = store_path(queue)
     program = None if queue is not None else shutil.which("sacct")
     if program is not None:
         try:
-            return _of_trace(_asked(program, scheme), time.time())
+            return _of_trace(_trace_of(program, scheme), time.time())
         except ConfigError as error:
-            if not own.exists():
+            if not default.exists():
                 raise
             click.echo(f"{str(error).partition(';')[0]}; going by our own queue", err=True)
-            return _of_queue(own)
-    if queue is None and not own.exists():
+            return _of_queue(default)
+    if queue is None and not default.exists():
         raise ConfigError(
-            f"no sacct here and no queue of ours ({own}), so no history; name a job log with --trace FILE"
+            f"no sacct here and no queue of ours ({default}), so no history; name a job log with --trace FILE"
         )
-    return _of_queue(own)
+    return _of_queue(default)
 
 
 def _of_trace(log: Trace, now_s: float) -> Ends:
@@ -96,7 +96,7 @@ def _of_queue(path: Path) -> Ends:
     return Ends(jobs=jobs, now_s=time.time() - origin)
 
 
-def _asked(program: str, scheme: Scheme) -> Trace:
+def _trace_of(program: str, scheme: Scheme) -> Trace:
     """Return the jobs that sacct lists; raise `ConfigError`."""
     from apples.errors import ConfigError
     from apples.simulation.batch.sacct import COLUMNS, parse_sacct
@@ -112,9 +112,9 @@ def _asked(program: str, scheme: Scheme) -> Trace:
         "--endtime=now",
     ]
     # Variables of the user (SACCT_FORMAT, SLURM_TIME_FORMAT) must not change the output that is parsed.
-    own = {k: v for k, v in os.environ.items() if not k.startswith(("SACCT_", "SLURM_TIME_FORMAT"))}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SACCT_", "SLURM_TIME_FORMAT"))}
     try:
-        text = output_of([*arguments, f"--format={','.join(COLUMNS)}"], environment=own)
+        text = output_of([*arguments, f"--format={','.join(COLUMNS)}"], environment=environment)
     except ProgramFailed as failed:
         raise ConfigError(
             f"sacct failed with {failed.reason} ({failed.last_line}); name a job log with --trace FILE"

@@ -28,43 +28,43 @@ def jobs(as_json: bool, watching: bool, socket: Path | None) -> int:
 
     if as_json and watching:
         raise ConfigError("--json and --watch exclude each other; give one of them")
-    found = survey(socket)
+    machine = survey(socket)
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(machine))
     elif watching:
-        watch(found, lambda: survey(socket), _live)
+        watch(machine, lambda: survey(socket), _live)
     else:
-        click.echo("\n".join(lines(found)))
+        click.echo("\n".join(lines(machine)))
     return 0
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(machine: dict[str, Any]) -> list[str]:
     """Return all tables and notes as text lines."""
-    parts = [_manager_line(found["manager"])] if found["manager"] else []
-    if not found["jobs"]:
+    parts = [_manager_line(machine["manager"])] if machine["manager"] else []
+    if not machine["jobs"]:
         parts.append(_NO_JOBS)
-    for header, rows in _tables(found):
+    for header, rows in _tables(machine):
         parts += ["", *table(header, rows)]
-    return [*parts, *_notes(found)]
+    return [*parts, *_notes(machine)]
 
 
-def _tables(found: dict[str, Any]) -> list[tuple[list[str], list[list[object]]]]:
+def _tables(machine: dict[str, Any]) -> list[tuple[list[str], list[list[object]]]]:
     """Return the job and node tables; without jobs, the node table only."""
-    about_jobs = [_job_rows(found), _process_rows(found)] if found["jobs"] else []
-    return [*about_jobs, _node_rows(found)]
+    about_jobs = [_job_rows(machine), _process_rows(machine)] if machine["jobs"] else []
+    return [*about_jobs, _node_rows(machine)]
 
 
-def _live(found: dict[str, Any]) -> RenderableType:
+def _live(machine: dict[str, Any]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
     made: list[RenderableType] = []
-    if found["manager"]:
-        made.append(Text(_manager_line(found["manager"])))
-    if not found["jobs"]:
+    if machine["manager"]:
+        made.append(Text(_manager_line(machine["manager"])))
+    if not machine["jobs"]:
         made.append(Text(_NO_JOBS))
-    made += [grid(header, rows) for header, rows in _tables(found)]
-    return Group(*made, *map(Text, _notes(found)))
+    made += [grid(header, rows) for header, rows in _tables(machine)]
+    return Group(*made, *map(Text, _notes(machine)))
 
 
 def _manager_line(manager: dict[str, Any]) -> str:
@@ -76,10 +76,10 @@ def _manager_line(manager: dict[str, Any]) -> str:
     )
 
 
-def _job_rows(found: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
+def _job_rows(machine: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     header = ["job", "state", "slot", "ranks", "nodes", "efficiency", "balance", "communication", "CPU share"]
     rows = []
-    for name, job in found["jobs"].items():
+    for name, job in machine["jobs"].items():
         measured = job["efficiencies"] or {}
         registered = job.get("registered", len(job["processes"]))
         rows.append(
@@ -98,10 +98,10 @@ def _job_rows(found: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     return header, rows
 
 
-def _process_rows(found: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
+def _process_rows(machine: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     header = ["job", "rank", "node", "now", "class", "T_cpu", "T_comm", "granularity", "stopped"]
     # A node manager of an earlier version does not report them.
-    contended = {name: node.get("contended", ()) for name, node in found["nodes"].items()}
+    contended = {name: node.get("contended", ()) for name, node in machine["nodes"].items()}
     rows = [
         [
             name,
@@ -114,13 +114,13 @@ def _process_rows(found: dict[str, Any]) -> tuple[list[str], list[list[object]]]
             _ms(process["granularity_s"]),
             _seconds(process["stopped_s"]),
         ]
-        for name, job in found["jobs"].items()
+        for name, job in machine["jobs"].items()
         for process in job["processes"]
     ]
     return header, rows
 
 
-def _node_rows(found: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
+def _node_rows(machine: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     header = ["node", "policy", "processors", "slots", "processes", "beat", "heard"]
     rows = [
         [
@@ -132,7 +132,7 @@ def _node_rows(found: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
             _beat(node),
             f"{node['heard_s']:.1f} s ago",
         ]
-        for name, node in found["nodes"].items()
+        for name, node in machine["nodes"].items()
     ]
     return header, rows
 
@@ -145,10 +145,10 @@ def _beat(node: dict[str, Any]) -> str:
     return "silent" if node.get("silent") else "heard"
 
 
-def _notes(found: dict[str, Any]) -> list[str]:
+def _notes(machine: dict[str, Any]) -> list[str]:
     refused = {
         (process["job"], process["refused"])
-        for job in found["jobs"].values()
+        for job in machine["jobs"].values()
         for process in job["processes"]
         if process["refused"]
     }

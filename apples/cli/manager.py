@@ -130,7 +130,7 @@ def _machine(given: QueueManagerOptions) -> Machine:
     return Machine(slots={here: given.procs or len(cpus)}, here=here, cpus=cpus)
 
 
-def _follow(server: QueueServer, own: Machine) -> None:
+def _follow(server: QueueServer, this_machine: Machine) -> None:
     """Read the connected nodes from standard input, where the manager of nodes writes them; stop at its end."""
     rest = b""
 
@@ -143,7 +143,7 @@ def _follow(server: QueueServer, own: Machine) -> None:
         *lines, rest = (rest + data).split(b"\n")
         if lines:
             nodes = json.loads(lines[-1])
-            server.set_machine(replace(own, slots=nodes) if nodes else own)
+            server.set_machine(replace(this_machine, slots=nodes) if nodes else this_machine)
 
     server.loop.watch(0, read)
 

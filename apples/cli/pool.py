@@ -109,17 +109,17 @@ def launcher_options(options: PoolOptions, kind: type[Platform]) -> dict[str, st
 
     An option of the command line that has the name of a platform's option is one of them.
     """
-    found = {
+    settings = {
         name: str(value)
         for name in kind.options
         if name in _COMMAND_LINE and (value := getattr(options, name)) is not None and value is not False
     }
-    found |= parse_settings(options.launcher_options, flag="--launcher-option", example="seed=1")
-    unknown = [name for name in found if name not in kind.options]
+    settings |= parse_settings(options.launcher_options, flag="--launcher-option", example="seed=1")
+    unknown = [name for name in settings if name not in kind.options]
     if unknown:
         legal = ", ".join(kind.options) or "none"
         raise ConfigError(f"--launcher {kind.name} has no option {', '.join(unknown)}; legal are {legal}")
-    return found
+    return settings
 
 
 def open_grid_file(name: str | None) -> GridFile | None:

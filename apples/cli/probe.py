@@ -64,15 +64,17 @@ def probe(
     console = Console(quiet=as_json)
     console.note(f"checking {counted(len(pool), 'host')}")
     candidates = [preflight.Candidate(name=host.name, address=address_of(host)) for host in pool]
-    with preflight.conversations_with(candidates, needs_of_ranks(package=False), limit_s=limit_s) as found:
-        checked = [one for one, _ in found]
-        fit = [(one, conversation) for one, conversation in found if one.fit]
+    with preflight.conversations_with(
+        candidates, needs_of_ranks(package=False), limit_s=limit_s
+    ) as conversations:
+        checked = [one for one, _ in conversations]
+        fit = [(one, conversation) for one, conversation in conversations if one.fit]
         versions = hostcheck.versions()
-        own = {one.candidate.name: not_installed(one.facts, versions) for one, _ in fit if one.facts}
+        missing = {one.candidate.name: not_installed(one.facts, versions) for one, _ in fit if one.facts}
         kernels: dict[str, speed.Kernel] = {}
         links: list[LinkSpeed] = []
         if not no_speed and fit:
-            installed = [one for one in fit if not own[one[0].candidate.name]]
+            installed = [one for one in fit if not missing[one[0].candidate.name]]
             console.note(f"kernel on {counted(len(installed), 'host')}")
             kernels = speed.kernels(installed)
             console.note("links between them")
@@ -80,10 +82,10 @@ def probe(
     surveys = {one.candidate.name: one.facts.survey for one, _ in fit if one.facts and one.facts.survey}
     verdicts = slowness.verdicts(surveys, kernels, links)
     if as_json:
-        click.echo(json.dumps({**_document(checked, verdicts, kernels, links), "own_programs_only": own}))
+        click.echo(json.dumps({**_document(checked, verdicts, kernels, links), "own_programs_only": missing}))
     else:
         lines = _lines(checked, verdicts, kernels)
-        lines += [f"{host}: {OWN_ONLY}: it {'; '.join(why)}" for host, why in own.items() if why]
+        lines += [f"{host}: {OWN_ONLY}: it {'; '.join(why)}" for host, why in missing.items() if why]
         click.echo("\n".join(lines))
     unfit = [one for one in checked if not one.fit]
     if not unfit:

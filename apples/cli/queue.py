@@ -53,15 +53,15 @@ def queue(
         page = queueclient.survey(socket, everything=everything or log is not None)
         return structs.replace(page, jobs=tuple(job for job in page.jobs if user in (None, job.user)))
 
-    found = survey()
+    queue_page = survey()
     if log is not None:
-        _write_log(found, log)
+        _write_log(queue_page, log)
     elif as_json:
-        click.echo(json.dumps(to_builtins(found)))
+        click.echo(json.dumps(to_builtins(queue_page)))
     elif watching:
-        watch(found, survey, _live)
+        watch(queue_page, survey, _live)
     else:
-        click.echo("\n".join(lines(found)))
+        click.echo("\n".join(lines(queue_page)))
     return 0
 
 
@@ -96,32 +96,32 @@ def cancel(jobs: tuple[int, ...], socket: Path | None) -> int:
     return code
 
 
-def lines(found: QueuePage) -> list[str]:
+def lines(queue_page: QueuePage) -> list[str]:
     """Return the queue as text lines."""
-    return [_summary(found), *table(_header(found), _rows(found))]
+    return [_summary(queue_page), *table(_header(queue_page), _rows(queue_page))]
 
 
-def _summary(found: QueuePage) -> str:
-    states = [job.state for job in found.jobs]
+def _summary(queue_page: QueuePage) -> str:
+    states = [job.state for job in queue_page.jobs]
     waiting = states.count("waiting")
     return (
-        f"{found.free} of {found.processors} processors free, {counted(waiting, 'job')} waiting; "
-        f"priority {found.priority}, backfill {found.backfill}, estimates {found.estimates}"
+        f"{queue_page.free} of {queue_page.processors} processors free, {counted(waiting, 'job')} waiting; "
+        f"priority {queue_page.priority}, backfill {queue_page.backfill}, estimates {queue_page.estimates}"
     )
 
 
-def _header(found: QueuePage) -> list[str]:
-    return [*_HEADER, "hosts"] if len(found.hosts) > 1 else list(_HEADER)
+def _header(queue_page: QueuePage) -> list[str]:
+    return [*_HEADER, "hosts"] if len(queue_page.hosts) > 1 else list(_HEADER)
 
 
-def _rows(found: QueuePage) -> list[list[object]]:
+def _rows(queue_page: QueuePage) -> list[list[object]]:
     from nws.base.durations import format_seconds
 
     def key(job: JobRow) -> tuple[int, int]:
         order = ("ended", "running", "starting", "waiting")
         return order.index(job.state), job.position or job.id
 
-    several = len(found.hosts) > 1
+    several = len(queue_page.hosts) > 1
     return [
         [
             job.position or "",
@@ -136,7 +136,7 @@ def _rows(found: QueuePage) -> list[list[object]]:
             _start(job),
             *([fold(job.hosts)] if several else []),
         ]
-        for job in sorted(found.jobs, key=key)
+        for job in sorted(queue_page.jobs, key=key)
     ]
 
 
@@ -161,17 +161,17 @@ def _clock(at: float) -> str:
     return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%a %d %H:%M", then)
 
 
-def _live(found: QueuePage) -> RenderableType:
+def _live(queue_page: QueuePage) -> RenderableType:
     from rich.console import Group
 
-    return Group(_summary(found), grid(_header(found), _rows(found)))
+    return Group(_summary(queue_page), grid(_header(queue_page), _rows(queue_page)))
 
 
-def _write_log(found: QueuePage, path: Path) -> None:
+def _write_log(queue_page: QueuePage, path: Path) -> None:
     from apples.errors import ConfigError
     from apples.livequeue.log import swf_lines
 
     try:
-        write_whole(path, "\n".join([*swf_lines(found), ""]))
+        write_whole(path, "\n".join([*swf_lines(queue_page), ""]))
     except OSError as error:
         raise ConfigError(f"--log {path}: cannot be written ({error.strerror}); name another file") from error

@@ -48,28 +48,28 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
     plan, limit_s = decision.plan, request.time_limit_s
     bound_s = plan.high_s * _MARGIN if limit_s is None else limit_s
     ranks = len(plan.assignments)
-    asked: dict[str, Any] = {
+    demand: dict[str, Any] = {
         "procs": ranks,
         "request_s": bound_s + _AROUND_S,
         "model_s": plan.predicted_s + decision.weather_s + decision.planning_s,
     }
     if options.sharing.oversubscribe:
-        asked["duties"] = [
+        demand["duties"] = [
             min(rank.compute_s / rank.predicted_s, 1.0) if rank.predicted_s > 0.0 else 1.0
             for rank in plan.assignments
         ]
     console.note(
-        f"asking for {counted(ranks, 'processor')} for {format_seconds(asked['request_s'])}; predicted "
+        f"asking for {counted(ranks, 'processor')} for {format_seconds(demand['request_s'])}; predicted "
         f"{format_seconds(plan.predicted_s)}"
     )
     if options.output.dry_run:
-        click.echo(json.dumps({**decision.document(), "queue": asked}))
+        click.echo(json.dumps({**decision.document(), "queue": demand}))
         return 0
     command = [*OWN_PYTHON, "-c", "from apples.cli.run import main; main()"]
     command += [str(size), f"--max-ranks={ranks}"]
     command += [word for words in given_words(options, skip=_QUEUE_ONLY).values() for word in words]
     name = f"{request.template.name}-{size}"
-    document = job_document(command, **asked, name=name, project=options.sharing.project)
+    document = job_document(command, **demand, name=name, project=options.sharing.project)
     if options.sharing.detach:
         click.echo(ask("submit", document, retry=True))
         return 0

@@ -97,10 +97,10 @@ def _policy_there(
         return stack.enter_context(SharedHosts(None, console.note))
     from apples.daemons.nodeclient import find_node
 
-    found = find_node()
-    if found is None:
+    node = find_node()
+    if node is None:
         return None
-    policy = found[1].policy
+    policy = node[1].policy
     try:
         session = _session(policy, options, console)
         stack.enter_context(session)
@@ -197,14 +197,14 @@ def _print_json(document: dict[str, Any]) -> None:
 class _Events:
     """Events of a run: written as `--json-lines`, one document a line; progress also for the user's eyes."""
 
-    def __init__(self, wanted: bool, console: Console) -> None:
-        self._wanted, self._progress = wanted, ProgressNotes(console)
+    def __init__(self, as_lines: bool, console: Console) -> None:
+        self._as_lines, self._progress = as_lines, ProgressNotes(console)
 
     def emit(self, event: str, document: dict[str, Any]) -> None:
         """Write one event and flush."""
         if event == "progress":
             self._progress.show(document)
-        if self._wanted:
+        if self._as_lines:
             _print_json({"event": event, **document})
             sys.stdout.flush()
 

@@ -74,13 +74,13 @@ def share(
     started = [program, *command[1:]]
     if wait is not None:
         return _run_alone(name, wait, started, monitor=monitor)
-    found = find_node(node_socket)
-    if found is None:
+    node = find_node(node_socket)
+    if node is None:
         raise NoDaemon(
             "no node manager answers on this host; start one with `apples node`, name its socket with --node-socket, "
             "or do without one: --wait block lets waiting ranks leave their cores to others"
         )
-    socket, status = found
+    socket, status = node
     with _monitored(name) as monitored, NodeClient(socket) as client:
         click.echo(f"· job {name}, node {status.node}, policy {status.policy}", err=True)
         sys.stdout.flush()
@@ -111,14 +111,14 @@ def _fit(programs: tuple[str, ...]) -> int:
     ]
     if problems:
         raise ConfigError(problems)
-    found = fit(duties[0], duties[1], usable_cpus())
-    for program, known, longer in zip(programs, duties, (found.first, found.second), strict=True):
+    fitting = fit(duties[0], duties[1], usable_cpus())
+    for program, known, longer in zip(programs, duties, (fitting.first, fitting.second), strict=True):
         shares = ", ".join(f"{duty:.0%}" for duty in known)
         click.echo(
             f"{program}: ranks compute {shares} of their time; {longer:.2f} × its time alone beside the other"
         )
-    click.echo(f"on {usable_cpus()} CPUs they {'fit' if found.fits else 'do not fit'}")
-    return 0 if found.fits else 1
+    click.echo(f"on {usable_cpus()} CPUs they {'fit' if fitting.fits else 'do not fit'}")
+    return 0 if fitting.fits else 1
 
 
 def _run_alone(name: str, wait: str, command: list[str], *, monitor: bool) -> int:

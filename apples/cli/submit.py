@@ -138,8 +138,8 @@ def _duties(command: tuple[str, ...], options: SubmitOptions, problems: Problems
         if not 0.0 < options.duty <= 1.0:
             problems.append(f"--duty {options.duty:g}: expected a number above 0, at most 1")
         return [options.duty]
-    found = measured_duties(command[:_FIRST], options.procs)
-    if not found:
+    known_duties = measured_duties(command[:_FIRST], options.procs)
+    if not known_duties:
         click.echo(
             visible(
                 f"apples submit: no program of this command was measured on {options.procs} ranks, so the job counts "
@@ -147,7 +147,7 @@ def _duties(command: tuple[str, ...], options: SubmitOptions, problems: Problems
             ),
             err=True,
         )
-    return found or [1.0]
+    return known_duties or [1.0]
 
 
 def measured_duties(words: Sequence[str], ranks: int) -> list[float]:
@@ -155,11 +155,11 @@ def measured_duties(words: Sequence[str], ranks: int) -> list[float]:
     from apples.daemons.classmemory import ClassMemory
 
     memory = ClassMemory.of_user()
-    for place, word in enumerate(words):
+    for position, word in enumerate(words):
         if word.startswith("-") or shutil.which(word) is None:
             continue
-        program = " ".join(takewhile(lambda later: not later.startswith("-"), words[place:]))
-        found = memory.duties(program)
-        if len(found) == ranks:
-            return found
+        program = " ".join(takewhile(lambda later: not later.startswith("-"), words[position:]))
+        known_duties = memory.duties(program)
+        if len(known_duties) == ranks:
+            return known_duties
     return []

@@ -105,8 +105,8 @@ class Grid:
 
     def restrict(self, names: Iterable[str]) -> Grid:
         """Return the same grid with only these hosts, in the grid's order."""
-        wanted = set(names)
-        hosts = tuple(h for h in self.hosts if h.name in wanted)
+        chosen_names = set(names)
+        hosts = tuple(h for h in self.hosts if h.name in chosen_names)
         return Grid(name=self.name, hosts=hosts, links=self.links, source=self.source)
 
     def nominal_links(self) -> tuple[PairValues, PairValues, PairValues]:
@@ -133,14 +133,14 @@ class Grid:
         """Return the place of the rule from each of these hosts to each, int64[n, n]; -1 for the default."""
         chosen = np.full((len(some), len(some)), -1)
         best = np.zeros((len(some), len(some)), dtype=np.int64)
-        for place, rule in enumerate(self.links):
+        for order, rule in enumerate(self.links):
             one, other = (np.array([rule.fit(end, host) for host in some]) for end in rule.ends)
             for a, b in ((one, other),) if rule.one_way else ((one, other), (other, one)):
                 block = np.ix_(np.flatnonzero(a >= 0), np.flatnonzero(b >= 0))
                 # Of two rules for the same ends, the one for one direction is the more specific.
                 rank = 2 * (a[:, None] + b[None, :])[block] + rule.one_way
                 wins = rank >= best[block]
-                chosen[block] = np.where(wins, place, chosen[block])
+                chosen[block] = np.where(wins, order, chosen[block])
                 best[block] = np.where(wins, rank, best[block])
         return chosen
 
@@ -309,14 +309,14 @@ class Snapshot:
 
     def restrict(self, names: Iterable[str]) -> Snapshot:
         """Return the same instant with only these hosts, in the snapshot's order."""
-        wanted = set(names)
-        keep = np.array([i for i, h in enumerate(self.hosts) if h.name in wanted], dtype=np.int64)
+        chosen_names = set(names)
+        keep = np.array([i for i, h in enumerate(self.hosts) if h.name in chosen_names], dtype=np.int64)
         pairs = self._pairs()
         return replace(
             self,
             hosts=tuple(self.hosts[i] for i in keep.tolist()),
             conditions=tuple(self.conditions[i] for i in keep.tolist()),
-            through={pair: path for pair, path in self.through.items() if wanted.issuperset(pair)},
+            through={pair: path for pair, path in self.through.items() if chosen_names.issuperset(pair)},
             **cast("Any", dict(zip(pairs, taken(list(pairs.values()), keep), strict=True))),
         )
 

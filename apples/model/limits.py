@@ -116,14 +116,14 @@ class Limits:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the name of each limit; `without` takes one of them."""
-        found = [
+        stated = [
             *map(str, self.at_most),
             *(f"{s} together" for s in self.together),
             *(f"{s} apart" for s in self.apart),
         ]
-        found += [] if self.budget is None else [f"a budget of {self.budget:g}"]
-        found += [] if self.deadline is None else [f"a deadline of {self.deadline:g} s"]
-        return tuple(found)
+        stated += [] if self.budget is None else [f"a budget of {self.budget:g}"]
+        stated += [] if self.deadline is None else [f"a deadline of {self.deadline:g} s"]
+        return tuple(stated)
 
     def without(self, name: str) -> Limits:
         """Return the limits without those of one name."""
@@ -168,13 +168,13 @@ def parse_limits(given: Mapping[str, Sequence[str]]) -> Limits:
     problems: list[str] = []
 
     def each(option: str, parse: Callable[[str], Any]) -> list[Any]:
-        found = []
+        stated = []
         for text in given.get(option, ()):
             try:
-                found.append(parse(text))
+                stated.append(parse(text))
             except ConfigError as error:
                 problems.extend(f"--{option} {text}: {problem}" for problem in error.problems)
-        return found
+        return stated
 
     hosts = each("at-most", lambda text: _pair(text, _count, "4"))
     ranks = each("licences", lambda text: _pair(text, _count, "4"))

@@ -66,22 +66,22 @@ class HostClasses:
 
     def occurs(self) -> NDArray[np.bool_]:
         """Return which entries of a table are links between two hosts, bool[C, C]."""
-        found = np.ones((len(self.size), len(self.size)), dtype=bool)
-        np.fill_diagonal(found, self.size > 1)
-        return found
+        occurring_pairs = np.ones((len(self.size), len(self.size)), dtype=bool)
+        np.fill_diagonal(occurring_pairs, self.size > 1)
+        return occurring_pairs
 
     def take(self, keep: IntArray) -> tuple[HostClasses, IntArray, IntArray]:
         """Return the classes of some hosts in this order, the old class of each new one, and the single pairs kept."""
-        place = np.full(self.hosts, -1)
-        place[keep] = np.arange(len(keep))
+        positions = np.full(self.hosts, -1)
+        positions[keep] = np.arange(len(keep))
         used, kind = np.unique(self.of_hosts(keep), return_inverse=True)
-        start, end = (place[host] for host in self.ends)
-        kept = np.flatnonzero((start >= 0) & (end >= 0))
-        keys = start[kept] * len(keep) + end[kept]
+        start, end = (positions[host] for host in self.ends)
+        remaining = np.flatnonzero((start >= 0) & (end >= 0))
+        keys = start[remaining] * len(keep) + end[remaining]
         order = np.argsort(keys, kind="stable")
         if self.kind is None:
-            return HostClasses.each(len(keep)), keep, kept
-        return HostClasses(len(keep), kind, np.bincount(kind), keys[order]), used, kept[order]
+            return HostClasses.each(len(keep)), keep, remaining
+        return HostClasses(len(keep), kind, np.bincount(kind), keys[order]), used, remaining[order]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,9 +189,9 @@ class PairValues:
 
 def taken(values: Sequence[PairValues], keep: IntArray) -> list[PairValues]:
     """Return quantities of the same classes between some hosts, in this order."""
-    classes, old, kept = values[0].classes.take(keep)
+    classes, old, remaining = values[0].classes.take(keep)
     pick = np.ix_(old, old)
-    return [PairValues(classes, v.table[pick], v.within[old], v.single[kept]) for v in values]
+    return [PairValues(classes, v.table[pick], v.within[old], v.single[remaining]) for v in values]
 
 
 def combined(how: Callable[..., FloatArray], *values: PairValues) -> PairValues:

@@ -61,10 +61,10 @@ class Pieces:
         """
         if not self.boxes:
             return {}
-        found = {"lx": list(column_widths(self.boxes))}
+        heights = {"lx": list(column_widths(self.boxes))}
         if self.kind != "columns":
-            return found | {"ly": list(band_heights(self.boxes))}
-        return found | {"columns": list(column_counts(self.boxes))}
+            return heights | {"ly": list(band_heights(self.boxes))}
+        return heights | {"columns": list(column_counts(self.boxes))}
 
     @property
     def hostfile(self) -> str:

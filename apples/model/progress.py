@@ -52,25 +52,25 @@ class Progress:
 def parse_progress(line: bytes | str) -> Progress | None:
     """Return the progress of one line; None if the line is malformed or has no iteration."""
     try:
-        told: dict[str, Any] = json.loads(line)
-        if told["version"] != VERSION:
+        report: dict[str, Any] = json.loads(line)
+        if report["version"] != VERSION:
             return None
-        found = Progress(
-            iteration=int(told["iteration"]),
-            left=None if told["left"] is None else float(told["left"]),
-            iterations=int(told["iterations"]),
-            seconds=float(told["seconds"]),
-            rows=tuple(int(rows) for rows in told["rows"]),
-            compute_s=tuple(map(float, told["compute_s"])),
-            exchange_s=tuple(map(float, told["exchange_s"])),
-            reduce_s=tuple(map(float, told["reduce_s"])),
-            moves=int(told["moves"]),
-            moved_s=None if told["moved_s"] is None else float(told["moved_s"]),
-            refused=None if told["refused"] is None else str(told["refused"]),
+        progress = Progress(
+            iteration=int(report["iteration"]),
+            left=None if report["left"] is None else float(report["left"]),
+            iterations=int(report["iterations"]),
+            seconds=float(report["seconds"]),
+            rows=tuple(int(rows) for rows in report["rows"]),
+            compute_s=tuple(map(float, report["compute_s"])),
+            exchange_s=tuple(map(float, report["exchange_s"])),
+            reduce_s=tuple(map(float, report["reduce_s"])),
+            moves=int(report["moves"]),
+            moved_s=None if report["moved_s"] is None else float(report["moved_s"]),
+            refused=None if report["refused"] is None else str(report["refused"]),
         )
     except (ValueError, KeyError, TypeError):
         return None
-    return found if _is_sound(found) else None
+    return progress if _is_sound(progress) else None
 
 
 class Iterations(NamedTuple):
@@ -88,25 +88,25 @@ def parse_iterations(line: bytes | str) -> Iterations | None:
     the program's output. Both are of this attempt.
     """
     try:
-        told: dict[str, Any] = json.loads(line)
+        report: dict[str, Any] = json.loads(line)
         for kind in ("counted", "reached"):
-            if kind in told:
-                return Iterations(int(told[kind]), None, counted=kind == "counted")
+            if kind in report:
+                return Iterations(int(report[kind]), None, counted=kind == "counted")
     except (ValueError, TypeError):
         return None
-    found = parse_progress(line)
-    return None if found is None else Iterations(found.iteration, found.left)
+    progress = parse_progress(line)
+    return None if progress is None else Iterations(progress.iteration, progress.left)
 
 
-def _is_sound(told: Progress) -> bool:
-    times = (told.seconds, *told.compute_s, *told.exchange_s, *told.reduce_s)
-    lengths = {len(told.rows), len(told.compute_s), len(told.exchange_s), len(told.reduce_s)}
+def _is_sound(report: Progress) -> bool:
+    times = (report.seconds, *report.compute_s, *report.exchange_s, *report.reduce_s)
+    lengths = {len(report.rows), len(report.compute_s), len(report.exchange_s), len(report.reduce_s)}
     return (
-        lengths == {len(told.rows)}
-        and min(told.rows, default=0) > 0
-        and told.iterations > 0
+        lengths == {len(report.rows)}
+        and min(report.rows, default=0) > 0
+        and report.iterations > 0
         and all(math.isfinite(t) and t >= 0 for t in times)
-        and told.seconds > 0
+        and report.seconds > 0
     )
 
 
@@ -148,7 +148,7 @@ class AdaptationController(Protocol):
     def report_every_s(self) -> float:
         """Return the seconds between lines of progress, approximately."""
 
-    def hear(self, told: Progress) -> Order | None:
+    def hear(self, report: Progress) -> Order | None:
         """Return the order that this report calls for, None to let the run go on."""
 
     def leave(self, hosts: Mapping[str, str]) -> Order | None:

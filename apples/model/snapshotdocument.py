@@ -32,11 +32,11 @@ def snapshot_document(snapshot: Snapshot) -> Json:
 
 def host_entries(snapshot: Mapping[str, Any]) -> dict[str, Json]:
     """Return the entry of each host of a document, by name."""
-    found: dict[str, Json] = {}
+    entries: dict[str, Json] = {}
     for entry in snapshot.get("hosts", []):
         name = entry["host"]
-        found.update(dict.fromkeys(expand(name), entry) if "[" in name or "," in name else {name: entry})
-    return found
+        entries.update(dict.fromkeys(expand(name), entry) if "[" in name or "," in name else {name: entry})
+    return entries
 
 
 def link_entries(snapshot: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> list[Json | None]:
@@ -62,12 +62,12 @@ def _links(snapshot: Snapshot) -> Json:
     if snapshot.loss is not None:
         differ |= snapshot.loss.table[start, end] > 0
     start, end = start[differ], end[differ]
-    found: Json = {"usual": {"latency_s": usual.real, "bandwidth_Bps": usual.imag}}
+    entries: Json = {"usual": {"latency_s": usual.real, "bandwidth_Bps": usual.imag}}
     omitted = 0
     if classes.kind is not None:
         members = [np.flatnonzero(classes.kind == c) for c in range(len(classes.size))]
-        found["classes"] = [fold(snapshot.hosts[h].name for h in some.tolist()) for some in members]
-        found["between"] = [
+        entries["classes"] = [fold(snapshot.hosts[h].name for h in some.tolist()) for some in members]
+        entries["between"] = [
             {
                 "from": a,
                 "to": b,
@@ -78,7 +78,7 @@ def _links(snapshot: Snapshot) -> Json:
         omitted = max(len(start) - LISTED_PAIRS, 0)
         start, end = classes.ends
     return {
-        **found,
+        **entries,
         "pairs": [
             _pair(snapshot, i, j)
             for i, j in zip(start[:LISTED_PAIRS].tolist(), end[:LISTED_PAIRS].tolist(), strict=True)
@@ -95,8 +95,8 @@ def _loss(snapshot: Snapshot, a: int, b: int) -> float:
 
 
 def _link(snapshot: Snapshot, latency_s: float, bandwidth_Bps: float, loss: float) -> Json:
-    found = {"latency_s": latency_s, "bandwidth_Bps": bandwidth_Bps}
-    return {**found, "loss": loss} if loss > 0 else found
+    entries = {"latency_s": latency_s, "bandwidth_Bps": bandwidth_Bps}
+    return {**entries, "loss": loss} if loss > 0 else entries
 
 
 def _pair(snapshot: Snapshot, i: int, j: int) -> Json:
