@@ -26,7 +26,7 @@ from apples.coscheduling.events import (
 )
 from apples.coscheduling.node import NodePolicy
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind
-from apples.daemons.managedprocess import ManagedProcess, Page
+from apples.daemons.managedprocess import ManagedProcess, Page, report_of
 from apples.daemons.nodemessages import MatrixView, ProcessReport
 from apples.daemons.processcontrol import ProcessControl
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
@@ -204,14 +204,6 @@ class ManagedNode:
             managed.resume(now)
         return stopped
 
-    def slots_held(self) -> int:
-        """Return how many jobs a new one shares with here or waits for: rows with a job of this node, or all jobs."""
-        if not self.kind.coordinated:
-            return len({process.job for process in self.processes})
-        jobs = self.view.jobs.values()
-        rows = {view.slot for view in jobs if view.slot is not None}
-        return len(rows) + sum(view.slot is None for view in jobs)
-
     def release(self, now: float) -> None:
         """Resume all processes now."""
         for managed in self.processes.values():
@@ -231,7 +223,7 @@ class ManagedNode:
         """Yield the report of each process. `cpu`: with its CPU seconds, which cost a kernel call each."""
         orders, known = self.policy.wanted(), self.policy.classifications
         for process, managed in self.processes.items():
-            yield managed.describe(now, ordered=process in orders, known=known.get(process), cpu=cpu)
+            yield report_of(managed, now, ordered=process in orders, known=known.get(process), cpu=cpu)
 
     def _set_processors(self, job: str, here: Mapping[Process, int], now: float) -> None:
         if self._placed.get(job) != here:
@@ -254,6 +246,15 @@ class ManagedNode:
         if slot is not None and self.policy.repeats:
             self._plans[slot] = _Plan(orders, steps)
         return steps
+
+
+def slots_held(node: ManagedNode) -> int:
+    """Return how many jobs a new one shares with on a node or waits for: rows with a job of this node, or all jobs."""
+    if not node.kind.coordinated:
+        return len({process.job for process in node.processes})
+    jobs = node.view.jobs.values()
+    rows = {view.slot for view in jobs if view.slot is not None}
+    return len(rows) + sum(view.slot is None for view in jobs)
 
 
 def check_free(processes: Mapping[Process, ManagedProcess], registration: ProcessRegistration) -> None:

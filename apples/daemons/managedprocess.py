@@ -222,31 +222,32 @@ class ManagedProcess:
             return False
         return True
 
-    def describe(
-        self, now: float, *, ordered: bool, known: Classification | None, cpu: bool
-    ) -> ProcessReport:
-        """Return its report. `ordered`: the policy has an order for it. `cpu`: with CPU seconds from the kernel."""
-        registration, reading = self.registration, self.reading if self.page is not None else None
-        return ProcessReport(
-            job=registration.process.job,
-            rank=registration.process.rank,
-            ranks=registration.ranks,
-            pid=registration.pid,
-            uid=registration.uid,
-            state="free" if not ordered else "stopped" if self.stopped_at is not None else "runs",
-            waits=None if self.wait is None or self.page is None else self.wait.value,
-            process_class=None if known is None else known.process_class.value,
-            monitored=self.page is not None,
-            stopped_s=self.held_s(now),
-            here_s=now - self.arrived_at,
-            ran_s=self.ran_s,
-            off_s=self.off_s,
-            queued_s=self.queued_s,
-            threads=self.threads,
-            cpu_s=self.control.cpu_s() if cpu else UNSET,
-            refused=self.refused,
-            t_cpu_s=None if reading is None else reading.t_cpu_s,
-            t_comm_s=None if reading is None else reading.t_comm_s,
-            c_comm=None if reading is None else reading.c_comm,
-            granularity_s=reading.granularity_s if reading is not None and reading.c_comm else None,
-        )
+
+def report_of(
+    managed: ManagedProcess, now: float, *, ordered: bool, known: Classification | None, cpu: bool
+) -> ProcessReport:
+    """Return its report. `ordered`: the policy has an order for it. `cpu`: with CPU seconds from the kernel."""
+    registration, reading = managed.registration, managed.reading if managed.page is not None else None
+    return ProcessReport(
+        job=registration.process.job,
+        rank=registration.process.rank,
+        ranks=registration.ranks,
+        pid=registration.pid,
+        uid=registration.uid,
+        state="free" if not ordered else "stopped" if managed.stopped_at is not None else "runs",
+        waits=None if managed.wait is None or managed.page is None else managed.wait.value,
+        process_class=None if known is None else known.process_class.value,
+        monitored=managed.page is not None,
+        stopped_s=managed.held_s(now),
+        here_s=now - managed.arrived_at,
+        ran_s=managed.ran_s,
+        off_s=managed.off_s,
+        queued_s=managed.queued_s,
+        threads=managed.threads,
+        cpu_s=managed.control.cpu_s() if cpu else UNSET,
+        refused=managed.refused,
+        t_cpu_s=None if reading is None else reading.t_cpu_s,
+        t_comm_s=None if reading is None else reading.t_comm_s,
+        c_comm=None if reading is None else reading.c_comm,
+        granularity_s=reading.granularity_s if reading is not None and reading.c_comm else None,
+    )

@@ -24,7 +24,7 @@ from apples.daemons.ipc.timer import now
 from apples.daemons.ipc.unixserver import Client
 from apples.daemons.ipc.wire import PULSE_S
 from apples.daemons.journal import Journal
-from apples.daemons.managednode import ManagedNode
+from apples.daemons.managednode import ManagedNode, slots_held
 from apples.daemons.managersession import ManagerSession
 from apples.daemons.nodemessages import NodeStatus, ProcessReport
 from apples.daemons.paths import private_directory
@@ -279,7 +279,7 @@ class NodeDaemon:
             silent=node.silent,
             multicast=manager.multicast,
             slot=None if node.slot is None else node.slot.slot,
-            slots=node.slots_held(),
+            slots=slots_held(node),
             scheduled=node.policy.scheduled,
             contended=sorted(node.policy.contended),
             realtime=self._realtime,

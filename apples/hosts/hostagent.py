@@ -227,11 +227,7 @@ class HostAgent:
             self._launcher.send(FromAgent.LEAVING)
         elif signals:
             self._cut()
-        self._report_ended()
-
-    def _report_ended(self) -> None:
-        for number, code in self._proxies.ended():
-            self._launcher.send(FromAgent.ENDED, json.dumps({"id": number, "code": code}).encode())
+        _report_ended(self._proxies, self._launcher)
 
     def _on_output(self, fd: int) -> None:
         data = os.read(fd, CHUNK)
@@ -262,11 +258,17 @@ class HostAgent:
         while self._proxies.running and time.monotonic() < deadline:
             # They have closed all they had, and are about to end.
             time.sleep(0.002)
-            self._report_ended()
+            _report_ended(self._proxies, self._launcher)
         if not self._shared:
             rundirectory.send_back(self._run_dir, self._launcher)
         self._launcher.send(FromAgent.GONE)
         self._launcher.drain(GONE_S)
+
+
+def _report_ended(proxies: Proxies, launcher: FrameWriter) -> None:
+    """Send the exit codes of the commands that have ended since the last report."""
+    for number, code in proxies.ended():
+        launcher.send(FromAgent.ENDED, json.dumps({"id": number, "code": code}).encode())
 
 
 def helper(*words: str) -> list[str]:

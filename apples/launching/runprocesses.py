@@ -122,26 +122,11 @@ class RunProcesses:
         self._agents.start_heartbeats()
 
     def _connect(self, address: HostAddress, command: Sequence[str] | None, proxies: int) -> None:
-        host, here = address.host, self._method.here
-        log = self._log if here else self._run_dir / f"agent-{host}.log"
-        variables = {**network_environment(address.interface, os.environ), **address.environment}
-        steered = self._request.controller is not None
-        listens = steered or self._request.on_progress is not None
-        watched = page_of(self._request.environment) if listens and host == self._first_host else None
-        look_s = STEERED_LOOK_S if steered else SHOWN_LOOK_S
+        log = self._log if self._method.here else self._run_dir / f"agent-{address.host}.log"
+        first = address.host == self._first_host
         self._agents.add(
             AgentConnection(address, command, log, self._output.inherited),
-            RunSetup(
-                run_dir=str(self._run_dir.absolute()),
-                token=self._token,
-                directory=os.getcwd(),
-                proxies=proxies,
-                watched=watched,
-                look_s=look_s,
-                environment=variables,
-                beat_s=None if here else HEARTBEAT_S,
-                silence_s=None if here else AGENT_TIMEOUT_S,
-            ),
+            _setup(self._request, self._method, address, token=self._token, proxies=proxies, first=first),
         )
 
     @property
@@ -294,6 +279,31 @@ class RunProcesses:
             elif agent.lost is not None and self._method.here:
                 # `mpiexec` dies with the agent that started it.
                 self._starter_code = -SIGKILL
+
+
+def _setup(
+    request: LaunchRequest,
+    method: LaunchMethod,
+    address: HostAddress,
+    *,
+    token: str,
+    proxies: int,
+    first: bool,
+) -> RunSetup:
+    """Return the setup of a host's agent. first : rank 0 runs there, so it forwards progress if anything listens."""
+    steered = request.controller is not None
+    watched = first and (steered or request.on_progress is not None)
+    return RunSetup(
+        run_dir=str(request.run_dir.absolute()),
+        token=token,
+        directory=os.getcwd(),
+        proxies=proxies,
+        watched=page_of(request.environment) if watched else None,
+        look_s=STEERED_LOOK_S if steered else SHOWN_LOOK_S,
+        environment={**network_environment(address.interface, os.environ), **address.environment},
+        beat_s=None if method.here else HEARTBEAT_S,
+        silence_s=None if method.here else AGENT_TIMEOUT_S,
+    )
 
 
 def clear_statuses(run_dir: Path) -> None:

@@ -282,10 +282,13 @@ class AttemptLoop:
         """Return the outcome of all attempts together, with `more` added to the last attempt's message."""
         if len(self._attempts) > 1:
             outcome = replace(outcome, observed_s=self._platform.now() - self._started_at)
-        if not more:
-            return outcome
-        texts = [more] if outcome.message and outcome.message in more else [outcome.message, more]
-        return replace(outcome, message="; ".join(text for text in texts if text))
+        return outcome if not more else with_message(outcome, more)
+
+
+def with_message(outcome: Outcome, more: str) -> Outcome:
+    """Return the outcome with a text added to its message, unless the text contains the message."""
+    texts = [more] if outcome.message and outcome.message in more else [outcome.message, more]
+    return replace(outcome, message="; ".join(text for text in texts if text))
 
 
 def _seen(launch: LaunchRequest, outcome: Outcome) -> Sequence[tuple[str, float]]:

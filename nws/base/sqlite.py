@@ -58,8 +58,8 @@ class SqliteFile:
         self.lock = threading.RLock()
         self._format, self._busy_s = kind, busy_s
         if not in_memory:
-            self._make_directory()
-            self._make_private()
+            _make_directory(self.path, self._format)
+            _make_private(self.path)
         with self.explained():
             self.connection = sqlite3.connect(
                 ":memory:" if in_memory else path,
@@ -160,7 +160,7 @@ class SqliteFile:
         if "locking_mode" in kind.pragmas:
             # before the write-ahead log, which then needs no shared memory
             self.connection.execute(f"PRAGMA locking_mode={kind.pragmas['locking_mode']}")
-        if self._pragma("application_id") in (0, kind.application_id) and self._is_empty():
+        if self._pragma("application_id") in (0, kind.application_id) and _is_empty(self.connection):
             self._create()
         found = self._pragma("application_id")
         if found != kind.application_id:
@@ -188,7 +188,7 @@ class SqliteFile:
         self._write_ahead()
         with self._transaction("BEGIN IMMEDIATE"):
             # of two processes that come here at once, the second finds the tables of the first
-            if self._is_empty():
+            if _is_empty(self.connection):
                 for statement in kind.schema.strip().split(";\n"):
                     self.connection.execute(statement)
                 self.connection.execute(f"PRAGMA application_id={kind.application_id}")
@@ -209,23 +209,6 @@ class SqliteFile:
 
     def _pragma(self, name: str) -> int:
         return int(self.connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-    def _is_empty(self) -> bool:
-        return self.connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
-
-    def _make_directory(self) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise self._format.error(
-                f"{self.path}: its directory cannot be made: {error.strerror or error}; {self._format.elsewhere}"
-            ) from error
-
-    def _make_private(self) -> None:
-        """Create an absent file for this user alone; SQLite gives its log and shared index the same permissions."""
-        # a failure is SQLite's as well, which explains it
-        with suppress(OSError):
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
     def _move_away(self) -> str:
         repair = f"; or run `{self._format.repair} '{self.path}'`" if self._format.repair else ""
@@ -266,6 +249,26 @@ def open_damaged(path: Path) -> sqlite3.Connection:
     with suppress(sqlite3.DatabaseError):
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return connection
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
+
+
+def _make_directory(path: Path, kind: SqliteFormat) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise kind.error(
+            f"{path}: its directory cannot be made: {error.strerror or error}; {kind.elsewhere}"
+        ) from error
+
+
+def _make_private(path: Path) -> None:
+    """Create an absent file for this user alone; SQLite gives its log and shared index the same permissions."""
+    # a failure is SQLite's as well, which explains it
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def _is_full(error: sqlite3.Error) -> bool:
