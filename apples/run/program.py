@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apples import applications
-from apples.applications.finding import find_user_application, known_names
-from apples.applications.known import known_by_model
+from apples.applications.catalogue import find_user_application, known_by_model, known_names
 from apples.errors import ConfigError
 from nws.base.reader import did_you_mean
 

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from apples import applications
-from apples.applications.known import known_by_model
+from apples.applications.catalogue import known_by_model
 from apples.errors import ConfigError
 from apples.model.template import Checkpointing, Workload
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from apples.applications.known import known_by_model
+from apples.applications.catalogue import known_by_model
 from apples.cli.assemble import controllers
 from apples.costs.store import History
 from apples.model.runrequest import Resilience, RunRequest

@@ -4,8 +4,8 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from apples.applications import finding
-from apples.applications.finding import find_user_application, known_names
+from apples.applications import catalogue
+from apples.applications.catalogue import find_user_application, known_names
 from apples.errors import ConfigError
 from apples.run.program import find_template
 from tests.transcripts import recorded
@@ -72,6 +72,6 @@ def test_entry_point_may_name_a_file(tmp_path, monkeypatch):
     (tmp_path / "app.yaml").write_text(FILE.format(name="packed"))
     (tmp_path / "packed_app.py").write_text(f"FILE = {str(tmp_path / 'app.yaml')!r}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    points = EntryPoints([EntryPoint(name="packed", value="packed_app:FILE", group=finding.GROUP)])
-    monkeypatch.setattr(finding, "entry_points", lambda group: points.select(group=group))
+    points = EntryPoints([EntryPoint(name="packed", value="packed_app:FILE", group=catalogue.GROUP)])
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: points.select(group=group))
     assert find_template("packed", None, None).name == "packed"

@@ -2,17 +2,21 @@
 
 A name without a directory is looked for among the built-in ones, in the directories of `$APPLES_APPS`, in the user's
 configuration directory, and in the entry point group `apples.applications`. Anything else is a path.
+
+An application may also be known by its model only, without a program. A published code such as PMHD3D can be planned
+for (`--dry-run`) and run on the mock grid from its figures alone, which a grid file has. On real hosts there is no
+program to start, and the error reports that.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from apples.applications.described import read_program
 from apples.errors import ConfigError
-from apples.model.template import Application
+from apples.model.template import Application, CheckpointFile, Workload
 
 #: Variable with further directories of application files, separated as in PATH.
 DIRECTORIES = "APPLES_APPS"
@@ -110,3 +114,35 @@ def _checked(found: object, what: str) -> Application:
         lacks = "is missing" if found is None else f"is no Application but {type(found).__name__}"
         raise ConfigError(f"{what} {lacks}; see apples.model.template.Application")
     return found
+
+
+def known_by_model(name: str, workload_of: Callable[[int], Workload], source: str) -> Application:
+    """Return an application without a program; it has no options.
+
+    Args:
+        name: its name.
+        workload_of: size → demands of a run of that size.
+        source: their origin, for messages.
+    """
+    summary = f"known by its model only ({source})"
+
+    def check(options: Mapping[str, str]) -> None:
+        if options:
+            raise ConfigError(f"{name} is {summary} and takes no options; got {', '.join(options)}")
+
+    def iterations_in(file: Path, size: int, options: Mapping[str, str], verified: bool) -> int:
+        raise ConfigError(f"--checkpoint {file}: {name} is {summary} and has no checkpoints to read")
+
+    return Application(
+        name=name,
+        summary=summary,
+        check=check,
+        workload=lambda size, options: workload_of(size),
+        price_key=lambda options: "benchmark",
+        # Simulated runs write one of two fields in memory.
+        checkpoint=CheckpointFile(
+            size_bytes=lambda size, options: size * workload_of(size).bytes_per_row / 2.0,
+            iterations_in=iterations_in,
+        ),
+        moves_rows=True,
+    )
