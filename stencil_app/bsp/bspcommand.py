@@ -10,11 +10,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
 
+from stencil_app.bsp.syntheticjob import BspSettings, run, text_lines
 from stencil_app.errors import UsageError
 from stencil_app.options import Option, Value, option_command, parameter, parse_all
 
@@ -59,28 +60,6 @@ TEXTS = {
     "imbalance": ("1", "factors of the granularity by rank, repeated over the ranks: 1,2"),
     "seconds": (None, "instead of --iterations: as many as the slowest rank, alone, needs this time for"),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BspSettings:
-    """A synthetic job, checked.
-
-    granularity_s : CPU seconds of computing in an iteration at imbalance 1
-    imbalance : factors of it, repeated over the ranks
-    rate : turns of the arithmetic in a CPU second, None to measure it
-    """
-
-    granularity_s: float
-    imbalance: tuple[float, ...]
-    iterations: int
-    pattern: str
-    message_bytes: int
-    work: str
-    rate: float | None
-
-    def compute_s(self, rank: int) -> float:
-        """Return CPU seconds that a rank computes in an iteration."""
-        return self.granularity_s * self.imbalance[rank % len(self.imbalance)]
 
 
 def parse_span(text: str) -> float:
@@ -163,7 +142,6 @@ def _run(values: dict[str, Any], strays: list[str]) -> None:
     as_json, comm = values.pop("as_json"), world()
     with aborting(comm):
         settings = check(values, strays)
-        from stencil_app.bsp.syntheticjob import run, text_lines
 
         document = run(comm, settings)
         say(comm, json.dumps(document) if as_json else "\n".join(text_lines(document)), "report")

@@ -20,8 +20,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from stencil_app.bsp.bspcommand import BspSettings
-
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
@@ -88,6 +86,28 @@ class Arithmetic:
     def compute(self) -> None:
         """Do the work."""
         self._turn(self._turns, 0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BspSettings:
+    """A synthetic job, checked.
+
+    granularity_s : CPU seconds of computing in an iteration at imbalance 1
+    imbalance : factors of it, repeated over the ranks
+    rate : turns of the arithmetic in a CPU second, None to measure it
+    """
+
+    granularity_s: float
+    imbalance: tuple[float, ...]
+    iterations: int
+    pattern: str
+    message_bytes: int
+    work: str
+    rate: float | None
+
+    def compute_s(self, rank: int) -> float:
+        """Return CPU seconds that a rank computes in an iteration."""
+        return self.granularity_s * self.imbalance[rank % len(self.imbalance)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,7 +157,7 @@ def test_new_file_is_legal_and_never_overwritten(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     called(toolbox, "app", "new", "mine.yaml")
     entry = read_application("mine.yaml").entry
-    assert (entry.name, entry.iterations) == ("mine", 1000)
+    assert (entry.name, entry.iterations.default) == ("mine", 1000)
     optional = [line.removeprefix("# ") for line in Path("mine.yaml").read_text().splitlines()]
     start = optional.index("#") + 2
     text = "\n".join(line for line in Path("mine.yaml").read_text().splitlines() if not line.startswith("#"))

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from apples.daemons.ipc.loop import Loop
 from apples.errors import RequestRejected, SharingError
@@ -332,7 +333,7 @@ def test_details_are_the_owners_only(bench, asked, monkeypatch):
     record = one.store.job(1)
     mine, other, root = (requests.row(one.live, record, uid) for uid in (4321, 1234, 0))
     assert (mine.detail, other.detail, root.detail) == ("/secret", None, "/secret")
-    assert (mine.command, other.command) == (["true"], None)
+    assert (mine.command, other.command) == (("true",), UNSET)
     assert "/secret" in why(one.live, 1)
     assert "/secret" not in why(one.live, 1, private=False)
 

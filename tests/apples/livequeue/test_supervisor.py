@@ -12,7 +12,8 @@ import pytest
 from apples.livequeue import supervisor
 from apples.livequeue.jobprocess import filled
 from apples.livequeue.store import Store
-from apples.livequeue.supervisors import kill_marked, queue_locks
+from apples.livequeue.supervisor import queue_locks
+from apples.livequeue.supervisors import kill_marked
 from tests.transcripts import recorded
 
 

@@ -59,7 +59,7 @@ def test_what_is_left_out_is_counted(file):
 def test_a_history_that_will_not_do(file):
     with pytest.raises(ConfigError, match="no column Account, Timelimit; make it with sacct --allusers"):
         read_trace(file("history.txt", HEADER.replace("Account|", "").replace("Timelimit|", "")))
-    with pytest.raises(ConfigError, match=r"no job that ran among 1 lines \(a step of a job: 1\)"):
+    with pytest.raises(ConfigError, match=r"no job that ran among 1 line \(a step of a job: 1\)"):
         read_trace(file("history.txt", HEADER, row("1.0")))
     with pytest.raises(ConfigError, match=r"no job that ran among 0 lines$"):
         read_trace(file("history.txt", HEADER))
