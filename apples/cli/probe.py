@@ -128,7 +128,7 @@ def _document(
     kernels: dict[str, Any],
     links: Sequence[LinkSpeed],
 ) -> dict[str, Any]:
-    from dataclasses import asdict
+    from msgspec import to_builtins
 
     from apples.hosts.slowness import slowest
 
@@ -144,16 +144,16 @@ def _document(
                 "fit": one.fit,
                 "problems": list(one.problems),
                 "check_s": one.took_s,
-                "facts": None if one.facts is None else asdict(one.facts),
-                "kernel": None if kernel is None else asdict(kernel),
-                "verdict": None if verdict is None else asdict(verdict),
+                "facts": None if one.facts is None else to_builtins(one.facts),
+                "kernel": None if kernel is None else to_builtins(kernel),
+                "verdict": None if verdict is None else to_builtins(verdict),
             }
         )
     slow = slowest(verdicts)
     return {
         "version": 1,
         "hosts": hosts,
-        "links": [asdict(link) for link in links],
+        "links": [to_builtins(link) for link in links],
         "slowest": None if slow is None else slow.host,
     }
 
