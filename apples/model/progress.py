@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from apples.model.plan import Move
 
 VERSION = 1
@@ -49,26 +51,19 @@ class Progress:
         return tuple(s / (self.iterations * rows) for s, rows in zip(self.compute_s, self.rows, strict=True))
 
 
+class _Version(msgspec.Struct, frozen=True):
+    """The part of a line that all versions have."""
+
+    version: int
+
+
 def parse_progress(line: bytes | str) -> Progress | None:
     """Return the progress of one line; None if the line is malformed or has no iteration."""
     try:
-        report: dict[str, Any] = json.loads(line)
-        if report["version"] != VERSION:
+        if msgspec.json.decode(line, type=_Version).version != VERSION:
             return None
-        progress = Progress(
-            iteration=int(report["iteration"]),
-            left=None if report["left"] is None else float(report["left"]),
-            iterations=int(report["iterations"]),
-            seconds=float(report["seconds"]),
-            rows=tuple(int(rows) for rows in report["rows"]),
-            compute_s=tuple(map(float, report["compute_s"])),
-            exchange_s=tuple(map(float, report["exchange_s"])),
-            reduce_s=tuple(map(float, report["reduce_s"])),
-            moves=int(report["moves"]),
-            moved_s=None if report["moved_s"] is None else float(report["moved_s"]),
-            refused=None if report["refused"] is None else str(report["refused"]),
-        )
-    except (ValueError, KeyError, TypeError):
+        progress = msgspec.json.decode(line, type=Progress)
+    except ValueError:
         return None
     return progress if _is_sound(progress) else None
 
