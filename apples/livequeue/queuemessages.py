@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from apples.daemons.ipc.requests import Exchange, matching
+from apples.daemons.ipc.requests import Exchange, matching, short
 from apples.errors import HistoryError
 from apples.livequeue.records import JobRecord
 
@@ -27,7 +27,8 @@ Word = Annotated[str, matching(r"\A[^\0]*\Z", "text without NUL is legal", max_l
 AbsolutePath = Annotated[str, matching(r"\A/[^\0]*\Z", "an absolute path is legal", max_length=_PATH)]
 Variable = Annotated[str, matching(r"\A[^=\0]+\Z", "a name without '=' is legal", max_length=_WORD)]
 Span_s = Annotated[float, Meta(gt=0, le=_LONGEST_S)]
-JobId = Annotated[int, Meta(ge=1, le=LAST_JOB)]
+#: A number beyond the store's is that of no job (`UnknownJob`), not an illegal value.
+JobId = Annotated[int, Meta(ge=1)]
 
 
 class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +51,7 @@ class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         for field in ("token", "name", "project"):
             if not getattr(self, field).isprintable():
-                raise ValueError(f"{field}: printable characters are legal")
+                raise ValueError(f"{field} {short(getattr(self, field))}: printable characters are legal")
         if len(self.duties) not in (0, 1, self.procs):
             raise ValueError(f"duties: {len(self.duties)} numbers; one, or one for each processor is legal")
 

@@ -166,7 +166,7 @@ def test_junk_of_one_user_leaves_another_half_of_the_node(site, record_property)
             assert float(took_s) < 1.0
             assert "'job': 201" in answer
         with QueueClient(queue) as client:
-            client.ask("cancel", [job["id"] for job in client.ask("queue").jobs])
+            client.ask("cancel", [job.id for job in client.ask("queue").jobs])
         site.wait(lambda: not ask("queue", None, queue).jobs)
 
 

@@ -119,7 +119,7 @@ def test_malformed_lines_are_refused(manager, state_file):
             assert set(answer) == {"refused", "code"} or "cancel" in answer, line[:40]
     assert one.process.poll() is None
     with QueueClient() as client:
-        assert client.ask("queue").jobs == []
+        assert client.ask("queue").jobs == ()
     assert "Traceback" not in one.log.read_text()
 
 
@@ -182,7 +182,7 @@ def test_idle_connections_of_one_user_lock_nobody_out(everybodys):
         refused = json.loads(process.stdout.readline())
         assert "connections already (limits.connections)" in refused["refused"]
         begun = time.monotonic()
-        assert ask("queue").jobs == []
+        assert ask("queue").jobs == ()
         assert time.monotonic() - begun < 1.0
 
 
@@ -250,7 +250,7 @@ def test_connections_of_one_user_are_limited(manager, limited):
     with QueueClient() as first, QueueClient(), QueueClient() as third:
         with pytest.raises(RequestRejected, match=r"2 connections already \(limits.connections\)"):
             third.ask("queue")
-        assert first.ask("queue").jobs == []
+        assert first.ask("queue").jobs == ()
 
 
 def test_a_job_inherits_limits_nice_and_cpus(manager, cli, tmp_path):
@@ -415,13 +415,13 @@ def test_without_descriptors_the_manager_goes_on(manager, cli, tmp_path, request
     with QueueClient() as client:
         client.ask("submit", request_document("sh", "-c", "while ! [ -e go ]; do sleep 0.02; done; exit 4"))
         client.ask("submit", request_document("sh", "-c", "echo ran >> runs"))
-        eventually(lambda: client.ask("queue").jobs[0]["state"] == "running")
+        eventually(lambda: client.ask("queue").jobs[0].state == "running")
         # No place for the pipes of another process, nor for another connection.
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
         (tmp_path / "go").touch()
         time.sleep(2.5)
         (second,) = client.ask("queue").jobs
-        assert (second["id"], second["state"]) == (2, "starting")
+        assert (second.id, second.state) == (2, "starting")
         with pytest.raises(SharingError, match="Too many open files"):
             client.ask("submit", request_document())
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
