@@ -6,6 +6,7 @@ accepts is legal on the other. All problems of a request's argument are reported
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -128,15 +129,26 @@ def _field_problems(name: str, kind: type[Any], text: msgspec.Raw | bytes) -> It
             yield _problem(name, key, values[key], error)
 
 
+def _part(document: Any, path: str) -> Any:
+    """Return the part of a document at a path such as `.a[0]`; raise `LookupError` for paths without it."""
+    for key, index, other in re.findall(r"\.(\w+)|\[(\d+)\]|(.)", path):
+        if other:
+            raise LookupError(path)
+        document = document[key or int(index)]
+    return document
+
+
 def _problem(name: str, part: str, text: msgspec.Raw | bytes, error: Exception) -> str:
     message, _, inner = str(error).partition(_AT)
     message = next((words for pattern, words in _WORDS.items() if repr(pattern) in message), message)
     inner = inner.rstrip("`")
     given = ""
     # An error of a whole object needs no quotation of all of it.
-    if not inner and "missing required" not in message and not (not part and bytes(text).startswith(b"{")):
+    if "missing required" not in message and (inner or part or not bytes(text).startswith(b"{")):
         try:
-            given = f" {short(msgspec.json.decode(text))}"
+            given = f" {short(_part(msgspec.json.decode(text), inner))}"
+        except LookupError:
+            given = ""
         except (ValueError, RecursionError):
             given = " …"
     where = f"{part}{inner}".lstrip(".")

@@ -37,7 +37,7 @@ def answers(*lines):
         (b'{"look": 1}', "look 1: Expected `null`, got `int`"),
         (b'{"stop": null}', "'stop' is no request; legal are look, join, holds, ranks, leave"),
         (b'{"join": ["fcs"]}', "join ['fcs']: Expected `array` of length 3"),
-        (b'{"join": [1, null, null]}', "join: [0]: Expected `str`, got `int`"),
+        (b'{"join": [1, null, null]}', "join: [0] 1: Expected `str`, got `int`"),
         (b'{"join": ["fcs", {"address": "a:1"}, null]}', "join: [1]: Object missing required field `key`"),
         (json.dumps({"ranks": "x" * 5000}).encode(), "Expected `str` of length <= 4096"),
     ],

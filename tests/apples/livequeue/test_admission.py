@@ -367,9 +367,9 @@ def test_duties_in_a_request_are_checked(manager, request_document):
     manager("--procs", 4)
     for duties, problem in (
         ([0.5, 0.5], "2 numbers; one, or one for each processor"),
-        ([1.5] * 4, "less than or equal to 1"),
-        ([-0.5] * 4, "greater than or equal to 0"),
-        ("0.5", "valid list"),
+        ([1.5] * 4, r"duties\[0\] 1\.5: Expected `float` <= 1\.0"),
+        ([-0.5] * 4, r"duties\[0\] -0\.5: Expected `float` >= 0\.0"),
+        ("0.5", "duties '0.5': Expected `array`, got `str`"),
     ):
         with pytest.raises(ConfigError, match=problem):
             ask("submit", request_document(procs=4, duties=duties))
