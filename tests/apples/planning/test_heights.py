@@ -156,7 +156,14 @@ def random_lines(rng):
     return lines, size, min_rows
 
 
-@pytest.mark.parametrize("chains", [150, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "chains",
+    [
+        150,
+        pytest.param(1000, marks=pytest.mark.slow),
+        pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.nightly]),
+    ],
+)
 def test_program_in_whole_rows_equals_minimax(chains):
     """Every tenth chain is also solved by a program that knows no other heights and no lower bounds."""
     rng = np.random.default_rng(chains)
