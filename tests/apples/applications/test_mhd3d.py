@@ -1,6 +1,7 @@
 """The template of magnetohydrodynamics against the program that it describes."""
 
 import json
+import signal
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,17 @@ SMALL = {"nx": "10", "ny": "8", "radius": "0.3"}
 @pytest.fixture
 def mhd3d():
     return get("mhd3d")
+
+
+@pytest.fixture(scope="session")
+def alone():
+    """A world of one rank, in this process. MPI starts once, with handlers that Python does not know of."""
+    from stencil_app.running.mpi import world
+
+    alone = world()
+    for number in (signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)
+    return alone
 
 
 def run(command, cwd):
@@ -60,13 +72,12 @@ def test_a_cell_takes_128_bytes_beside_ghosts_and_scratch(mhd3d):
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
-def test_a_slab_really_takes_what_is_claimed(mhd3d):
+def test_a_slab_really_takes_what_is_claimed(mhd3d, alone):
     from stencil_app.mesh.decomposition import even
     from stencil_app.mesh.slab import Slab
     from stencil_app.mhd.case import entry
     from stencil_app.mhd.equations import MhdProblem
     from stencil_app.options import parse_all
-    from stencil_app.running.mpi import world
     from stencil_app.running.runtime import Controls, StopRequest, begin, iterate
     from stencil_app.running.timing import Stopwatch
 
@@ -74,7 +85,7 @@ def test_a_slab_really_takes_what_is_claimed(mhd3d):
 
     def advance(nx, rows):
         values, _ = parse_all(blast.options, {"nx": str(nx), "ny": str(nx), "nz": str(rows)})
-        slab = Slab(MhdProblem(blast.make(values), values), even(rows, 1), world())
+        slab = Slab(MhdProblem(blast.make(values), values), even(rows, 1), alone)
         state = begin(slab, None)
         controls = Controls(iterations=1, residual_every=0)
         iterate(slab, state, controls, watch=Stopwatch(0.0), stop=StopRequest())
