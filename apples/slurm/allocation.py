@@ -13,7 +13,7 @@ import re
 import select
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -57,6 +57,17 @@ class Given:
 def current_job() -> str | None:
     """Return the number of the Slurm allocation that this process runs in, None outside."""
     return os.environ.get("SLURM_JOB_ID") or os.environ.get("SLURM_JOBID") or None
+
+
+def problems_in_allocation(given: Sequence[str]) -> list[str]:
+    """Return a problem for each of these options of a new allocation, if this process is already in one."""
+    job = current_job()
+    return [
+        f"--{name} is for a new allocation, but job {job} (SLURM_JOB_ID) is already allocated; leave it out, or "
+        "unset SLURM_JOB_ID"
+        for name in given
+        if job is not None
+    ]
 
 
 def read_wishes(options: Mapping[str, str]) -> Wishes:

@@ -32,7 +32,15 @@ from apples.platforms.platform import (
 from apples.platforms.requirements import SHARED_FILE_SYSTEMS, file_system
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
 from apples.slurm import launching, records, runner
-from apples.slurm.allocation import Given, chosen, current_job, is_yes, read_wishes, running_job
+from apples.slurm.allocation import (
+    Given,
+    chosen,
+    current_job,
+    is_yes,
+    problems_in_allocation,
+    read_wishes,
+    running_job,
+)
 from apples.slurm.checkednodes import CheckedNodes, addresses, settled_nodes
 from apples.slurm.commands import Wishes
 from apples.slurm.launching import Cluster, ReadyNodes
@@ -108,13 +116,7 @@ class SlurmPlatform(Platform):
     @classmethod
     def option_problems(cls, given: Sequence[str]) -> list[str]:
         """Return a problem for each option that shapes a new allocation, if this process is already in one."""
-        job = current_job()
-        return [
-            f"--{name} is for a new allocation, but job {job} (SLURM_JOB_ID) is already allocated; leave it out, or "
-            "unset SLURM_JOB_ID"
-            for name in given
-            if job is not None and name not in ("nodes", "check")
-        ]
+        return problems_in_allocation([name for name in given if name not in ("nodes", "check")])
 
     def prepare(self, preparation: Preparation) -> None:
         """Include the run's requirements in each check, and check idle nodes before the plan of a run."""
@@ -169,14 +171,9 @@ class SlurmPlatform(Platform):
         self.cluster = replace(self.cluster, hosts={o.node.name: o.slots for o in offers}, threads=threads)
         found = replace(self._forecast(offers, notify), absent=absent)
         # Outside, the offers have the CPUs of other jobs; node managers can be asked once the nodes are allocated.
-        return self._with_turns(found) if inside else found
-
-    def _with_turns(self, found: Snapshot) -> Snapshot:
-        """Return the snapshot of an allocation with the time slots that its hosts have given to other jobs."""
-        if self._sharing is None or self._given.job is None:
+        if not inside or self._sharing is None or self._given.job is None:
             return found
-        hosts = [host.name for host in found.hosts]
-        commands = _prefixes(self._given.job, self._nodes, hosts)
+        commands = _prefixes(self._given.job, self._nodes, [host.name for host in found.hosts])
         held = self._sharing.look(commands, managed(self._checked.facts))
         return found if held is None else with_time_shares(found, held, None)
 
