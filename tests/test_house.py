@@ -45,7 +45,7 @@ def _command(marker):
     return line
 
 
-def test_the_cap_counts_code_and_not_docstrings(size_cap, tmp_path):
+def test_cap_counts_code_and_not_docstrings(size_cap, tmp_path):
     def function(name, lines, docstring_lines=0):
         docstring = ['    """A', *["    b"] * (docstring_lines - 2), '    """'] if docstring_lines else []
         return [f"def {name}():", *docstring, *["    x = 1"] * (lines - 1)]
@@ -89,7 +89,7 @@ def test_ci_takes_both_commands_from_readme(marker):
     assert re.search(rf'^line=\$\(readme_line {marker}\)\ncheck .* bash -c "\$line"$', script, re.MULTILINE)
 
 
-def test_the_distribution_is_what_the_documents_say(project):
+def test_distribution_is_what_the_documents_say(project):
     about = project["project"]
     assert about["name"] == "apples-grid"
     assert about["requires-python"] == ">=3.11"
@@ -98,7 +98,7 @@ def test_the_distribution_is_what_the_documents_say(project):
     assert all(re.search(r"[<>=]", dependency) for dependency in about["dependencies"])
 
 
-def test_the_version_stands_in_the_changelog(project):
+def test_version_stands_in_the_changelog(project):
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## {project['project']['version']}" in changelog
 
@@ -126,12 +126,12 @@ def test_what_is_imported_is_declared(project):
     assert {top: path for top, path in imported.items() if top not in allowed} == {}
 
 
-def test_every_shipped_configuration_is_named_in_the_documents():
+def test_shipped_configuration_is_named_in_the_documents():
     told = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert [p.name for p in sorted((ROOT / "configs").glob("*.yaml")) if p.name not in told] == []
 
 
-def test_the_rooms_import_only_whom_they_may():
+def test_rooms_import_only_whom_they_may():
     tool = Path(sys.executable).parent / "lint-imports"
     if not tool.exists():
         pytest.skip("import-linter is not installed beside this Python; install the extra dev")
@@ -166,7 +166,7 @@ def test_structure_counts_circles_in_functions(tmp_path, monkeypatch):
     assert structure.circles(structure.read_modules()) == [["apples.a", "apples.b"]]
 
 
-def test_the_check_script_is_sound_bash():
+def test_check_script_is_sound_bash():
     bash = shutil.which("bash")
     assert bash
     subprocess.run([bash, "-n", ROOT / ".ci" / "run"], check=True)

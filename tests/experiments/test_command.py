@@ -35,7 +35,7 @@ def test_listing_has_run_time_source_and_data_of_each():
     assert "needs two logs in $APPLES_DATA/swf" in call().stdout
 
 
-def test_every_declared_function_exists():
+def test_declared_function_exists():
     for entry in experiments().values():
         assert callable(catalogue._load(entry.function))
         assert entry.choices is None or callable(catalogue._load(entry.choices))
@@ -61,7 +61,7 @@ def test_json_is_one_document_and_progress_goes_elsewhere():
     assert "planning a pool of 10" in done.stderr
 
 
-def test_a_table_for_people_and_ids_in_either_case():
+def test_table_for_people_and_ids_in_either_case():
     done = call("a3", "-q")
     assert done.stderr == ""
     header, first = done.stdout.splitlines()[2:4]
@@ -69,12 +69,12 @@ def test_a_table_for_people_and_ids_in_either_case():
     assert first.split() == ["hosts", "at", "pool", "10", "10", "10", "hosts", "+0.0%"]
 
 
-def test_an_unknown_id_is_answered_with_the_legal_ones():
+def test_unknown_id_is_answered_with_the_legal_ones():
     with pytest.raises(ConfigError, match="unknown experiment 'A99'; legal are A1, A2, A3"):
         run("A99", print)
 
 
-def test_a_row_without_a_figure_in_the_paper_has_no_relative():
+def test_row_without_a_figure_in_the_paper_has_no_relative():
     assert Row(name="x", paper=None, ours=1.0, unit="s").relative is None
     assert Row(name="x", paper=0, ours=1.0, unit="s").relative is None
     assert Row(name="x", paper=2.0, ours=1.0, unit="s").relative == -0.5
@@ -86,7 +86,7 @@ def test_plot_without_an_id_is_a_usage_error(tmp_path):
     assert "--plot needs the ID of an experiment" in done.stderr
 
 
-def test_a_plot_that_cannot_be_made_is_refused_before_anything_runs(tmp_path):
+def test_plot_that_cannot_be_made_is_refused_before_anything_runs(tmp_path):
     with pytest.raises(ConfigError, match=r"unknown kind of file '.bmp'; legal are .png, .pdf, .svg"):
         plots.check(tmp_path / "a.bmp")
     with pytest.raises(ConfigError, match="there is no directory"):
@@ -106,7 +106,7 @@ def test_without_matplotlib_the_message_says_what_to_install(tmp_path, monkeypat
         plots.check(tmp_path / "a.png")
 
 
-def test_a_figure_is_drawn(tmp_path):
+def test_figure_is_drawn(tmp_path):
     pytest.importorskip("matplotlib", reason="drawing needs the extra 'plot'")
     curves = (
         Curve(label="seen", x=(1.0, 2.0), y=(3.0, 4.0)),

@@ -43,7 +43,7 @@ def by_name(result):
 
 
 @pytest.mark.parametrize(("id", "table"), [("F4", 3), ("F5", 4), ("F6", 5), ("F7", 6)])
-def test_every_cell_of_the_table_is_beside_ours(small, progress, id, table):
+def test_cell_of_the_table_is_beside_ours(small, progress, id, table):
     result = run(id, progress)
     rows = by_name(result)
     for algorithm, cells in TABLES[table].rows.items():

@@ -37,7 +37,7 @@ def test_what_is_shown_is_at_the_load_of_the_sweep_that_is_nearest(small):
     assert not [row for row in small.rows if row.name.startswith(("GS", "SB"))]
 
 
-def test_the_document_has_every_run(small):
+def test_document_has_every_run(small):
     document = small.as_json()
     json.dumps(document, allow_nan=False)
     assert [(entry["policy"], entry["load"]) for entry in document["sweep"]] == [
@@ -78,7 +78,7 @@ def test_applications_at_two_rows():
     assert len(result.panels) == 5
 
 
-def test_the_load_may_come_of_longer_jobs():
+def test_load_may_come_of_longer_jobs():
     chosen = {"jobs": 10, "seeds": (1,), "loads": (0.3, 0.6), "policies": ("batch",), "vary": "runtimes"}
     result = run("F9", lambda line: None, chosen)
     assert any("jobs of a higher load are longer" in note for note in result.notes)
@@ -87,7 +87,7 @@ def test_the_load_may_come_of_longer_jobs():
         run("F10", lambda line: None, {"vary": "runtimes"})
 
 
-def test_every_kind_of_synthetic_job_is_there():
+def test_kind_of_synthetic_job_is_there():
     settings, flexible = load_settings(), coscheduled_settings.load_settings().flexible
     kinds = synthetic_kinds(settings.synthetic, flexible.latency_s)
     assert len({kind.name for kind in kinds}) == len(kinds) == 27

@@ -21,7 +21,7 @@ def test_table_1_comes_out(progress):
     assert {row["relative"] for row in result["rows"]} == {0.0}
 
 
-def test_the_stated_benchmark_and_overhead_are_used(progress):
+def test_stated_benchmark_and_overhead_are_used(progress):
     result = host_counts.target_hosts(progress)
     overhead = result.constants["overhead"]
     assert overhead["per_rank2_s"] == PAPER_OVERHEAD.per_rank2_s
@@ -34,7 +34,7 @@ def test_what_close_to_optimal_means_is_found_from_the_table(progress):
     assert "come out for every one from 1.49 to 1.60 s" in notes[1]
 
 
-def test_a_pool_is_used_up_to_eighteen_hosts(progress):
+def test_pool_is_used_up_to_eighteen_hosts(progress):
     result = host_counts.pool_limit(progress).as_json()
     assert result["pools"] == [10, 12, 14, 16, 18, 20, 22, 24, 26]
     assert result["hosts"] == [10, 12, 14, 16, 18, 18, 18, 18, 18]
@@ -43,7 +43,7 @@ def test_a_pool_is_used_up_to_eighteen_hosts(progress):
 @pytest.mark.parametrize(
     ("bm", "size", "wanted"), [(0.182, 5000, 16), (0.183, 5000, 18), (0.203, 2000, 12), (0.2045, 2000, 14)]
 )
-def test_the_interval_of_the_benchmark_is_where_the_note_says(bm, size, wanted):
+def test_interval_of_the_benchmark_is_where_the_note_says(bm, size, wanted):
     """Below it 5000 rows want 16 hosts, above it 2000 rows want 14: neither is Table 1."""
     file, costs = host_counts.known_costs(load_settings())
     costs = replace(costs, seconds_per_row={"pentium2-400": {1: bm}})
@@ -51,7 +51,7 @@ def test_the_interval_of_the_benchmark_is_where_the_note_says(bm, size, wanted):
     assert len(plan.hosts) == wanted
 
 
-def test_a_grid_that_states_no_costs_is_refused(tmp_path):
+def test_grid_that_states_no_costs_is_refused(tmp_path):
     bare = tmp_path / "bare.yaml"
     bare.write_text("name: bare\nhosts: [{name: a}]\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="states no benchmark and demands of 'pmhd3d' under applications"):

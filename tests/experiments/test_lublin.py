@@ -48,7 +48,7 @@ def _by_day(submit):
     return ((hour >= 8) & (hour < 18)).mean()
 
 
-def test_the_same_seed_is_the_same_workload():
+def test_same_seed_is_the_same_workload():
     one, same, other = generate(50, 32, 1), generate(50, 32, 1), generate(50, 32, 2)
     assert (one.submit == same.submit).all()
     assert (one.run == same.run).all()
@@ -57,7 +57,7 @@ def test_the_same_seed_is_the_same_workload():
     assert (np.diff(one.submit) >= 0).all()
 
 
-def test_a_load_and_requests_as_wished():
+def test_load_and_requests_as_wished():
     trace = with_load(generate(1000, 32, 3, request=2.5), 0.78)
     assert trace.offered_load(32) == pytest.approx(0.78)
     assert (trace.request >= 2.5 * trace.run - 1).all()

@@ -48,7 +48,7 @@ def small(monkeypatch):
         (message_driven.slice_sweep, 3 + 6),
     ],
 )
-def test_every_experiment_gives_its_rows_and_a_figure(small, progress, experiment, rows):
+def test_experiment_gives_its_rows_and_a_figure(small, progress, experiment, rows):
     result = experiment(progress)
     assert len(result.rows) == rows
     assert result.figure.curves
@@ -79,7 +79,7 @@ def test_groups_of_table_3_give_their_degree_on_the_fullest_node():
     assert fullest == {2: 2, 3: 3, 4: 4, 5: 5}
 
 
-def test_a_queue_has_its_short_and_long_jobs_in_an_order_of_chance():
+def test_queue_has_its_short_and_long_jobs_in_an_order_of_chance():
     settings = load_settings().message_driven
     names = [job.name.partition(":")[2] for job in queue(settings, 1)]
     assert len(names) == 100

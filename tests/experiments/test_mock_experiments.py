@@ -34,7 +34,7 @@ def test_costs_are_learnt_from_benchmarks_and_runs(few, progress):
     assert costs.overhead.seconds(1000, 14) > costs.overhead.seconds(1000, 8) > 10
 
 
-def test_the_model_is_scored_on_other_runs(few, progress):
+def test_model_is_scored_on_other_runs(few, progress):
     result = model_accuracy.model_accuracy(progress)
     rows = by_name(result)
     assert rows["runs"].ours == 4
@@ -43,7 +43,7 @@ def test_the_model_is_scored_on_other_runs(few, progress):
     assert len(result.further["runs"]) == 4
 
 
-def test_a_comparison_is_made_back_to_back_in_one_world(few, progress):
+def test_comparison_is_made_back_to_back_in_one_world(few, progress):
     case = (1000, 14, 1000)
     found = loaded_runs.compare(few, case, "paper", progress, ("default", "smart-user"))
     assert list(found.seconds) == ["paper", "default", "smart-user"]

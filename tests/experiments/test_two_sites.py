@@ -53,7 +53,7 @@ def test_no_two_worlds_share_a_seed_and_none_is_the_calibrations():
     assert settings.loaded.worlds >= 12
 
 
-def test_every_scheduler_begins_equally_often():
+def test_scheduler_begins_equally_often():
     assert load_site_settings().loaded.worlds % len(SCHEDULERS) == 0
 
 
@@ -66,7 +66,7 @@ def test_costs_know_both_slots_of_a_host_and_the_model_they_were_learnt_under(se
     assert paper.overhead != ours.overhead
 
 
-def test_the_default_scheduler_crosses_the_slow_link_once_and_pays_for_it(settings, progress):
+def test_default_scheduler_crosses_the_slow_link_once_and_pays_for_it(settings, progress):
     costs = learnt_costs(settings, "exchange", progress)
     world = open_site(settings, seed=1, load="loaded")
     ours = run(world, 256, costs, Scheduler())
@@ -90,7 +90,7 @@ def test_who_begins_goes_round_and_a_world_repeats_itself(settings, progress, mo
     assert take_turns(settings, (64, 1), 6, progress) == turns
 
 
-def test_the_winner_ran_shortest():
+def test_winner_ran_shortest():
     turns = SchedulerComparison(
         size=64,
         seed=1,
@@ -142,7 +142,7 @@ def test_b1_counts_what_it_lists_and_says_what_went_in(result):
     assert len(result.seeds) == 1 + 4
 
 
-def test_an_unknown_key_of_the_settings_is_refused_with_its_line(tmp_path, monkeypatch):
+def test_unknown_key_of_the_settings_is_refused_with_its_line(tmp_path, monkeypatch):
     shipped = (CONFIGS / "two-sites.yaml").read_text()
     file = tmp_path / "two-sites.yaml"
     file.write_text(shipped.replace("ablation_worlds:", "ablations:"))

@@ -67,7 +67,7 @@ def run(logs, monkeypatch):
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_every_row_has_both_logs_and_the_papers_figure_where_it_has_one(run, name):
+def test_row_has_both_logs_and_the_papers_figure_where_it_has_one(run, name):
     result = run(name)
     assert {row.name.split(":")[0].split(" p")[0].strip() for row in result.rows} == {"CEA-Curie", "RICC"}
     assert any(row.paper is not None for row in result.rows) or name in ("W5", "W8")
@@ -102,7 +102,7 @@ def test_gains_and_losses_by_month(run):
     assert row.paper == 22.0
 
 
-def test_a_month_learns_only_from_what_had_ended(run, logs):
+def test_month_learns_only_from_what_had_ended(run, logs):
     log = load_settings().logs[0]
     ratios = past_ratios(log, "all", float("inf"), (0.0, 100.0), lambda text: None)
     trace = load_log(log)

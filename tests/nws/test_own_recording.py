@@ -35,7 +35,7 @@ def recorded(recording):
     return found
 
 
-def test_every_resource_was_recorded_for_more_than_half_an_hour(recorded):
+def test_resource_was_recorded_for_more_than_half_an_hour(recorded):
     assert {series.resource for series in recorded} == RECORDED
     for samples in recorded.values():
         assert samples[-1][0] - samples[0][0] >= 30 * 60
@@ -46,7 +46,7 @@ def test_no_series_has_gaps_that_another_has_not(recorded):
     assert len(counts) == 1
 
 
-def test_the_period_was_kept(recorded):
+def test_period_was_kept(recorded):
     for samples in recorded.values():
         steps = [b - a for (a, _), (b, _) in pairwise(samples)]
         assert min(steps) > 0
@@ -64,7 +64,7 @@ def test_values_are_what_their_series_can_have(recorded):
             assert statistics.pstdev(values) > 0.02
 
 
-def test_the_battery_beats_last_value_by_both_errors(recording):
+def test_battery_beats_last_value_by_both_errors(recording):
     result = score_series(read_measurements(recording), source=str(recording))
     assert (result.series, result.skipped) == (len(RECORDED), 0)
     assert result.mae_pick.mae < result.last_value.mae

@@ -36,7 +36,7 @@ def measurements(tmp_path):
     return path
 
 
-def test_the_document_has_the_keys_that_were_promised(measurements):
+def test_document_has_the_keys_that_were_promised(measurements):
     result = CliRunner().invoke(score, [str(measurements), "--json"])
     assert result.exit_code == 0
     document = json.loads(result.stdout)
@@ -64,7 +64,7 @@ def test_methods_are_printed_on_request(measurements):
     assert "trimmed_31" not in runner.invoke(score, [str(measurements)]).stdout
 
 
-def test_the_table_says_how_much_was_gained(measurements):
+def test_table_says_how_much_was_gained(measurements):
     table = CliRunner().invoke(score, [str(measurements)]).stdout
     assert "2 series, 400 samples, 360 scored" in table
     assert "best in hindsight" in table
@@ -81,14 +81,14 @@ def test_last_value_and_hindsight_are_what_their_names_say():
     assert result.best_in_hindsight.rmse == min(m.rmse for m in result.methods.values())
 
 
-def test_every_series_counts_alike_and_short_ones_do_not_count():
+def test_series_counts_alike_and_short_ones_do_not_count():
     calm, wild = [1.0] * 1000, [float(i % 2) for i in range(40)]
     result = score_series({"calm": calm, "wild": wild, "short": [1.0] * NOT_SCORED}, source="here")
     assert (result.series, result.skipped, result.samples) == (2, 1, 1040)
     assert result.last_value.mae == 0.5
 
 
-def test_a_series_that_never_changes_leaves_nothing_to_gain():
+def test_series_that_never_changes_leaves_nothing_to_gain():
     result = score_series({"a": [2.0] * 50}, source="here")
     assert result.mae_pick.mae == 0.0
     assert result.improvement_over_last_value == 0.0
@@ -101,7 +101,7 @@ def test_what_cannot_be_scored_is_refused(answered, values):
     answered(str(caught.value))
 
 
-def test_a_wrong_file_is_answered_with_its_lines_and_exit_code_2(tmp_path):
+def test_wrong_file_is_answered_with_its_lines_and_exit_code_2(tmp_path):
     path = tmp_path / "bad.csv"
     path.write_text("series,t,value\na,5,1\na,6,x\na,0,2\n")
     result = CliRunner().invoke(score, [str(path), "--json"])

@@ -49,7 +49,7 @@ def test_series_of_both_kinds_sort_by_name():
     assert [str(s) for s in sorted(map(Series.parse, names))] == sorted(names)
 
 
-def test_a_series_from_elsewhere_can_be_sent_to_another_process():
+def test_series_from_elsewhere_can_be_sent_to_another_process():
     series = Series.parse("x.power@alpha")
     assert pickle.loads(pickle.dumps(series)) == series
 

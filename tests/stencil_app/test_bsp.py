@@ -41,7 +41,7 @@ def test_defaults():
     )
 
 
-def test_the_imbalance_is_repeated_over_the_ranks():
+def test_imbalance_is_repeated_over_the_ranks():
     settings = check({"granularity": "2ms", "imbalance": "1,2,0.5"}, [])
     assert [settings.compute_s(rank) for rank in range(5)] == pytest.approx([2e-3, 4e-3, 1e-3, 2e-3, 4e-3])
 
@@ -51,7 +51,7 @@ def test_seconds_are_iterations_of_the_slowest_rank():
     assert check({"seconds": "1ms", "granularity": "1s"}, []).iterations == 1
 
 
-def test_every_problem_is_told_at_once():
+def test_problem_is_told_at_once():
     given = {
         "granularity": "fast",
         "imbalance": "a",
@@ -96,11 +96,11 @@ def test_arithmetic_goes_by_the_amount_of_work(monkeypatch):
     assert done == [2000]
 
 
-def test_a_rate_can_be_measured():
+def test_rate_can_be_measured():
     assert 1e6 < Arithmetic().rate < 1e11
 
 
-def test_a_ring_of_three(stencil_app):
+def test_ring_of_three(stencil_app):
     options = ["--iterations=20", "--granularity=100us", "--imbalance=1,2", "--message=4", "--work=spin"]
     done = stencil_app(3, "bsp", *options, "--json")
     assert done.returncode == 0, done.stderr
@@ -150,7 +150,7 @@ def test_ring_counts_the_correct_messages(message_bytes, iterations, faults, rec
     assert ring.received() == received
 
 
-def test_the_report_for_people(stencil_app):
+def test_report_for_people(stencil_app):
     done = stencil_app(2, "bsp", "--iterations", 3, "--pattern", "barrier", "--rate", 1e6)
     assert done.returncode == 0, done.stderr
     first, second, *ranks = done.stdout.splitlines()

@@ -67,11 +67,11 @@ def test_damaged_files_are_told_apart(saved, damage, message):
     assert message in refusal(lambda: checkpoint.read_header(saved))
 
 
-def test_a_missing_file(tmp_path):
+def test_missing_file(tmp_path):
     assert "cannot be read: No such file" in refusal(lambda: checkpoint.read_header(tmp_path / "no"))
 
 
-def test_every_parameter_that_differs_is_named(saved):
+def test_parameter_that_differs_is_named(saved):
     assert checkpoint.mismatches(saved, HEADER, "heat", {"size": 5, "nx": 3, "ny": 2}) == [
         f"--restart {saved}: size is 4 in the file and 5 in this run; give --size 4",
         f"--restart {saved}: ny is None in the file and 2 in this run; give --ny None",
@@ -80,7 +80,7 @@ def test_every_parameter_that_differs_is_named(saved):
     assert line.endswith("written by mhd, this run is heat")
 
 
-def test_a_failed_write_keeps_the_previous_checkpoint(saved, alone, field, monkeypatch):
+def test_failed_write_keeps_the_previous_checkpoint(saved, alone, field, monkeypatch):
     before = saved.read_bytes()
 
     def full(*_: object) -> int:
@@ -96,7 +96,7 @@ def test_a_failed_write_keeps_the_previous_checkpoint(saved, alone, field, monke
     assert os.listdir(saved.parent) == ["run.ck"]
 
 
-def test_a_directory_that_is_gone_is_an_error_not_a_crash(tmp_path, alone):
+def test_directory_that_is_gone_is_an_error_not_a_crash(tmp_path, alone):
     with (
         pytest.raises(OutputError, match="No such file or directory"),
         SharedFile(alone, tmp_path / "gone" / "file") as file,

@@ -21,7 +21,7 @@ def test_even_slabs_differ_by_one_row_at_most(ranks, more):
     assert max(slabs.heights) - min(slabs.heights) <= 1
 
 
-def test_every_bad_entry_is_named():
+def test_bad_entry_is_named():
     with pytest.raises(
         ValueError, match=r"'0', 'x', '' in '0,2,x,': a slab is a whole number of rows, 1 or more"
     ):

@@ -97,7 +97,7 @@ def test_code_kept_on_disk_is_used_until_a_module_it_is_made_of_changes(tmp_path
     assert grow() == ["compiling", "4.0 0.25"]
 
 
-def test_a_digest_follows_imports_through_the_package():
+def test_digest_follows_imports_through_the_package():
     mhd = Path(jit.__file__).parent / "mhd"
     digests = {sources_digest(mhd / f"{name}.py") for name in ("halfstep", "primitive", "views")}
     assert len(digests) == 3

@@ -14,7 +14,7 @@ def test_lines_start_on_cache_lines_and_planes_are_contiguous(nx):
     assert layout.interior(field).shape == (2, 3, nx)
 
 
-def test_a_line_has_no_ghosts_along_y():
+def test_line_has_no_ghosts_along_y():
     layout = JACOBI2D.layout({"nx": 6})
     assert layout.shape(4) == (6, 1, 8)
     assert layout.interior(layout.allocate(4)).shape == (4, 1, 6)

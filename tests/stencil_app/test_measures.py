@@ -15,7 +15,7 @@ def test_largest_change_is_the_maximum_norm(pair):
     assert change_of_bits(largest_change_bits(*pair)) == np.abs(pair[0] - pair[1]).max()
 
 
-def test_a_nan_anywhere_is_not_lost():
+def test_nan_anywhere_is_not_lost():
     u = np.zeros(1000)
     u[777] = math.nan
     assert math.isnan(change_of_bits(largest_change_bits(u, np.zeros(1000))))

@@ -15,7 +15,7 @@ SMALL = ("--nx", 20, "--ny", 9, "--initial", "random", "--iterations", 40)
 
 
 @pytest.mark.parametrize(("boundary", "ranks", "slabs"), [("fixed", 2, "6,1"), ("periodic", 3, "1,4,2")])
-def test_the_answer_is_the_same_for_every_layout(stencil_app, boundary, ranks, slabs):
+def test_answer_is_the_same_for_every_layout(stencil_app, boundary, ranks, slabs):
     words = ("heat", *SMALL, "--boundary", boundary)
     line = stencil_app(0, *words, "--size", 7).stdout
     assert stencil_app(ranks, *words, "--slabs", slabs).stdout == line
@@ -23,7 +23,7 @@ def test_the_answer_is_the_same_for_every_layout(stencil_app, boundary, ranks, s
     assert line.count("\n") == 1
 
 
-def test_a_restart_on_other_ranks_equals_the_unbroken_run(stencil_app, tmp_path):
+def test_restart_on_other_ranks_equals_the_unbroken_run(stencil_app, tmp_path):
     words = ("jacobi2d", "--nx", 50, "--boundary", "hot")
     unbroken = stencil_app(0, *words, "--size", 9, "--iterations", 60)
     saved = ("--checkpoint", "run.ck", "--checkpoint-every", 10)
@@ -36,7 +36,7 @@ def test_a_restart_on_other_ranks_equals_the_unbroken_run(stencil_app, tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["f.npy", "run.ck"]
 
 
-def test_every_rank_leaves_one_record(stencil_app, tmp_path):
+def test_rank_leaves_one_record(stencil_app, tmp_path):
     stencil_app(2, "heat", *SMALL, "--slabs", "5,2", "--record-dir", "times/run")
     records = [json.loads((tmp_path / f"times/run/rank-{rank:05d}.json").read_text()) for rank in range(2)]
     assert [(r["rank"], r["rows"], r["first_row"]) for r in records] == [(0, 5, 0), (1, 2, 5)]
@@ -64,7 +64,7 @@ def test_bad_input_is_said_once_by_all_ranks_together(stencil_app, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_full_disk_under_the_result_ends_all_ranks_with_4():
+def test_full_disk_under_the_result_ends_all_ranks_with_4():
     command = [sys.executable, "-m", "stencil_app", "heat", *map(str, SMALL), "--size", "6"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -81,7 +81,7 @@ def test_what_cannot_be_parsed_is_said_once_too(stencil_app, words):
     assert done.stderr.count("Error: ") == 1
 
 
-def test_a_mesh_beyond_all_memory_is_refused(stencil_app):
+def test_mesh_beyond_all_memory_is_refused(stencil_app):
     done = stencil_app(2, "heat", "--size", 10**9)
     assert done.returncode == 2
     assert "2 rank(s) need " in done.stderr
@@ -89,7 +89,7 @@ def test_a_mesh_beyond_all_memory_is_refused(stencil_app):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_damaged_checkpoint_ends_all_ranks(stencil_app, tmp_path):
+def test_damaged_checkpoint_ends_all_ranks(stencil_app, tmp_path):
     stencil_app(0, "heat", *SMALL, "--size", 6, "--checkpoint", "run.ck")
     data = bytearray((tmp_path / "run.ck").read_bytes())
     data[-60] ^= 1
@@ -99,7 +99,7 @@ def test_a_damaged_checkpoint_ends_all_ranks(stencil_app, tmp_path):
     assert done.stderr.count("the checksum of row 5 does not match") == 1
 
 
-def test_a_restart_beyond_its_end_is_refused(stencil_app):
+def test_restart_beyond_its_end_is_refused(stencil_app):
     stencil_app(0, "heat", *SMALL, "--size", 6, "--checkpoint", "run.ck")
     done = stencil_app(0, "heat", *SMALL[:-1], 39, "--size", 6, "--restart", "run.ck")
     assert done.returncode == 2
@@ -115,7 +115,7 @@ def ranks_of(parent: int) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_one_rank_ends_all_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_to_one_rank_ends_all_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     mpiexec = Path(sys.executable).with_name("mpiexec")
     words = ["heat", "--size", "6", "--nx", "20", "--ny", "9", "--iterations", "1000000000"]
     words += ["--checkpoint", "run.ck", "--checkpoint-every", "100", "--record-dir", "times"]
@@ -138,7 +138,7 @@ def test_a_signal_to_one_rank_ends_all_cleanly(tmp_path: Path, number: signal.Si
     assert json.loads((tmp_path / "times/rank-00000.json").read_text())["signal"] == number
 
 
-def test_an_unexpected_failure_of_one_rank_ends_the_others(tmp_path: Path) -> None:
+def test_unexpected_failure_of_one_rank_ends_the_others(tmp_path: Path) -> None:
     program = tmp_path / "broken.py"
     program.write_text(
         "from stencil_app.running import slabrun\n"
@@ -159,7 +159,7 @@ def test_an_unexpected_failure_of_one_rank_ends_the_others(tmp_path: Path) -> No
     assert "rank 1 of 2 failed (RuntimeError); ending all ranks" in done.stderr
 
 
-def test_the_benchmark_measures_all_ranks_at_once(stencil_app, tmp_path):
+def test_benchmark_measures_all_ranks_at_once(stencil_app, tmp_path):
     done = stencil_app(2, "heat", "--benchmark", "b.json", "--nx", 64, "--ny", 64, "--rows", 100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     found = json.loads((tmp_path / "b.json").read_text())
@@ -195,7 +195,7 @@ def test_warming_compiles_what_is_named_and_knows_the_names(stencil_app):
     assert "no application is called tea; legal are: heat, jacobi2d, bsp, mhd" in done.stderr
 
 
-def test_a_run_killed_while_it_writes_keeps_the_checkpoint_before(stencil_app, tmp_path):
+def test_run_killed_while_it_writes_keeps_the_checkpoint_before(stencil_app, tmp_path):
     program = tmp_path / "killed.py"
     program.write_text(
         "import os, signal\n"

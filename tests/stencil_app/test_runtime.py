@@ -25,20 +25,20 @@ def advance(alone):
     return run
 
 
-def test_every_iteration_is_timed_and_the_last_takes_a_residual(advance, heat):
+def test_iteration_is_timed_and_the_last_takes_a_residual(advance, heat):
     _, state, watch = advance(heat(), iterations=7, residual_every=100)
     assert state.iteration == 7
     assert state.residual > 0
     assert len(watch.compute) == len(watch.exchange) == len(watch.reduce) == 7
 
 
-def test_the_residual_is_the_change_of_the_last_iteration(advance, heat):
+def test_residual_is_the_change_of_the_last_iteration(advance, heat):
     before, _, _ = advance(heat(initial="random"), iterations=9)
     after, state, _ = advance(heat(initial="random"), iterations=10)
     assert state.residual == np.abs(after.interior - before.interior).max()
 
 
-def test_a_run_stops_at_the_first_residual_under_the_tolerance(advance, heat):
+def test_run_stops_at_the_first_residual_under_the_tolerance(advance, heat):
     _, loose, _ = advance(heat(), iterations=1000, tolerance=1e-3)
     assert loose.iteration % 5 == 0
     assert loose.residual <= 1e-3
@@ -51,7 +51,7 @@ def test_nothing_to_do_leaves_no_residual(advance, heat):
     assert math.isnan(state.residual)
 
 
-def test_a_signal_ends_the_run_after_one_more_iteration_with_a_checkpoint(advance, heat, tmp_path):
+def test_signal_ends_the_run_after_one_more_iteration_with_a_checkpoint(advance, heat, tmp_path):
     stop = StopRequest()
     stop.code = signal.SIGTERM
     path = tmp_path / "run.ck"
@@ -75,7 +75,7 @@ def test_checkpoints_are_written_when_due_and_at_the_end(advance, heat, tmp_path
     assert written == [10, 20]
 
 
-def test_a_restart_from_another_run_is_refused(advance, heat, jacobi, tmp_path):
+def test_restart_from_another_run_is_refused(advance, heat, jacobi, tmp_path):
     path = tmp_path / "run.ck"
     advance(heat(), checkpoint=path)
     with pytest.raises(CheckpointError, match="boundary is fixed in the file and periodic in this run"):
@@ -84,7 +84,7 @@ def test_a_restart_from_another_run_is_refused(advance, heat, jacobi, tmp_path):
         advance(jacobi(), restart=path)
 
 
-def test_a_signal_is_only_noted():
+def test_signal_is_only_noted():
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         stop = StopRequest().listen()

@@ -57,7 +57,7 @@ def test_places_that_cannot_be_written_to(tmp_path):
     ]
 
 
-def test_a_benchmark_takes_no_run_options(tmp_path):
+def test_benchmark_takes_no_run_options(tmp_path):
     found = problems(benchmark=str(tmp_path / "b.json"), size="3", tolerance="1e-3")
     assert found == [
         "--size, --tolerance: not with --benchmark; legal are --rows, "

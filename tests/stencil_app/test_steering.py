@@ -45,12 +45,12 @@ def steered(alone, heat):
     return make
 
 
-def test_a_run_that_nobody_asks_wishes_nothing(steered):
+def test_run_that_nobody_asks_wishes_nothing(steered):
     _, _, steering = steered()
     assert steering.wish() == NOTHING
 
 
-def test_every_line_tells_what_happened_since_the_last(steered, tmp_path):
+def test_line_tells_what_happened_since_the_last(steered, tmp_path):
     path = tmp_path / "progress.jsonl"
     slab, watch, steering = steered(progress=path)
     controls = Controls(iterations=5, residual_every=0)
@@ -76,7 +76,7 @@ def test_every_line_tells_what_happened_since_the_last(steered, tmp_path):
     }
 
 
-def test_a_run_that_ends_by_its_own_time_guesses_how_much_is_left(steered, tmp_path):
+def test_run_that_ends_by_its_own_time_guesses_how_much_is_left(steered, tmp_path):
     path = tmp_path / "progress.jsonl"
     slab, watch, steering = steered(progress=path)
     step = slab.problem.step
@@ -132,7 +132,7 @@ def test_slabs_that_no_memory_is_free_for_are_refused(alone, heat, tmp_path, mon
     assert mpi.shortage(alone, 0) is None
 
 
-def test_a_full_disk_ends_the_telling_not_the_run(steered, tmp_path, capsys):
+def test_full_disk_ends_the_telling_not_the_run(steered, tmp_path, capsys):
     path = tmp_path / "gone" / "progress.jsonl"
     slab, watch, steering = steered(progress=path)
     controls = Controls(iterations=3, residual_every=0)
@@ -141,7 +141,7 @@ def test_a_full_disk_ends_the_telling_not_the_run(steered, tmp_path, capsys):
     assert said == f"{path}: progress is not told any more: No such file or directory\n"
 
 
-def test_the_environment_names_places_where_the_command_line_does_not(tmp_path):
+def test_environment_names_places_where_the_command_line_does_not(tmp_path):
     told = {
         "STENCIL_APP_PROGRESS": "p",
         "STENCIL_APP_SLABS": "s",
@@ -192,7 +192,7 @@ def test_rows_move_while_the_run_goes_on_and_no_bit_changes(stencil_app, tmp_pat
     assert unmoved.stdout.split("checksum")[1] == out.split("checksum")[1]
 
 
-def test_a_move_gives_the_second_buffer_back_first(alone, heat):
+def test_move_gives_the_second_buffer_back_first(alone, heat):
     """What both ranks hold while rows move is two fields at most, not four."""
     slab = Slab(heat(), even(6, 1), alone)
     begin(slab, None)

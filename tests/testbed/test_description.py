@@ -7,7 +7,7 @@ from .errors import TestbedError
 from .limits import quota_us
 
 
-def test_a_small_file_is_enough():
+def test_small_file_is_enough():
     spec = parse({"hosts": [{"name": "a"}, {"name": "b", "cpu": 0.5}]}, cpus=2)
     assert [(h.name, h.address, h.cpu, h.cpuset) for h in spec.hosts] == [
         ("a", "10.77.0.11", 1.0, 0),
@@ -33,7 +33,7 @@ def test_sites_give_addresses_and_uplinks():
     assert [(s.rate_bps, s.delay_s) for s in spec.sites] == [(10_000_000, 0.01), (None, 0.0)]
 
 
-def test_every_problem_of_a_file_is_told_at_once():
+def test_problem_of_a_file_is_told_at_once():
     document = {
         "name": "Lab 1",
         "nodes": 3,
@@ -70,5 +70,5 @@ def test_quantities():
 @pytest.mark.parametrize(
     ("share", "expected"), [(1.0, (-1, 10_000)), (0.4, (4_000, 10_000)), (0.05, (1_000, 20_001))]
 )
-def test_a_quota_is_never_shorter_than_the_kernel_allows(share, expected):
+def test_quota_is_never_shorter_than_the_kernel_allows(share, expected):
     assert quota_us(share) == expected

@@ -35,14 +35,14 @@ def test_hosts_call_each_other_by_name_with_the_testbeds_key(lab):
     assert sorted(re.findall(r"^ *(\w+):", devices, re.MULTILINE)) == ["eth0", "lo"]
 
 
-def test_a_host_refuses_and_another_is_not_known(lab):
+def test_host_refuses_and_another_is_not_known(lab):
     refused = ssh(lab, "a1", "locked", "true")
     assert (refused.returncode, "Permission denied" in refused.stderr) == (255, True)
     unknown = ssh(lab, "a1", "stranger", "true")
     assert (unknown.returncode, "Host key verification failed" in unknown.stderr) == (255, True)
 
 
-def test_a_host_has_files_of_its_own(lab, tmp_path):
+def test_host_has_files_of_its_own(lab, tmp_path):
     shared = tmp_path / "shared"
     shared.write_text("x")
     lab.run("a2", "sh", "-c", "echo mine > /dev/shm/own; echo mine > /run/own")
@@ -70,7 +70,7 @@ def test_limits_are_seen_inside_and_change_while_it_runs(lab):
         lab.change("a3", slots=2)
 
 
-def test_a_link_is_cut_and_mended(lab):
+def test_link_is_cut_and_mended(lab):
     def reached():
         return ssh(lab, "a1", "a3", "true", "-o", "ConnectTimeout=1").returncode == 0
 
@@ -83,7 +83,7 @@ def test_a_link_is_cut_and_mended(lab):
     wait_for(reached)
 
 
-def test_a_frozen_host_goes_on_where_it_stood(lab):
+def test_frozen_host_goes_on_where_it_stood(lab):
     counting = subprocess.Popen(
         lab.command("a2", ["sh", "-c", "while :; do echo; sleep 0.02; done"]), stdout=subprocess.PIPE
     )
@@ -104,7 +104,7 @@ def test_a_frozen_host_goes_on_where_it_stood(lab):
         counting.wait()
 
 
-def test_a_host_without_power_comes_back(lab):
+def test_host_without_power_comes_back(lab):
     lab.crash("a3")
     assert not lab.is_up("a3")
     assert lab.processes("a3") == {}
@@ -115,7 +115,7 @@ def test_a_host_without_power_comes_back(lab):
     assert ssh(lab, "a1", "a3", "hostname").stdout == "a3\n"
 
 
-def test_a_testbed_whose_owner_was_killed_is_taken_down(lab):
+def test_testbed_whose_owner_was_killed_is_taken_down(lab):
     name = f"orphan-{uuid.uuid4().hex[:8]}"
     program = (
         "import sys, time\n"

@@ -75,7 +75,7 @@ def test_undefined_names_are_errors_with_line(problems):
     )
 
 
-def test_every_problem_of_a_file_is_reported(problems):
+def test_problem_of_a_file_is_reported(problems):
     text = text_of("apples/applications/appfile_wrong.txt")
     found = problems(text)
     assert [line.split(": ")[0] for line in found] == [

@@ -49,13 +49,13 @@ def run(command, cwd):
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_an_unknown_application_is_answered_with_the_known_ones():
+def test_unknown_application_is_answered_with_the_known_ones():
     assert names() == ("mhd3d", "heat", "jacobi2d")
     with pytest.raises(ConfigError, match="unknown application 'mhd9d'; legal are mhd3d, heat, jacobi2d"):
         get("mhd9d")
 
 
-def test_every_bad_option_is_said_at_once():
+def test_bad_option_is_said_at_once():
     with pytest.raises(ConfigError) as caught:
         get("heat").check({"nx": "0", "nz": "3", "boundary": "open", "checkpoint_every": "2"})
     assert caught.value.problems == (
@@ -82,7 +82,7 @@ def test_messages_and_memory_are_those_of_ghost_planes(application):
     assert workload.bytes_fixed > 1e8
 
 
-def test_a_run_leaves_what_the_template_reads(application, tmp_path):
+def test_run_leaves_what_the_template_reads(application, tmp_path):
     template, options = application
     options = {**options, "iterations": "20", "residual_every": "7", "output": str(tmp_path / "f.npy")}
     template.check(options)
@@ -96,7 +96,7 @@ def test_a_run_leaves_what_the_template_reads(application, tmp_path):
     assert (tmp_path / "f.npy").exists()
 
 
-def test_a_benchmark_is_read_back(application, tmp_path):
+def test_benchmark_is_read_back(application, tmp_path):
     template, options = application
     request = BenchmarkRequest(
         template=template, options=options, host=Host(name="here"), ranks=1, rows=16384

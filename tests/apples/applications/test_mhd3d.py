@@ -62,7 +62,7 @@ def test_what_it_claims_of_messages_is_what_the_mesh_says(mhd3d):
     assert workload.min_rows == 3
 
 
-def test_a_cell_takes_128_bytes_beside_ghosts_and_scratch(mhd3d):
+def test_cell_takes_128_bytes_beside_ghosts_and_scratch(mhd3d):
     """Of a cube of 64: 149 bytes a cell for both fields with their ghosts, 27 more for scratch and ghost planes."""
     workload = mhd3d.workload(64, {})
     cells = 64 * 64
@@ -72,7 +72,7 @@ def test_a_cell_takes_128_bytes_beside_ghosts_and_scratch(mhd3d):
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
-def test_a_slab_really_takes_what_is_claimed(mhd3d, alone):
+def test_slab_really_takes_what_is_claimed(mhd3d, alone):
     from stencil_app.mesh.decomposition import even
     from stencil_app.mesh.slab import Slab
     from stencil_app.mhd.case import entry
@@ -103,7 +103,7 @@ def test_a_slab_really_takes_what_is_claimed(mhd3d, alone):
     assert kept.rows == 24
 
 
-def test_a_run_leaves_what_the_template_reads(mhd3d, tmp_path):
+def test_run_leaves_what_the_template_reads(mhd3d, tmp_path):
     options = {**SMALL, "iterations": "5", "out": str(tmp_path / "f.npz")}
     run_dir = tmp_path / "run"
     done = run(mhd3d.start([9], run_dir, options).command, tmp_path)
@@ -114,7 +114,7 @@ def test_a_run_leaves_what_the_template_reads(mhd3d, tmp_path):
     assert (tmp_path / "f.npz").exists()
 
 
-def test_a_benchmark_is_read_back(mhd3d, tmp_path):
+def test_benchmark_is_read_back(mhd3d, tmp_path):
     output = tmp_path / "b.json"
     # a slab thinner than any can be is measured as the thinnest
     done = run(mhd3d.benchmark(output, {"nx": "24", "ny": "24"}, 2).command, tmp_path)

@@ -30,7 +30,7 @@ def kept(request, tmp_path_factory):
     return request.param, file
 
 
-def test_a_checkpoint_tells_how_far_its_run_came(kept):
+def test_checkpoint_tells_how_far_its_run_came(kept):
     name, file = kept
     template = applications.get(name)
     assert template.checkpoint.iterations_in(file, 16, SMALL[name], True) == 4
@@ -38,7 +38,7 @@ def test_a_checkpoint_tells_how_far_its_run_came(kept):
     assert file.stat().st_size < 2 * template.checkpoint.size_bytes(16, SMALL[name]) + 8192
 
 
-def test_a_run_goes_on_from_it_to_the_same_answer(kept, tmp_path):
+def test_run_goes_on_from_it_to_the_same_answer(kept, tmp_path):
     name, file = kept
     own = tmp_path / "own.ckpt"
     own.write_bytes(file.read_bytes())
@@ -96,7 +96,7 @@ def test_only_the_agent_says_where_to_go_on_from():
         applications.get("heat").check({"restart": "run.ckpt"})
 
 
-def test_an_application_known_by_its_model_has_no_files(tmp_path):
+def test_application_known_by_its_model_has_no_files(tmp_path):
     known = known_by_model(
         "pmhd3d", lambda size: Workload(application="pmhd3d", size=size, bytes_per_row=8.0), "x"
     )

@@ -12,7 +12,7 @@ def apples_run(run):
     return lambda *words: run("apples-run", *map(str, words))
 
 
-def test_a_real_run_that_needs_no_move_is_told_as_one(run, known, small):
+def test_real_run_that_needs_no_move_is_told_as_one(run, known, small):
     ended = run("apples-run", *small, "-n", "2", "--adapt", "slabs", "--json", state=known)
     assert ended.code == 0, ended.err
     document = json.loads(ended.out)
@@ -22,7 +22,7 @@ def test_a_real_run_that_needs_no_move_is_told_as_one(run, known, small):
 MOCK = ("2000", "--mock", "--seed", "1")
 
 
-def test_the_mock_grid_moves_rows_and_says_every_move(apples_run):
+def test_mock_grid_moves_rows_and_says_every_move(apples_run):
     ended = apples_run(*MOCK, "--adapt", "slabs", "--json")
     assert ended.code == 0, ended.err
     (move, *_) = json.loads(ended.out)["moves"]

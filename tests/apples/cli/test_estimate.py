@@ -43,7 +43,7 @@ def asked(run, *arguments, **more):
     return run("apples", "estimate", "--walltime", "4:00:00", *arguments, **more)
 
 
-def test_the_estimate_and_its_history(run, history):
+def test_estimate_and_its_history(run, history):
     done = asked(run, "--user", "ann", "--project", "sun", "--trace", history, "--percentile", "40")
     assert done.code == 0, done.err
     assert done.out.splitlines() == [
@@ -61,7 +61,7 @@ def test_one_document(run, history, tmp_path):
     assert found["used_of_request"]["50"] == 0.375
 
 
-def test_a_stranger_keeps_the_request(run, history):
+def test_stranger_keeps_the_request(run, history):
     done = asked(run, "--user", "zoe", "--trace", history)
     assert (
         done.out
@@ -70,7 +70,7 @@ def test_a_stranger_keeps_the_request(run, history):
     assert json.loads(asked(run, "--user", "zoe", "--trace", history, "--json").out)["used_of_request"] == {}
 
 
-def test_a_submit_command_is_filled_in(run, run_apart, history, slurm):
+def test_submit_command_is_filled_in(run, run_apart, history, slurm):
     mine = ("--user", "ann", "--project", "sun", "--trace", history)
     done = asked(run, *mine, "--dry-run", "--", "sbatch", "-n", "4", "my job.sh")
     assert done.out == "sbatch --time=240 --time-min=120 -n 4 'my job.sh'\n"
@@ -79,7 +79,7 @@ def test_a_submit_command_is_filled_in(run, run_apart, history, slurm):
     assert (done.code, done.out) == (0, "--time=240 --time-min=120 -n 4 job.sh\n")
 
 
-def test_the_history_of_this_site(run, slurm):
+def test_history_of_this_site(run, slurm):
     header = "|".join(COLUMNS)
     rows = "\n".join(row.replace("2026-05", "2098-01") for row in ROWS)
     slurm("sacct", f"assert 'SACCT_FORMAT' not in os.environ\nprint('''{header}\n{rows}''')")
@@ -98,7 +98,7 @@ def test_the_history_of_this_site(run, slurm):
         ("print('JobIDRaw|User')", "sacct: no column Account, Submit"),
     ],
 )
-def test_a_site_that_cannot_say(run, slurm, body, message):
+def test_site_that_cannot_say(run, slurm, body, message):
     slurm("sacct", body)
     done = asked(run)
     assert done.code == 2
@@ -113,7 +113,7 @@ def test_a_site_that_cannot_say(run, slurm, body, message):
         (["--", "srun", "x"], 127, "srun: no such program; is Slurm installed"),
     ],
 )
-def test_a_command_that_will_not_do(run, history, arguments, code, message):
+def test_command_that_will_not_do(run, history, arguments, code, message):
     done = asked(run, "--trace", history, *arguments, PATH="/nowhere")
     assert done.code == code
     assert message in done.err

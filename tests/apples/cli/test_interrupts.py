@@ -120,7 +120,7 @@ def test_nohup_is_respected(start, known, small):
     assert "observed" in command.err
 
 
-def test_a_reader_that_has_seen_enough(start, known, small):
+def test_reader_that_has_seen_enough(start, known, small):
     command = start("apples-run", *small, "--json-lines", state=known)
     command.process.stdout.readline()
     command.process.stdout.close()

@@ -8,7 +8,7 @@ import pytest
 from apples.costs.store import History
 
 
-def test_a_bare_machine(first_run):
+def test_bare_machine(first_run):
     command, state = first_run
     assert command.code == 0, command.err
     assert re.fullmatch(r"heat 64x32x32: iteration 20, residual \S+, checksum \w+\n", command.out)
@@ -27,7 +27,7 @@ def test_a_bare_machine(first_run):
     ]
 
 
-def test_the_second_run_predicts_from_history(run, known, small):
+def test_second_run_predicts_from_history(run, known, small):
     second = run("apples-run", *small, "--explain", state=known)
     assert second.code == 0
     assert int(re.search(r"\((\d+) earlier measurements\)", second.err)[1]) > 0
@@ -64,7 +64,7 @@ def test_quiet_leaves_only_the_programs_own_output(run, known, small):
     assert re.fullmatch(r"\[?0\]?:? ?heat 64x32x32: iteration 20, .*\n", ended.out)
 
 
-def test_a_dry_run_runs_nothing(run, known, small):
+def test_dry_run_runs_nothing(run, known, small):
     plan = run("apples-run", *small, "--dry-run", "--explain", "-v", state=known)
     assert plan.code == 0
     assert plan.out.splitlines()[0].split()[:4] == ["host", "rank", "rows", "compute"]
@@ -76,7 +76,7 @@ def test_a_dry_run_runs_nothing(run, known, small):
     assert len(History(known / "history.db").records()) == 1
 
 
-def test_a_time_limit(run, known, small):
+def test_time_limit(run, known, small):
     ended = run("apples-run", *small, "-t", "2", "--set", "iterations=100000000", state=known)
     assert ended.code == 124
     assert "the run hit its time limit after 2" in ended.err
@@ -92,7 +92,7 @@ def test_one_row_is_one_rank(run, known):
     assert "running heat 1 on 1 rank, 1 host" in ended.err
 
 
-def test_a_rank_that_fails_gives_its_exit_code(run, known, small):
+def test_rank_that_fails_gives_its_exit_code(run, known, small):
     ended = run("apples-run", *small, "--set", "output=/nowhere/at/all.npy", state=known)
     assert ended.code not in (0, 125)
     assert "/nowhere/at/all" in ended.err
@@ -100,7 +100,7 @@ def test_a_rank_that_fails_gives_its_exit_code(run, known, small):
     assert "failed" in run("apples", "history", state=known).out
 
 
-def test_the_history_of_the_first_run(run, known):
+def test_history_of_the_first_run(run, known):
     table = run("apples", "history", state=known).out.splitlines()
     assert table[0].split() == ["run", "what", "scheduler", "ranks", "predicted", "observed", "error"]
     assert table[2].startswith("mean absolute error of 1 finished runs: ")
@@ -117,7 +117,7 @@ def test_no_history_yet(run):
     assert re.match(r"no runs yet in .*history.db; apples-run SIZE makes the first", ended.err)
 
 
-def test_a_run_nobody_knows(run, known):
+def test_run_nobody_knows(run, known):
     ended = run("apples", "history", "20200101T000000", state=known)
     assert ended.code == 8
     assert "no run '20200101T000000'; `apples history` lists the runs" in ended.err
@@ -152,7 +152,7 @@ def test_calibrating_an_unknown_application(run):
 
 
 @pytest.mark.parametrize("scheduler", ["default", "smart-user", "paper"])
-def test_the_mock_grid(run, scheduler):
+def test_mock_grid(run, scheduler):
     ended = run("apples-run", "1000", "--mock", "--json", "--scheduler", scheduler)
     assert ended.code == 0, ended.err
     document = json.loads(ended.out)

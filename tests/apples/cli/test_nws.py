@@ -48,7 +48,7 @@ def told(server):
     return [(e["kind"], e["text"]) for e in found if not e["kind"].startswith("host")]
 
 
-def test_a_run_is_planned_from_the_service_and_told_to_it(run, known, small, server):
+def test_run_is_planned_from_the_service_and_told_to_it(run, known, small, server):
     command = run("apples-run", *small, "--nws", server.url, "--explain", state=known)
     assert command.code == 0
     assert (
@@ -71,7 +71,7 @@ def test_a_run_is_planned_from_the_service_and_told_to_it(run, known, small, ser
     assert f"{local_host()}: 0.40 of a CPU ± 0.00" in same.err + same.out
 
 
-def test_the_environment_names_the_service(run, known, small, server):
+def test_environment_names_the_service(run, known, small, server):
     command = run("apples-run", *small, "--dry-run", "--json", state=known, APPLES_NWS=server.url)
     document = json.loads(command.out)
     assert document["snapshot"]["source"].startswith(f"the weather service at {server.url}")
@@ -79,12 +79,12 @@ def test_the_environment_names_the_service(run, known, small, server):
     assert [kind for kind, _ in told(server)] == ["plan made"]
 
 
-def test_the_environment_does_not_bother_the_mock_grid(run, known):
+def test_environment_does_not_bother_the_mock_grid(run, known):
     command = run("apples-run", "1000", "--mock", "--dry-run", "-q", state=known, APPLES_NWS=NOT_THERE)
     assert (command.code, command.err) == (0, "")
 
 
-def test_a_failed_run_has_ended_too(run, known, small, server):
+def test_failed_run_has_ended_too(run, known, small, server):
     command = run(
         "apples-run", *small, "--set", "iterations=100000000", "-t", "1", "--nws", server.url, state=known
     )
@@ -108,7 +108,7 @@ def test_without_the_service_it_says_so_once_and_measures(run, known, small):
     assert first.removeprefix("· ") in document["notes"]
 
 
-def test_the_pool_of_the_service(run, known, small, server):
+def test_pool_of_the_service(run, known, small, server):
     command = run(
         "apples-run", *small, "--dry-run", "--json", "--nws", server.url, "--grid", "nws", state=known
     )
@@ -127,7 +127,7 @@ def test_hosts_of_the_services_pool_are_chosen_as_any_others(run, known, small, 
     assert [h["host"] for h in snapshot["hosts"]] == [local_host()]
 
 
-def test_the_pool_of_a_service_that_is_gone_is_this_machine(run, known, small):
+def test_pool_of_a_service_that_is_gone_is_this_machine(run, known, small):
     options = ("--dry-run", "--nws", NOT_THERE, "--grid", "nws")
     command = run("apples-run", *small, *options, state=known)
     assert command.code == 0
@@ -135,7 +135,7 @@ def test_the_pool_of_a_service_that_is_gone_is_this_machine(run, known, small):
     assert f"measuring {local_host()}" in command.err
 
 
-def test_a_token_from_a_file(run, known, small, tmp_path):
+def test_token_from_a_file(run, known, small, tmp_path):
     path = tmp_path / "write.token"
     path.write_text("writing-0123456789")
     path.chmod(0o600)

@@ -21,7 +21,7 @@ def place():
     shutil.rmtree(directory)
 
 
-def test_a_run_starts_what_it_needs_and_it_goes_again(run, start, known, place):
+def test_run_starts_what_it_needs_and_it_goes_again(run, start, known, place):
     socket = place / "n.sock"
     done = run(
         "apples-run", *SMALL, "--policy", "gang", "--json", state=known, APPLES_NODE_SOCKET=str(socket)
@@ -38,7 +38,7 @@ def test_a_run_starts_what_it_needs_and_it_goes_again(run, start, known, place):
     assert not socket.exists()
 
 
-def test_a_run_joins_what_is_there_and_says_how_it_was(run, known, place):
+def test_run_joins_what_is_there_and_says_how_it_was(run, known, place):
     with LocalCluster(place, {"a": "0"}, policy="uncoordinated") as cluster:
         cluster.start_node("a", managed=False)
         done = run(
@@ -55,7 +55,7 @@ def test_a_run_joins_what_is_there_and_says_how_it_was(run, known, place):
         assert cluster.ask("a", "status")["processes"] == []
 
 
-def test_the_plan_knows_of_turns_that_are_given_away(run, known, place):
+def test_plan_knows_of_turns_that_are_given_away(run, known, place):
     with LocalCluster(place, {"a": "0"}, policy="gang") as cluster:
         cluster.start()
         for job in "xy":
@@ -102,7 +102,7 @@ def test_daemons_that_are_told_nonsense_say_all_of_it(run, tmp_path):
     assert (done.code, "name it with --manager HOST:PORT" in done.err) == (2, True)
 
 
-def test_a_program_that_is_not_there_is_said_to_be_missing(run):
+def test_program_that_is_not_there_is_said_to_be_missing(run):
     done = run("apples", "share", "--", "no-such-program")
     assert done.code == 127
     assert "is not there" in done.err
@@ -114,7 +114,7 @@ def test_sharing_without_a_node_manager_says_how_to_get_one(run, place):
     assert "start one with `apples node`" in done.err
 
 
-def test_a_run_joins_the_node_manager_by_itself(run, known, place):
+def test_run_joins_the_node_manager_by_itself(run, known, place):
     with LocalCluster(place, {"a": "0"}, policy="uncoordinated") as cluster:
         cluster.start_node("a", managed=False)
         here = {"APPLES_NODE_SOCKET": str(cluster.socket("a")), "APPLES_POLICY": "auto"}
@@ -125,7 +125,7 @@ def test_a_run_joins_the_node_manager_by_itself(run, known, place):
         assert "policy uncoordinated" not in left_out.err
 
 
-def test_a_run_goes_on_without_a_policy_that_needs_a_compiler(run, known, place):
+def test_run_goes_on_without_a_policy_that_needs_a_compiler(run, known, place):
     with LocalCluster(place, {"a": "0"}, policy="spin-block") as cluster:
         cluster.start_node("a", managed=False)
         here = {"APPLES_NODE_SOCKET": str(cluster.socket("a")), "APPLES_POLICY": "auto"}

@@ -36,7 +36,7 @@ def test_slurm_request():
     assert slurm_request(slurm()) == Wishes()
 
 
-def test_every_problem_at_once():
+def test_problem_at_once():
     with pytest.raises(ConfigError) as raised:
         slurm_request(slurm(nodes="4-2", immediate="soon", account=""))
     first, second, third = raised.value.problems

@@ -41,7 +41,7 @@ def test_hosts_are_checked_and_the_kernel_is_run(over_ssh):
     assert document["links"] == []
 
 
-def test_the_table_names_what_is_wrong(over_ssh):
+def test_table_names_what_is_wrong(over_ssh):
     command = over_ssh("apples", "probe", "alpha", "stranger", "--no-speed", "--limit", "60s")
     assert command.code == 1, command.err
     lines = command.out.splitlines()
@@ -72,7 +72,7 @@ def test_no_host_is_fit(over_ssh):
     )
 
 
-def test_an_interrupt_waits_for_no_host(start, tmp_path):
+def test_interrupt_waits_for_no_host(start, tmp_path):
     directory = tmp_path / "bin"
     directory.mkdir()
     (directory / "ssh").symlink_to(FAKE)
@@ -104,7 +104,7 @@ def test_hosts_of_a_file_and_of_a_grid(over_ssh, tmp_path):
 HEAT = ("12", "--app", "heat", "-s", "nx=16", "-s", "ny=16", "-s", "iterations=5")
 
 
-def test_a_run_over_the_hosts_that_are_fit(over_ssh):
+def test_run_over_the_hosts_that_are_fit(over_ssh):
     command = over_ssh(
         "apples-run", *HEAT, "--launcher", "ssh", "-H", "alpha:1,beta:1,locked", "-n", "2", "--json"
     )
@@ -143,7 +143,7 @@ def test_what_does_not_go_together(over_ssh):
     assert "--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE" in command.err
 
 
-def test_a_checkpoint_that_not_every_host_would_see(over_ssh, tmp_path):
+def test_checkpoint_that_not_every_host_would_see(over_ssh, tmp_path):
     path = tmp_path / "nowhere" / "run.chk"
     command = over_ssh("apples-run", *HEAT, "--launcher", "ssh", "-H", "alpha", "-s", f"checkpoint={path}")
     assert command.code == 3

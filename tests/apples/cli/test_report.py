@@ -38,13 +38,13 @@ def explain():
     return lines
 
 
-def test_a_host_is_told_with_the_age_of_its_forecast(explain):
+def test_host_is_told_with_the_age_of_its_forecast(explain):
     (_, measured, stated, *_) = explain(**{"cpu.new@h00": (0.5, 12.0)})
     assert measured == "    h00: 0.50 of a CPU ± 0.01 (mean_10, 9 samples, 12 s old), unknown free"
     assert stated == "    h01: 1.00 of a CPU ± 0.00 (nominal, 0 samples), unknown free"
 
 
-def test_an_assumed_error_is_named_as_such(explain):
+def test_assumed_error_is_named_as_such(explain):
     once = replace(forecast(0.5, 12.0), rmse=math.nan, samples=1)
     (_, measured, *_) = explain(**{"cpu.new@h00": once})
     assert measured == "    h00: 0.50 of a CPU ± 0.50 assumed (mean_10, 1 sample, 12 s old), unknown free"
@@ -80,7 +80,7 @@ def test_of_many_composed_links_some_are_told(explain):
     assert lines[-1] == "      and 20 more composed pairs"
 
 
-def test_a_snapshot_that_keeps_no_ages_is_told_without():
+def test_snapshot_that_keeps_no_ages_is_told_without():
     share = Estimate(value=1.0)
     snapshot = Snapshot(
         hosts=HOSTS[:1],

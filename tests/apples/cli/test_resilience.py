@@ -57,7 +57,7 @@ def unbroken():
     return said.stdout.strip()
 
 
-def test_a_killed_rank_costs_no_more_than_the_way_from_the_last_checkpoint(start, known, tmp_path, unbroken):
+def test_killed_rank_costs_no_more_than_the_way_from_the_last_checkpoint(start, known, tmp_path, unbroken):
     file = tmp_path / "run.ckpt"
     command = start(
         "apples-run", *LONG, "-n", "2", *EVERY, "--checkpoint", file, "--attempts", "2", "--json", state=known
@@ -79,7 +79,7 @@ def test_a_killed_rank_costs_no_more_than_the_way_from_the_last_checkpoint(start
     assert list(tmp_path.glob(".run.ckpt*")) == []
 
 
-def test_a_killed_agent_and_a_run_that_goes_on(start, known, tmp_path, unbroken, run_apart):
+def test_killed_agent_and_a_run_that_goes_on(start, known, tmp_path, unbroken, run_apart):
     file = tmp_path / "run.ckpt"
     command = start("apples-run", *LONG, *EVERY, "--checkpoint", file, state=known)
     wait_for_file(file, command)
@@ -94,7 +94,7 @@ def test_a_killed_agent_and_a_run_that_goes_on(start, known, tmp_path, unbroken,
     assert answer(again) == unbroken
 
 
-def test_the_second_run_at_a_checkpoint_is_told_who_is_first(start, known, tmp_path, run_apart):
+def test_second_run_at_a_checkpoint_is_told_who_is_first(start, known, tmp_path, run_apart):
     file = tmp_path / "run.ckpt"
     for_long = (*SLABS, "-s", "iterations=1000000")
     first = start("apples-run", *for_long, "--checkpoint", file, state=known)
@@ -105,7 +105,7 @@ def test_the_second_run_at_a_checkpoint_is_told_who_is_first(start, known, tmp_p
     first.process.send_signal(signal.SIGKILL)
 
 
-def test_an_interrupted_run_says_what_is_safe(start, known, tmp_path):
+def test_interrupted_run_says_what_is_safe(start, known, tmp_path):
     file = tmp_path / "run.ckpt"
     command = start("apples-run", *LONG, *EVERY, "--checkpoint", file, state=known)
     wait_for_file(file, command)
@@ -114,7 +114,7 @@ def test_an_interrupted_run_says_what_is_safe(start, known, tmp_path):
     assert f" of 2000 iterations are safe; go on with --checkpoint {file} --resume" in command.err
 
 
-def test_a_checkpoint_of_another_run_is_refused(run, known, tmp_path):
+def test_checkpoint_of_another_run_is_refused(run, known, tmp_path):
     file = tmp_path / "run.ckpt"
     done = run("apples-run", *SLABS, "-s", "iterations=3", "--checkpoint", file, state=known)
     assert done.code == 0, done.err
@@ -146,7 +146,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", where], check=True)
 
 
-def test_a_full_disk_leaves_the_previous_checkpoint(run_apart, known, small_disk):
+def test_full_disk_leaves_the_previous_checkpoint(run_apart, known, small_disk):
     file = small_disk / "run.ckpt"
     words = ("apples-run", *SLABS, "-n", "2", "-s", "iterations=8")
     done = run_apart(*words, "--checkpoint", file, "--checkpoint-every", "4", "--attempts", "3", state=known)
@@ -170,7 +170,7 @@ failures:
 """
 
 
-def test_a_simulated_host_dies_and_the_run_goes_on(run, tmp_path):
+def test_simulated_host_dies_and_the_run_goes_on(run, tmp_path):
     from apples.model.config import configs_dir
 
     plain = ("apples-run", "64", "--load", "unloaded", "--checkpoint-every", "10", "--json")

@@ -61,7 +61,7 @@ def test_one_that_is_ended_ends_its_program_and_removes_its_pages(start, node, n
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
-def test_a_signal_that_comes_while_the_program_is_being_started_is_heard(monkeypatch, number):
+def test_signal_that_comes_while_the_program_is_being_started_is_heard(monkeypatch, number):
     started = []
 
     class Popen(subprocess.Popen):
@@ -91,7 +91,7 @@ def test_a_signal_that_comes_while_the_program_is_being_started_is_heard(monkeyp
 
 
 @pytest.mark.parametrize("called", ["löser", "a program", "x" * 200, "-", "."])
-def test_a_program_may_be_called_anything(run, node, tmp_path, called):
+def test_program_may_be_called_anything(run, node, tmp_path, called):
     program = tmp_path / called / "run" if called == "." else tmp_path / called
     program.parent.mkdir(exist_ok=True)
     program.write_text('#!/bin/sh\necho "$APPLES_JOB"\n')
@@ -102,7 +102,7 @@ def test_a_program_may_be_called_anything(run, node, tmp_path, called):
 
 
 @pytest.mark.parametrize("job", ["löser", "x" * 65, "a b", ".", "..", ""])
-def test_a_name_that_was_given_is_checked(run, node, job):
+def test_name_that_was_given_is_checked(run, node, job):
     done = run("apples", "share", *node, "--job", job, "--", "true")
     assert done.code == 2
     assert f"--job {job!r}: expected 1 to 64 letters" in done.err

@@ -55,7 +55,7 @@ def test_one_document(log):
     assert document(log) == found
 
 
-def test_a_table_for_people_and_notes_elsewhere(log):
+def test_table_for_people_and_notes_elsewhere(log):
     # The first call on a machine compiles the queue's kernel, which prints a note of its own.
     call(log, "-q")
     done = call(log, "--procs", 32)
@@ -155,7 +155,7 @@ def test_what_is_refused(log, arguments, message):
         raise call(log, *arguments).exception
 
 
-def test_a_log_that_does_not_say_how_large_its_machine_is(log, tmp_path):
+def test_log_that_does_not_say_how_large_its_machine_is(log, tmp_path):
     path = tmp_path / "bare.swf"
     path.write_text("\n".join(gzip.decompress(log.read_bytes()).decode().splitlines()[1:]))
     for arguments in ([path], [path, "--load", "1"]):

@@ -44,7 +44,7 @@ def test_help_loads_nothing_heavy(code):
     assert loaded & HEAVY == set()
 
 
-def test_a_call_without_simulation_does_not_load_it():
+def test_call_without_simulation_does_not_load_it():
     code = (
         "from click.testing import CliRunner\nfrom apples.cli.run import run\n"
         "CliRunner().invoke(run, ['64', '--app', 'none'])"

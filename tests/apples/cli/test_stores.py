@@ -27,7 +27,7 @@ def refused(run, small):
     ],
     ids=["foreign", "half"],
 )
-def test_a_weather_file_that_is_none(refused, known, damage, message):
+def test_weather_file_that_is_none(refused, known, damage, message):
     path = known / "weather.db"
     damage(path)
     size = path.stat().st_size
@@ -64,7 +64,7 @@ def test_run_unwritable_history_runs_without_record(run, known, small):
     assert "set APPLES_STATE to another directory; this run is planned, but leaves no record" in done.err
 
 
-def test_a_state_directory_that_is_a_file(refused, tmp_path):
+def test_state_directory_that_is_a_file(refused, tmp_path):
     state = tmp_path / "file"
     state.write_text("mine")
     said = refused(state)
@@ -74,10 +74,10 @@ def test_a_state_directory_that_is_a_file(refused, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_state_directory_that_may_not_be_written(refused, known):
+def test_state_directory_that_may_not_be_written(refused, known):
     known.chmod(0o555)
     assert "APPLES_STATE" in refused(known)
 
 
-def test_a_state_directory_on_a_file_system_that_takes_nothing(refused):
+def test_state_directory_on_a_file_system_that_takes_nothing(refused):
     assert "set APPLES_STATE to a directory you may write to" in refused("/proc/apples-state")

@@ -45,7 +45,7 @@ def test_usage(answered, arguments):
     answered(result.stderr)
 
 
-def test_a_bad_grid_file_is_told_line_by_line(problems, tmp_path):
+def test_bad_grid_file_is_told_line_by_line(problems, tmp_path):
     grid = tmp_path / "grid.yaml"
     grid.write_text(BAD_GRID)
     assert problems("64", "--grid", grid) == [
@@ -75,7 +75,7 @@ def test_one_problem(problems, answered, arguments):
     answered([line.replace(local_host(), "HOST") for line in lines])
 
 
-def test_an_unknown_launcher_hides_no_other_problem(problems):
+def test_unknown_launcher_hides_no_other_problem(problems):
     limit, launcher = problems("64", "--launcher", "nosuch", "--time-limit", "bogus", "--partition", "p")
     assert limit.startswith("--time-limit 'bogus' is not a span of time")
     assert launcher.startswith("--launcher nosuch: no such platform; legal are ")
@@ -90,7 +90,7 @@ def test_help_of_apples_run_lists_every_exit_code():
     assert codes >= {"0", "2", "5", "6", "7", "8", "124", "126", "127", "128", "130"}
 
 
-def test_a_bad_hostfile_is_told_line_by_line(problems, tmp_path):
+def test_bad_hostfile_is_told_line_by_line(problems, tmp_path):
     path = tmp_path / "hosts"
     path.write_text("localhost slots=x\n# fine\nbad/name\n")
     first, second = problems("64", "--hostfile", path)
@@ -105,18 +105,18 @@ def test_errors_know_their_exit_code(kind, code):
     assert kind("x").exit_code == code
 
 
-def test_the_toolbox_lists_its_commands():
+def test_toolbox_lists_its_commands():
     result = CliRunner().invoke(toolbox, ["--help"])
     assert result.exit_code == 0
     assert all(f"  {name} " in result.output for name in ("calibrate", "history", "experiment"))
 
 
 @pytest.mark.parametrize("command", ["calibrate", "history", "experiment"])
-def test_every_tool_has_help_and_json(command):
+def test_tool_has_help_and_json(command):
     assert "--json" in CliRunner().invoke(toolbox, [command, "--help"]).output
 
 
-def test_an_unknown_tool():
+def test_unknown_tool():
     assert CliRunner().invoke(toolbox, ["repair"]).exit_code == 2
 
 
@@ -128,7 +128,7 @@ def commands():
 
 
 @pytest.mark.parametrize("name", ["apples-run", "apples", "nws", "stencil-app"])
-def test_every_command_has_version(name):
+def test_command_has_version(name):
     result = CliRunner().invoke(commands()[name], ["--version"], prog_name=name)
     assert (result.exit_code, result.output) == (0, f"{name}, version {version('apples-grid')}\n")
 

@@ -54,7 +54,7 @@ def test_cached_decisions_equal_new_ones(make, story):
         assert cached.wanted() == new.wanted()
 
 
-def test_a_recurring_slot_returns_the_same_orders():
+def test_recurring_slot_returns_the_same_orders():
     policy = Gang()
     for job in ("one", "two"):
         policy.on(JobArrived(job=job, processors={Process(job, 0): 0}))
@@ -66,7 +66,7 @@ def test_a_recurring_slot_returns_the_same_orders():
     assert {process.job: order.run for process, order in seen[2].items()} == {"one": True, "two": False}
 
 
-def test_a_slot_with_other_jobs_is_another_slot():
+def test_slot_with_other_jobs_is_another_slot():
     policy = Gang()
     for job in ("one", "two"):
         policy.on(JobArrived(job=job, processors={Process(job, 0): 0}))

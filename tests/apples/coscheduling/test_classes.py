@@ -32,17 +32,17 @@ def judged(cpu_s, comm_s, *, count=1000, constants=QUICK, standing=None):
     ],
     ids=["fine", "waits", "waits long", "computes long", "coarse", "rarely talks", "only waits"],
 )
-def test_the_phase_diagram_of_the_paper(cpu_s, comm_s, expected):
+def test_phase_diagram_of_the_paper(cpu_s, comm_s, expected):
     assert judged(cpu_s, comm_s) is expected
 
 
-def test_a_process_that_never_communicates_is_dc():
+def test_process_that_never_communicates_is_dc():
     standing = Classification()
     reclassify(standing, MonitorCounts(t_cpu_s=2.0), QUICK)
     assert standing.process_class is DC
 
 
-def test_a_process_that_did_not_run_is_not_judged():
+def test_process_that_did_not_run_is_not_judged():
     standing = Classification()
     reclassify(standing, MonitorCounts(), QUICK)
     assert standing.process_class is CS
@@ -80,7 +80,7 @@ def test_after_its_age_a_process_is_cs_again_and_measured_anew():
     comm_s=st.floats(0.0, 10.0),
     scale=st.integers(1, 10**6),
 )
-def test_the_class_depends_on_means_alone(cpu_s, comm_s, scale):
+def test_class_depends_on_means_alone(cpu_s, comm_s, scale):
     once, often = judged(cpu_s, comm_s, count=1), judged(cpu_s, comm_s, count=scale)
     near = any(
         math.isclose(value, limit, rel_tol=1e-9)

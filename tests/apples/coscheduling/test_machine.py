@@ -27,7 +27,7 @@ def test_jobs_wait_in_order_and_none_overtakes():
     assert [a.job for a in machine.leave("wide")] == ["small"]
 
 
-def test_a_waiting_job_may_leave():
+def test_waiting_job_may_leave():
     machine = MachineScheduler({"a": 1}, mpl=1)
     for job in ("one", "two", "three"):
         machine.arrive(job, ("a",))
@@ -46,21 +46,21 @@ def test_idle_processors_are_offered_to_jobs_of_other_slots():
     assert beats[2].fill == {"b": {0: "far"}}
 
 
-def test_a_job_that_can_never_run_does_not_wait():
+def test_job_that_can_never_run_does_not_wait():
     machine = MachineScheduler({"a": 1})
     with pytest.raises(DoesNotFit, match="no node of this machine"):
         machine.arrive("lost", ("b",))
     assert machine.waiting == ()
 
 
-def test_a_job_arrives_once():
+def test_job_arrives_once():
     machine = MachineScheduler({"a": 1})
     machine.arrive("one", ("a",))
     with pytest.raises(ValueError, match="job one is here already"):
         machine.arrive("one", ("a",))
 
 
-def test_a_node_that_goes_names_its_jobs_and_one_that_comes_brings_room():
+def test_node_that_goes_names_its_jobs_and_one_that_comes_brings_room():
     machine = MachineScheduler({"a": 1, "b": 1}, mpl=1)
     machine.arrive("left", ("a",))
     machine.arrive("both", ("a", "b"))
@@ -68,7 +68,7 @@ def test_a_node_that_goes_names_its_jobs_and_one_that_comes_brings_room():
     assert [a.job for a in machine.set_node("a", 2)] == ["both"]
 
 
-def test_a_job_that_waits_for_a_node_that_has_gone_waits_for_its_return():
+def test_job_that_waits_for_a_node_that_has_gone_waits_for_its_return():
     machine = MachineScheduler({"a": 1, "b": 1}, mpl=1)
     machine.arrive("one", ("a",))
     machine.arrive("both", ("a", "b"))
@@ -80,7 +80,7 @@ def test_a_job_that_waits_for_a_node_that_has_gone_waits_for_its_return():
     assert [a.job for a in machine.set_node("b", 1)] == ["both", "small"]
 
 
-def test_a_job_whose_node_has_gone_lets_the_others_in_when_it_leaves():
+def test_job_whose_node_has_gone_lets_the_others_in_when_it_leaves():
     machine = MachineScheduler({"a": 1, "b": 1}, mpl=1)
     for job, nodes in (("one", ("a",)), ("both", ("a", "b")), ("small", ("a",))):
         machine.arrive(job, nodes)

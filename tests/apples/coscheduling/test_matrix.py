@@ -20,13 +20,13 @@ def test_jobs_share_a_row_while_it_has_room():
     assert slots(matrix) == {"wide": 0, "left": 1, "right": 0, "other": 1}
 
 
-def test_a_full_matrix_takes_nobody():
+def test_full_matrix_takes_nobody():
     matrix = OusterhoutMatrix({"a": 1}, mpl=1)
     matrix.add("first", ("a",))
     assert matrix.add("second", ("a",)) is None
 
 
-def test_a_job_with_more_processes_than_processors_takes_them_all():
+def test_job_with_more_processes_than_processors_takes_them_all():
     matrix = OusterhoutMatrix({"a": 2})
     allotment = matrix.add("wide", ("a",) * 4)
     assert [column.processor for column in allotment.columns] == [0, 1, 0, 1]
@@ -46,7 +46,7 @@ def test_when_a_job_leaves_the_others_move_down_in_their_columns():
     assert matrix.slots == 2
 
 
-def test_a_job_may_use_rows_where_its_columns_are_idle():
+def test_job_may_use_rows_where_its_columns_are_idle():
     matrix = OusterhoutMatrix({"a": 1, "b": 1})
     matrix.add("both", ("a", "b"))
     matrix.add("left", ("a",))
@@ -60,7 +60,7 @@ def test_a_job_may_use_rows_where_its_columns_are_idle():
     assert [a.job for a in matrix.also_runs(3)] == ["right"]
 
 
-def test_a_restarted_manager_can_give_a_job_its_slot_again():
+def test_restarted_manager_can_give_a_job_its_slot_again():
     matrix = OusterhoutMatrix({"a": 1})
     assert matrix.add("second", ("a",), slot=1).slot == 1
     assert matrix.add("first", ("a",), slot=0).slot == 0

@@ -171,7 +171,7 @@ def test_policy_events_give_recorded_orders(transcript, golden):
     golden(transcript, replay(transcript, PolicySession()))
 
 
-def test_a_contended_job_has_its_slot_again_when_the_others_have_gone():
+def test_contended_job_has_its_slot_again_when_the_others_have_gone():
     policy = Gang()
     arrived(policy, ONE)
     contend(policy, "one", 0.5)
@@ -269,7 +269,7 @@ class TestEveryPolicy:
             returned.append((policy.wanted(), dict(policy.wanted())))
         assert all(mapping == copy for mapping, copy in returned)
 
-    def test_a_policy_describes_itself(self, policy, name):
+    def test_policy_describes_itself(self, policy, name):
         arrived(policy, ONE, TWO)
         beat(policy, "one")
         assert policy.repeats == (name in ("batch", "gang", "fcs"))
@@ -277,12 +277,12 @@ class TestEveryPolicy:
         assert (policy.scheduled is not None) == policy.announces_scheduled == (name == "message-driven")
 
 
-def test_an_unknown_policy_is_answered_with_the_legal_ones():
+def test_unknown_policy_is_answered_with_the_legal_ones():
     with pytest.raises(ConfigError, match="no policy is called 'gangs'; legal are: batch, gang, spin-block"):
         policy_kind("gangs")
 
 
-def test_the_first_class_is_cs():
+def test_first_class_is_cs():
     policy = Fcs()
     arrived(policy, ONE)
     assert policy.classifications[ONE].process_class is ProcessClass.CS

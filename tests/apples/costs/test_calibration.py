@@ -137,7 +137,7 @@ def runs_under(overhead, count, *, noise=0.0, disturbed=0.0, seed=0):
     return records
 
 
-def test_the_papers_overhead_is_found_again_from_106_runs_a_sixth_of_them_disturbed():
+def test_papers_overhead_is_found_again_from_106_runs_a_sixth_of_them_disturbed():
     fitted = fitted_to(runs_under(PAPER_OVERHEAD, 106, noise=0.02, disturbed=0.17), COSTS)
     assert fitted.constant_s == pytest.approx(16, rel=0.05)
     assert fitted.per_row_s == pytest.approx(-1.5e-3, rel=0.1)
@@ -188,13 +188,13 @@ def test_newer_runs_count_more():
     assert fitted_to(new + old).constant_s == pytest.approx(5.0)
 
 
-def test_a_new_regime_is_followed_although_most_runs_are_old():
+def test_new_regime_is_followed_although_most_runs_are_old():
     old = [a_run(1000, 10, 100 * BM)] * 120
     new = [a_run(1000, 10, 100 * BM + 9.0)] * 40
     assert fitted_to(old + new).constant_s == pytest.approx(9.0)
 
 
-def test_a_run_faster_than_predicted_never_makes_a_prediction_negative():
+def test_run_faster_than_predicted_never_makes_a_prediction_negative():
     fitted = fitted_to([a_run(1000, 10, 50 * BM)])
     assert fitted.seconds(1000, 10) == 0.0
     assert fitted.seconds(100_000, 1) >= 0.0
@@ -220,7 +220,7 @@ def test_known_coefficients_are_recovered_under_noise(constant, per_row, per_ran
     st.lists(st.tuples(st.integers(1, 6), st.integers(1, 13), st.floats(0.01, 500)), min_size=1, max_size=25),
     st.floats(0, 50),
 )
-def test_a_fit_is_never_worse_than_no_fit_on_the_median_of_its_runs(runs, believed):
+def test_fit_is_never_worse_than_no_fit_on_the_median_of_its_runs(runs, believed):
     records = [a_run(1000 * size, 2 * ranks, observed) for size, ranks, observed in runs]
     prior = Overhead(constant_s=believed)
     fitted = fitted_to(records, prior=prior)
@@ -298,20 +298,20 @@ def test_machines_that_did_not_run_keep_their_benchmark():
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.floats(0.2, 5), min_size=1, max_size=12))
-def test_a_correction_lies_between_no_correction_and_the_median(slowdowns):
+def test_correction_lies_between_no_correction_and_the_median(slowdowns):
     (found,) = corrections(lessons([a_run(1000, 10, 30.0, slowdown=s) for s in slowdowns])).types.values()
     ratios = sorted(slowdowns)
     assert min(1.0, ratios[0]) - 1e-9 <= found.factor <= max(1.0, ratios[-1]) + 1e-9
 
 
-def test_a_host_slower_than_its_kind_is_priced_by_itself():
+def test_host_slower_than_its_kind_is_priced_by_itself():
     corrected = correct(lessons([a_run(1000, 5, 30.0, slowdown=1.1, slow=(2,))] * 10))
     assert corrected.row_seconds("node", 1, "h0") == pytest.approx(1.1 * BM, rel=0.01)
     assert corrected.row_seconds("node", 1, "h2") == pytest.approx(1.4 * 1.1 * BM, rel=0.01)
     assert corrected.row_seconds("node", 1, "new") == pytest.approx(1.1 * BM, rel=0.01)
 
 
-def test_a_host_that_was_slow_once_is_hardly_blamed():
+def test_host_that_was_slow_once_is_hardly_blamed():
     runs = [a_run(1000, 5, 30.0) for _ in range(9)] + [a_run(1000, 5, 30.0, slow=(2,))]
     assert correct(lessons(runs)).row_seconds("node", 1, "h2") == pytest.approx(BM, rel=0.01)
 
@@ -322,7 +322,7 @@ def test_runs_before_a_benchmark_say_nothing_of_it():
     assert corrections(lessons(runs, {"node": 5.0})).types["node"].runs == 10
 
 
-def test_a_benchmark_that_the_newest_runs_contradict_alike_is_outdated():
+def test_benchmark_that_the_newest_runs_contradict_alike_is_outdated():
     usual = [a_run(1000, 5, 30.0)] * 12
     throttled = [a_run(1000, 5, 30.0, slowdown=1.5)] * 3
     (found,) = outdated(correct(lessons(usual + throttled)), lessons(usual + throttled)).values()
@@ -340,7 +340,7 @@ def test_a_benchmark_that_the_newest_runs_contradict_alike_is_outdated():
     ],
     ids=["too few", "not all", "not alike", "too little"],
 )
-def test_a_benchmark_is_not_outdated_by(newest):
+def test_benchmark_is_not_outdated_by(newest):
     runs = [a_run(1000, 5, 30.0)] * 12 + [a_run(1000, 5, 30.0, slowdown=s) for s in newest]
     assert outdated(correct(lessons(runs)), lessons(runs)) == {}
 
@@ -490,7 +490,7 @@ def on_wider_slabs(count, **facts):
     return lessons(runs, benchmarks=WIDER)
 
 
-def test_a_slab_size_that_never_ran_believes_its_neighbours():
+def test_slab_size_that_never_ran_believes_its_neighbours():
     wider = on_wider_slabs(8, slow=(1,), slowdown=1.2)
     costs = correct(lessons([]), [wider])
     assert costs.row_seconds("node", 1, "h0") == pytest.approx(1.2 * BM, rel=0.01)
@@ -579,7 +579,7 @@ def test_runs_of_other_lengths_teach_no_overhead():
     assert learned_costs(lessons([]), [wider], 100).overhead == Overhead()
 
 
-def test_a_start_that_benchmarks_have_shown_is_not_paid_twice():
+def test_start_that_benchmarks_have_shown_is_not_paid_twice():
     shown = replace(COSTS, overhead=Overhead(constant_s=5.0))
     runs = [a_run(400, 4, 100 * BM + 9.0, setup_s=1.5)] * 4
     costs = learned_costs(lessons(runs, benchmarks=shown), [], iterations := 100)
@@ -603,7 +603,7 @@ def test_what_ranks_compute_before_the_first_iteration_is_told_by_busy_and_idle_
     assert starts_of([a_run(400, 4, 9.0)]) == (0.0, 0.0)
 
 
-def test_a_start_on_a_busy_cpu_takes_longer_and_the_overhead_is_the_rest():
+def test_start_on_a_busy_cpu_takes_longer_and_the_overhead_is_the_rest():
     runs = [
         starting(share, 100 * BM / share + 1.5 / share + 4.0, 1.5 / share) for share in (1.0, 0.5, 0.25, 1.0)
     ]
@@ -699,7 +699,7 @@ def test_waits_from_jitter_are_no_overhead_as_well():
     assert learned_costs(lessons(runs), [], 1).jitter_s == pytest.approx(30e-3)
 
 
-def test_a_used_up_share_is_no_cost_of_messages():
+def test_used_up_share_is_no_cost_of_messages():
     # Half of a CPU: sweeps with 60 s of CPU time took 100 s; for 20 s of the waits there was no CPU to be had.
     run = a_run(400, 4, 150.0, availability=0.5, waits=(30.0, 22.0, 40.0, 35.0), messages=100.0)
     seen = [replace(one, compute_s=100.0, cpu_s=60.0) for one in run.outcome.observations]

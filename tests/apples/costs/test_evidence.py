@@ -39,7 +39,7 @@ def calibrate(b, **more):
     b.measuring(application(b, **more)).calibrate(of, of.slab())
 
 
-def test_a_benchmark_is_run_once_for_each_type_and_count(bench):
+def test_benchmark_is_run_once_for_each_type_and_count(bench):
     b = bench(Host(name="a", slots=1), Host(name="b", slots=3), Host(name="c", slots=2, cpu_type="other"))
     first = costs(b)
     assert b.platform.benchmarked == [("b", 1, 8), ("b", 2, 8), ("b", 3, 8), ("c", 1, 8), ("c", 2, 8)]
@@ -57,7 +57,7 @@ def test_only_what_is_missing_is_measured(bench):
     assert b.platform.benchmarked == [("a", 4, 32)]
 
 
-def test_a_benchmark_that_fails_keeps_those_before_it(bench):
+def test_benchmark_that_fails_keeps_those_before_it(bench):
     b = bench(Host(name="a", slots=4))
     measure = b.platform.benchmark
 
@@ -123,7 +123,7 @@ def test_what_was_measured_stands_above_what_is_stated(bench):
     assert costs(b).seconds_per_row == {"old": {1: 1e-3}}
 
 
-def test_a_file_that_states_no_overhead_leaves_the_measured_one(bench):
+def test_file_that_states_no_overhead_leaves_the_measured_one(bench):
     b = bench(Host(name="here"), stated={"toy": Costs(seconds_per_row={"old": {1: 0.5}})})
     assert costs(b).overhead.constant_s == 0.5
     assert costs(b).overhead.source == "start-up of the benchmark"
@@ -135,7 +135,7 @@ def test_nothing_known_at_all_is_no_cost_at_all(bench):
     assert costs(b).seconds_per_row == {}
 
 
-def test_a_type_within_reach_is_measured_there(bench):
+def test_type_within_reach_is_measured_there(bench):
     b = bench(Host(name="there", slots=8), Host(name="here", slots=2))
     b.platform.beyond = ("there",)
     costs(b)
@@ -211,7 +211,7 @@ def run_of(b, compute_s, size=64):
     AttemptLoop(b.agent, request).run(decision)
 
 
-def test_a_benchmark_that_no_longer_holds_is_measured_again(bench, observed):
+def test_benchmark_that_no_longer_holds_is_measured_again(bench, observed):
     b = bench(Host(name="a"), Host(name="b"), script=[finished(1.0)] * 20)
     b.observed = observed
     for _ in range(8):

@@ -54,7 +54,7 @@ def test_rows_cost_the_same_where_no_other_size_was_measured():
     assert row_s(other, 16) == 1.0
 
 
-def test_a_difference_of_a_tenth_may_be_chance():
+def test_difference_of_a_tenth_may_be_chance():
     assert significant(0.0) == 0.0
     assert abs(significant(-0.1)) < 0.025
     assert significant(-0.7) == pytest.approx(-0.7, rel=0.01)

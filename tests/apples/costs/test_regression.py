@@ -18,7 +18,7 @@ def test_weight_moves_the_median():
 
 
 @given(st.integers(0, 500))
-def test_a_line_is_found_exactly_although_a_third_of_the_points_are_far_off(seed):
+def test_line_is_found_exactly_although_a_third_of_the_points_are_far_off(seed):
     rng = np.random.default_rng(seed)
     x = rng.uniform(1, 10, 30)
     y = 2.0 + 3.0 * x

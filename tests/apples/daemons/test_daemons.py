@@ -96,7 +96,7 @@ def test_killed_node_manager_leaves_no_process_stopped(local_cluster):
     site.wait(lambda: stopped([x, y]))
 
 
-def test_a_node_manager_that_hangs_leaves_nobody_stopped(local_cluster):
+def test_node_manager_that_hangs_leaves_nobody_stopped(local_cluster):
     site = local_cluster()
     site.start()
     (x,), (y,) = two_jobs(site).values()
@@ -151,7 +151,7 @@ def test_term_resumes_everything_and_leaves_nothing_behind(local_cluster):
     site.wait(lambda: len(site.ask("a", "status")["processes"]) == 2)
 
 
-def test_a_rank_that_is_killed_leaves_the_other_job_its_turns(local_cluster):
+def test_rank_that_is_killed_leaves_the_other_job_its_turns(local_cluster):
     site = local_cluster({"a": "0", "b": "0"})
     site.start()
     jobs = two_jobs(site)
@@ -179,7 +179,7 @@ def test_cut_network_leaves_no_process_stopped_and_mends(local_cluster):
     site.wait(lambda: stopped([x, y]))
 
 
-def test_a_short_cut_costs_no_more_than_its_length(local_cluster):
+def test_short_cut_costs_no_more_than_its_length(local_cluster):
     site = local_cluster(relayed=True)
     site.start()
     (x,), (y,) = two_jobs(site).values()
@@ -213,7 +213,7 @@ def test_processes_are_kept_on_the_cpus_of_their_node(local_cluster):
     assert os.sched_getaffinity(process.pid) == {cpu}
 
 
-def test_a_policy_that_needs_the_monitor_refuses_who_has_none(local_cluster):
+def test_policy_that_needs_the_monitor_refuses_who_has_none(local_cluster):
     site = local_cluster(policy="message-driven")
     site.start_node("a", managed=False)
     with pytest.raises(SharingError, match="needs the monitor"):
@@ -221,7 +221,7 @@ def test_a_policy_that_needs_the_monitor_refuses_who_has_none(local_cluster):
 
 
 @pytest.mark.parametrize("freezer", ["cgroup", "auto"])
-def test_the_freezer_serves_as_well_where_it_is_allowed(local_cluster, freezer):
+def test_freezer_serves_as_well_where_it_is_allowed(local_cluster, freezer):
     try:
         cgroups.find("freezer")
     except SharingError as error:

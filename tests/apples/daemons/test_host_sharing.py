@@ -48,19 +48,19 @@ def test_what_cannot_be_understood_is_refused_and_the_next_answered(line, reason
     assert next_one == {"holds": False}
 
 
-def test_an_unknown_policy_is_refused_with_those_there_are():
+def test_unknown_policy_is_refused_with_those_there_are():
     (answer,) = answers(FIRST, b'{"join": ["roundabout", null, null]}')
     assert "roundabout" in answer["refused"]
     assert "gang" in answer["refused"]
 
 
-def test_a_host_without_a_node_manager_says_so(monkeypatch):
+def test_host_without_a_node_manager_says_so(monkeypatch):
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 40000 10.0.0.2 22")
     assert answers(FIRST, b'{"look": null}') == [{"look": {"launcher": "10.0.0.1", "node": None}}]
 
 
 @recorded("apples/daemons/sharing_first_lines.txt", "lines")
-def test_a_first_line_that_cannot_be_understood_ends_it(answered, lines):
+def test_first_line_that_cannot_be_understood_ends_it(answered, lines):
     (answer,) = answers(*lines)
     answered(answer["refused"])
 
@@ -89,7 +89,7 @@ def test_client_strange_status_counts_as_no_node_manager(tmp_path, status):
         thread.join()
 
 
-def test_a_node_manager_is_joined_held_asked_and_left(local_cluster, monkeypatch):
+def test_node_manager_is_joined_held_asked_and_left(local_cluster, monkeypatch):
     site = local_cluster()
     site.start()
     monkeypatch.setenv("APPLES_NODE_SOCKET", str(site.socket("a")))

@@ -37,7 +37,7 @@ def site():
     return Site()
 
 
-def test_a_job_is_in_when_all_its_ranks_have_registered(site):
+def test_job_is_in_when_all_its_ranks_have_registered(site):
     site.roster.registered("a", entry("x", 0), 10.0)
     assert site.states() == {"x": "gathers"}
     assert site.roster.view("a").jobs == {}
@@ -47,7 +47,7 @@ def test_a_job_is_in_when_all_its_ranks_have_registered(site):
     assert site.roster.view("b").rows[0].jobs == {0: "x"}
 
 
-def test_a_second_job_has_the_next_slot_and_moves_up_when_the_first_leaves(site):
+def test_second_job_has_the_next_slot_and_moves_up_when_the_first_leaves(site):
     site.arrive("x")
     site.arrive("y")
     assert site.slots() == {"x": 0, "y": 1}
@@ -70,7 +70,7 @@ def test_beyond_the_degree_of_multiprogramming_jobs_wait():
     assert site.states() == {"y": "in"}
 
 
-def test_a_rank_that_left_before_its_job_was_whole_makes_room_for_another(site):
+def test_rank_that_left_before_its_job_was_whole_makes_room_for_another(site):
     site.roster.registered("a", entry("x", 0), 10.0)
     site.roster.ended("a", "x", 0, 10.1)
     assert site.states() == {}
@@ -86,12 +86,12 @@ def test_a_rank_that_left_before_its_job_was_whole_makes_room_for_another(site):
         ("b", entry("x", 0), "rank 0 of job x is on a; choose another name"),
     ],
 )
-def test_a_name_that_is_taken_elsewhere_is_refused(site, node, what, why):
+def test_name_that_is_taken_elsewhere_is_refused(site, node, what, why):
     site.roster.registered("a", entry("x", 0), 10.0)
     assert site.roster.registered(node, what, 10.0) == why
 
 
-def test_a_node_that_comes_back_in_time_finds_its_jobs_in_place(site):
+def test_node_that_comes_back_in_time_finds_its_jobs_in_place(site):
     site.arrive("x")
     site.arrive("y")
     held = site.roster.view("b").jobs
@@ -102,7 +102,7 @@ def test_a_node_that_comes_back_in_time_finds_its_jobs_in_place(site):
     assert site.slots() == {"x": 0, "y": 1}
 
 
-def test_a_rank_that_ended_while_its_node_was_away_has_ended(site):
+def test_rank_that_ended_while_its_node_was_away_has_ended(site):
     site.arrive("x")
     site.roster.lost("b", 11.0)
     site.roster.joined("b", 1, [], {}, 12.0)
@@ -110,7 +110,7 @@ def test_a_rank_that_ended_while_its_node_was_away_has_ended(site):
     assert site.states() == {}
 
 
-def test_a_node_that_stays_away_takes_its_jobs_out(site):
+def test_node_that_stays_away_takes_its_jobs_out(site):
     site.arrive("x")
     site.roster.registered("a", entry("solo", 0, ranks=1), 10.0)
     site.roster.lost("b", 11.0)
@@ -119,7 +119,7 @@ def test_a_node_that_stays_away_takes_its_jobs_out(site):
     assert "x" not in site.roster.view("a").jobs
 
 
-def test_a_node_that_comes_back_late_brings_its_jobs_with_it(site):
+def test_node_that_comes_back_late_brings_its_jobs_with_it(site):
     site.arrive("x")
     site.arrive("y")
     held = site.roster.view("b").jobs
@@ -131,7 +131,7 @@ def test_a_node_that_comes_back_late_brings_its_jobs_with_it(site):
 
 
 @pytest.mark.parametrize("leaves_first", ["running job", "node"])
-def test_a_job_that_waits_while_a_node_of_it_goes_does_not_keep_the_others_out(leaves_first):
+def test_job_that_waits_while_a_node_of_it_goes_does_not_keep_the_others_out(leaves_first):
     site = Site(mpl=1)
     site.arrive("x")
     site.arrive("y")
@@ -165,11 +165,11 @@ class TestRestart:
             roster.joined(node, 1, processes, held[node].jobs, 100.2)
         return roster
 
-    def test_every_job_has_the_slot_it_had(self, held):
+    def test_job_has_the_slot_it_had(self, held):
         roster = self.restart(held)
         assert {job: a.slot for job, a in roster.describe().items()} == {"x": 0, "y": 1, "z": 2}
 
-    def test_a_rank_that_ended_before_does_not_keep_its_job_out(self, held):
+    def test_rank_that_ended_before_does_not_keep_its_job_out(self, held):
         roster = self.restart(held, ended={("y", 1)})
         assert roster.describe()["y"].state == "in"
         roster.ended("a", "y", 0, 101.0)
@@ -187,7 +187,7 @@ class TestRestart:
         assert roster.describe()["new"].state == "in"
         assert roster.view("a").settled
 
-    def test_a_job_waits_for_the_node_that_is_not_back_yet(self, held):
+    def test_job_waits_for_the_node_that_is_not_back_yet(self, held):
         roster = JobTable(None, 100.0)
         roster.joined("a", 1, [entry("x", 0)], held["a"].jobs, 100.1)
         assert roster.describe()["x"].state == "gathers"

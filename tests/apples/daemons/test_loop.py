@@ -34,7 +34,7 @@ def test_alarms_ring_in_their_order_and_not_when_cancelled(made):
 
 
 @KINDS
-def test_an_alarm_that_is_always_late_starves_no_descriptor(made):
+def test_alarm_that_is_always_late_starves_no_descriptor(made):
     read, write = os.pipe()
     os.write(write, b"x")
     rung = 0

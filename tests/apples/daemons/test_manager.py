@@ -48,7 +48,7 @@ def test_nodes_that_leave_all_at_once_leave_the_manager_standing(local_cluster):
     kill(process)
 
 
-def test_a_node_that_has_gone_before_it_is_welcomed_is_not_there(local_cluster):
+def test_node_that_has_gone_before_it_is_welcomed_is_not_there(local_cluster):
     site = local_cluster()
     site.start()
     host, _, port = site.manager_address.rpartition(":")
@@ -83,7 +83,7 @@ def test_who_asks_is_told_how_all_nodes_are_now(local_cluster):
     assert after["here_s"] - before["here_s"] >= passed - 0.25
 
 
-def test_a_node_that_hangs_does_not_keep_people_waiting(local_cluster):
+def test_node_that_hangs_does_not_keep_people_waiting(local_cluster):
     site = local_cluster({"a": "0", "b": "0"})
     site.start()
     site.wait(lambda: site.ask("a", "view")["nodes"]["b"]["report"])
@@ -99,7 +99,7 @@ def test_a_node_that_hangs_does_not_keep_people_waiting(local_cluster):
     assert view["nodes"]["b"]["report"]["policy"] == "gang"
 
 
-def test_a_manager_that_was_stopped_for_long_calls_nobody_silent_who_was_not(local_cluster):
+def test_manager_that_was_stopped_for_long_calls_nobody_silent_who_was_not(local_cluster):
     site = local_cluster(dict.fromkeys("abcd", "0"))
     site.start()
     site.manager.send_signal(signal.SIGSTOP)
@@ -109,7 +109,7 @@ def test_a_manager_that_was_stopped_for_long_calls_nobody_silent_who_was_not(loc
     assert "is lost" not in site.log()
 
 
-def test_a_node_is_where_its_last_datagram_came_from():
+def test_node_is_where_its_last_datagram_came_from():
     settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
     manager = ManagerDaemon(settings, KEY, log=lambda text: None)
     word, seal = random_word(), DatagramSeal(KEY, manager._admission.session)
@@ -134,7 +134,7 @@ def test_a_node_is_where_its_last_datagram_came_from():
     manager.close()
 
 
-def test_a_node_that_hears_no_beats_and_whose_datagrams_get_lost_stays_connected(local_cluster):
+def test_node_that_hears_no_beats_and_whose_datagrams_get_lost_stays_connected(local_cluster):
     site = local_cluster({"a": "0"}, relayed=True)
     site.start()
     site.relay.cut(streams=False)

@@ -55,7 +55,7 @@ def air(monkeypatch):
     made.loop.close()
 
 
-def test_a_network_that_stops_carrying_multicast_is_said_to(air):
+def test_network_that_stops_carrying_multicast_is_said_to(air):
     air.beat(multicast=True)
     assert air.link.multicast_heard
     for _ in range(9):
@@ -142,7 +142,7 @@ def caller():
     made.loop.close()
 
 
-def test_a_name_server_that_does_not_answer_holds_nothing_up(caller, monkeypatch):
+def test_name_server_that_does_not_answer_holds_nothing_up(caller, monkeypatch):
     names = Names(monkeypatch)
     caller.link.start()
     # the loop goes on; only that lets the name server answer
@@ -151,7 +151,7 @@ def test_a_name_server_that_does_not_answer_holds_nothing_up(caller, monkeypatch
     assert caller.reasons == ["head:7171 cannot be looked up: Temporary failure in name resolution"]
 
 
-def test_the_last_address_serves_while_the_name_cannot_be_looked_up(caller, monkeypatch):
+def test_last_address_serves_while_the_name_cannot_be_looked_up(caller, monkeypatch):
     monkeypatch.setattr(managerconnection, "_RETRY_S", 0.001)
     monkeypatch.setattr(managerconnection, "_LOOK_UP_S", 0.0)
     names = Names(monkeypatch)
@@ -182,7 +182,7 @@ def test_what_can_be_no_name_is_said_to_be_none(caller):
     assert "head:7171 cannot be looked up: " in caller.reasons[0]
 
 
-def test_a_lookup_that_ends_after_its_link_does_no_harm(monkeypatch):
+def test_lookup_that_ends_after_its_link_does_no_harm(monkeypatch):
     names, made = Names(monkeypatch), Caller()
     made.link.start()
     made.link.close()

@@ -138,7 +138,7 @@ def gang(bench):
         ({"pid": 5}, "rank 0 of job x is process 1000; choose another name"),
     ],
 )
-def test_a_name_that_is_taken_is_refused_with_the_reason(gang, changes, why):
+def test_name_that_is_taken_is_refused_with_the_reason(gang, changes, why):
     fields = {"process": Process("x", 0), "ranks": 1, "pid": 1000, "uid": 7, "started": 1} | changes
     with pytest.raises(RegistrationRefused) as error:
         check_free(gang.node.processes, ProcessRegistration(**fields))
@@ -155,7 +155,7 @@ def test_shares_of_a_process_come_from_the_kernel_between_two_calls(bench):
     assert made.share(0.3) is None
 
 
-def test_a_process_that_has_run_is_not_looked_at(bench):
+def test_process_that_has_run_is_not_looked_at(bench):
     made = bench("gang").add("x")
     for now, ready in ((0.0, (1.0, 0.0)), (LOOK_AGAIN_S, (1.1, 0.0))):
         made.control.ready = ready
@@ -169,7 +169,7 @@ def test_a_process_that_has_run_is_not_looked_at(bench):
     assert not made.control.is_stopped
 
 
-def test_a_program_starts_in_the_class_of_its_last_run(bench):
+def test_program_starts_in_the_class_of_its_last_run(bench):
     made = bench("fcs", fcs=FcsConstants(cslots_min=2))
     made.add("x", known=ProcessClass.DC)
     made.learn("x")

@@ -99,7 +99,7 @@ def family():
 
 
 @pytest.mark.parametrize("kind", ["signals", "freezer"])
-def test_a_group_stops_and_runs_as_one(family, kind):
+def test_group_stops_and_runs_as_one(family, kind):
     one = family(capabilities(kind))
     assert one.run()
     for _ in range(2):
@@ -153,7 +153,7 @@ def test_what_a_dead_leader_leaves_stopped_is_resumed_on_kernels_that_know_no_si
     os.kill(one.child, signal.SIGKILL)
 
 
-def test_a_number_that_is_somebody_elses_by_now_is_left_alone(family):
+def test_number_that_is_somebody_elses_by_now_is_left_alone(family):
     gone = subprocess.Popen(["true"])
     pidfd = os.pidfd_open(gone.pid)
     gone.wait()
@@ -251,7 +251,7 @@ def test_one_that_was_favoured_by_a_node_manager_that_was_killed_is_so_no_longer
     again.close()
 
 
-def test_a_number_whose_process_has_ended_is_neither_favoured_nor_pinned(monkeypatch, family):
+def test_number_whose_process_has_ended_is_neither_favoured_nor_pinned(monkeypatch, family):
     before = os.sched_getaffinity(0)
     one = family(Capabilities())
     # as it is when another process has the number by now
@@ -286,7 +286,7 @@ def test_niceness_is_raised_in_steps_and_restored(family):
     assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 4
 
 
-def test_a_quota_is_kept(family):
+def test_quota_is_kept(family):
     try:
         means = Capabilities(quota=cgroups.find("cpu"))
     except SharingError as error:

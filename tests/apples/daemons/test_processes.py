@@ -51,7 +51,7 @@ def request(pid, **changes):
     return RegisterRequest(**{"job": "j", "rank": 1, "ranks": 2, "pid": pid, "page": None} | changes)
 
 
-def test_a_process_registers_itself(connection):
+def test_process_registers_itself(connection):
     registration, pidfd = check(request(os.getpid()), connection)
     assert registration.process == Process("j", 1)
     assert (registration.ranks, registration.pid, registration.uid) == (2, os.getpid(), os.getuid())
@@ -60,25 +60,25 @@ def test_a_process_registers_itself(connection):
     os.close(pidfd)
 
 
-def test_a_process_may_leave_its_pid_out(connection):
+def test_process_may_leave_its_pid_out(connection):
     registration, pidfd = check(RegisterRequest(job="j", rank=1, ranks=2), connection)
     os.close(pidfd)
     assert registration.pid == os.getpid()
 
 
-def test_a_parent_registers_its_child(connection, sleeper):
+def test_parent_registers_its_child(connection, sleeper):
     child = sleeper()
     registration, pidfd = check(request(child.pid), connection)
     os.close(pidfd)
     assert registration.pid == child.pid
 
 
-def test_a_process_that_is_neither_itself_nor_its_child_is_refused(connection):
+def test_process_that_is_neither_itself_nor_its_child_is_refused(connection):
     with pytest.raises(RegistrationRefused, match="neither the process that registers"):
         check(request(1), connection)
 
 
-def test_a_process_that_is_not_there_is_refused(connection, sleeper):
+def test_process_that_is_not_there_is_refused(connection, sleeper):
     child = sleeper()
     child.kill()
     child.wait()
@@ -86,7 +86,7 @@ def test_a_process_that_is_not_there_is_refused(connection, sleeper):
         check(request(child.pid), connection)
 
 
-def test_a_process_that_has_ended_and_nobody_waited_for_is_refused(connection, sleeper):
+def test_process_that_has_ended_and_nobody_waited_for_is_refused(connection, sleeper):
     child = sleeper("true")
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(RegistrationRefused, match="has ended"):
@@ -94,7 +94,7 @@ def test_a_process_that_has_ended_and_nobody_waited_for_is_refused(connection, s
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start a process of another user")
-def test_a_process_of_another_user_is_refused(connection):
+def test_process_of_another_user_is_refused(connection):
     child = subprocess.Popen(["sleep", "600"], user=65534)
     try:
         with pytest.raises(RegistrationRefused, match="nor started by it for the same user"):
@@ -171,7 +171,7 @@ def test_what_somebody_else_has_put_in_the_place_of_lock_and_journal_is_not_touc
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
-def test_a_journal_of_another_user_is_not_believed(tmp_path):
+def test_journal_of_another_user_is_not_believed(tmp_path):
     path = tmp_path / "node-a.sock"
     journal = Journal(path)
     journal.write([ProcessRegistration(process=Process("j", 0), ranks=1, pid=5, uid=7, started=9)])
@@ -199,7 +199,7 @@ def test_nobody_else_can_play_node_manager(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[{"process": ["j", 0]}]'])
-def test_a_journal_that_cannot_be_read_is_an_empty_one(tmp_path, text):
+def test_journal_that_cannot_be_read_is_an_empty_one(tmp_path, text):
     path = tmp_path / "node-a.sock"
     path.with_suffix(".json").write_text(text)
     journal = Journal(path)

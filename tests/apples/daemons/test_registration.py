@@ -174,7 +174,7 @@ def test_who_asks_and_does_not_read_is_shown_out_and_a_long_answer_is_not_cut(lo
     reception.close()
 
 
-def test_a_side_that_does_not_read_has_a_bounded_heap(loop):
+def test_side_that_does_not_read_has_a_bounded_heap(loop):
     reasons = []
     near, far = socket.socketpair()
     stream = Stream(loop, near, on_line=print, on_end=reasons.append, most_waiting=100_000)
@@ -198,7 +198,7 @@ def test_daemons_have_the_descriptors_that_they_may(local_cluster):
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_a_rank_that_comes_and_goes_is_remembered_once(local_cluster):
+def test_rank_that_comes_and_goes_is_remembered_once(local_cluster):
     site = local_cluster(policy="uncoordinated")
     site.start_node("a", managed=False)
     affinity = os.sched_getaffinity(0)

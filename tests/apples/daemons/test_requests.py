@@ -35,7 +35,7 @@ def run(daemon, seconds):
     daemon._loop.run()
 
 
-def test_a_request_is_looked_for_at_once(daemon):
+def test_request_is_looked_for_at_once(daemon):
     asked = time.monotonic()
     daemon.requested()
     run(daemon, 0.01)
@@ -55,7 +55,7 @@ def test_requests_that_come_close_together_are_looked_for_together_a_little_late
     assert second >= first + 0.05
 
 
-def test_a_request_that_is_none_changes_nothing(daemon):
+def test_request_that_is_none_changes_nothing(daemon):
     daemon.found = False
     daemon.requested()
     run(daemon, 0.01)

@@ -57,13 +57,13 @@ def test_why_daemons_do_not_start_is_told_without_what_earlier_ones_said(place, 
     assert "old story" not in log.read_text()
 
 
-def test_a_log_that_cannot_be_written_is_told(place):
+def test_log_that_cannot_be_written_is_told(place):
     (place / "state").write_text("no directory")
     with pytest.raises(SharingError, match=r"daemons.log: the daemons' log cannot be written: File exists"):
         SharingSession(policy_kind("uncoordinated"), print).__enter__()
 
 
-def test_a_session_that_cannot_begin_leaves_its_host(local_cluster, monkeypatch):
+def test_session_that_cannot_begin_leaves_its_host(local_cluster, monkeypatch):
     site, left = local_cluster(policy="fcs"), []
     site.start()
     monkeypatch.setenv("APPLES_NODE_SOCKET", str(site.socket("a")))
@@ -79,7 +79,7 @@ def test_a_session_that_cannot_begin_leaves_its_host(local_cluster, monkeypatch)
     assert [here.holds() for here in left] == [False]
 
 
-def test_a_manager_that_is_away_is_told(local_cluster, monkeypatch):
+def test_manager_that_is_away_is_told(local_cluster, monkeypatch):
     site, notes = local_cluster(), []
     site.start()
     kill(site.manager)

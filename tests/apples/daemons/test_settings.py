@@ -39,14 +39,14 @@ def problems(path):
     return [line.removeprefix(f"{path}:") for line in str(error.value).splitlines()]
 
 
-def test_the_shipped_file_says_the_defaults():
+def test_shipped_file_says_the_defaults():
     shipped, built_in = load_settings(find_config("sharing")), load_settings(None)
     assert shipped == built_in
     assert built_in.constants.fcs == FcsConstants()
     assert built_in.constants.message_driven == MessageDrivenConstants()
 
 
-def test_the_shipped_file_shows_every_key():
+def test_shipped_file_shows_every_key():
     text = find_config("sharing").read_text()
     for entry, indent in ((SharingFile, "(# )?"), (FcsEntry, "  "), (MessageDrivenEntry, "  ")):
         for key in dataclasses.fields(entry):
@@ -103,7 +103,7 @@ def test_options_count_more_than_the_file(write, tmp_path):
     assert said.manager == ("far", 1)
 
 
-def test_a_slice_is_the_nodes_own_where_there_is_no_manager():
+def test_slice_is_the_nodes_own_where_there_is_no_manager():
     said = settings_of(None, policy="message-driven", slice_text="2s", gmet="500ms")
     assert said.constants.message_driven.slice_s == 2.0
     assert said.constants.message_driven.gmet_s == 0.5
@@ -140,7 +140,7 @@ def test_cpus_are_ranges_of_those_that_may_be_used():
             parse_cpus(text)
 
 
-def test_a_node_under_a_coordinated_policy_needs_its_manager_and_a_manager_such_a_policy():
+def test_node_under_a_coordinated_policy_needs_its_manager_and_a_manager_such_a_policy():
     with pytest.raises(ConfigError, match="policy fcs needs a machine manager; name it with --manager"):
         settings_of(None).check_node()
     settings_of(None, policy="spin-block").check_node()
@@ -174,12 +174,12 @@ def test_sockets_stand_where_only_their_user_can_put_any(tmp_path, monkeypatch):
             private_directory(path.parent)
 
 
-def test_the_environment_names_the_socket(tmp_path, monkeypatch):
+def test_environment_names_the_socket(tmp_path, monkeypatch):
     monkeypatch.setenv("APPLES_NODE_SOCKET", str(tmp_path / "s"))
     assert known_sockets() == [tmp_path / "s"]
     assert serving_socket("alpha") == tmp_path / "s"
 
 
-def test_a_path_that_no_socket_can_have_is_refused(tmp_path):
+def test_path_that_no_socket_can_have_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"longer than a socket's path may be \(107 bytes\)"):
         serving_socket("alpha", tmp_path / ("x" * 100))

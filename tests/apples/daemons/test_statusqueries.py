@@ -51,7 +51,7 @@ def test_all_who_ask_meanwhile_are_answered_with_the_last_node_that_tells_or_goe
     assert [questions for questions, _ in desk.answers] == [[("p", 1), ("q", 2)]]
 
 
-def test_a_node_that_does_not_tell_is_waited_for_so_long_and_no_longer(desk):
+def test_node_that_does_not_tell_is_waited_for_so_long_and_no_longer(desk):
     desk.questions.put("p", 1, {"a"})
     desk.pass_time(GATHER_S + 0.1)
     ((questions, after_s),) = desk.answers

@@ -18,7 +18,7 @@ def test_beats_further_apart_than_a_second_are_not_waited_for():
     assert with_heartbeat(10.0, 30.0, 11.0) == 11.0
 
 
-def test_a_drum_tells_how_often_it_was_missed():
+def test_drum_tells_how_often_it_was_missed():
     drum = Timer()
     try:
         first = now() + 0.02

@@ -62,14 +62,14 @@ def post():
         one.close()
 
 
-def test_the_end_of_the_node_manager_resumes_everything(post):
+def test_end_of_the_node_manager_resumes_everything(post):
     one = post()
     one.stop()
     one.guard.close()
     assert one.becomes("S")
 
 
-def test_a_node_manager_that_hangs_is_not_waited_for(post):
+def test_node_manager_that_hangs_is_not_waited_for(post):
     one = post(patience_s=0.2)
     one.stop()
     assert one.becomes("S")
@@ -79,7 +79,7 @@ def test_a_node_manager_that_hangs_is_not_waited_for(post):
     assert one.guard.ready
 
 
-def test_a_hang_after_another_watchdog_has_taken_over(post):
+def test_hang_after_another_watchdog_has_taken_over(post):
     one = post(patience_s=0.2)
     one.stop()
     os.kill(one.guard.pid, signal.SIGKILL)
@@ -101,7 +101,7 @@ def test_one_who_hangs_in_the_middle_of_stopping_is_not_waited_for_either(post):
     assert one.becomes("S")
 
 
-def test_a_later_deadline_is_waited_for(post):
+def test_later_deadline_is_waited_for(post):
     one = post(patience_s=0.1)
     one.process.send_signal(signal.SIGSTOP)
     assert one.becomes("T")
@@ -128,7 +128,7 @@ def test_what_was_dropped_is_left_alone(post):
     assert facts(one.process.pid).state == "T"
 
 
-def test_a_watchdog_that_is_killed_is_replaced_and_knows_what_is_held(post):
+def test_watchdog_that_is_killed_is_replaced_and_knows_what_is_held(post):
     one = post()
     first = one.guard.pid
     os.kill(first, signal.SIGKILL)
@@ -152,7 +152,7 @@ def test_signals_meant_for_the_node_manager_do_not_end_it(post):
     assert one.becomes("S")
 
 
-def test_a_process_that_has_ended_does_not_keep_the_others_stopped(post):
+def test_process_that_has_ended_does_not_keep_the_others_stopped(post):
     one = post()
     gone = subprocess.Popen(["true"])
     pidfd = os.pidfd_open(gone.pid)

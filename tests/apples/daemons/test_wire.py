@@ -36,7 +36,7 @@ def test_lines_arrive_as_they_were_sent():
         assert manager.open(node.line(text).rstrip(b"\n")) == text
 
 
-def test_a_line_is_refused_a_second_time():
+def test_line_is_refused_a_second_time():
     node, manager = pair()
     line = node.line(b'{"a":1}').rstrip(b"\n")
     manager.open(line)
@@ -44,14 +44,14 @@ def test_a_line_is_refused_a_second_time():
         manager.open(line)
 
 
-def test_a_line_is_refused_out_of_its_place():
+def test_line_is_refused_out_of_its_place():
     node, manager = pair()
     node.line(b'{"a":1}')
     with pytest.raises(Forged):
         manager.open(node.line(b'{"b":2}').rstrip(b"\n"))
 
 
-def test_a_line_is_refused_by_the_side_that_sent_it():
+def test_line_is_refused_by_the_side_that_sent_it():
     node, _ = pair()
     mirror = Seal(KEY, ours="node", theirs="manager")
     with pytest.raises(Forged):
@@ -59,13 +59,13 @@ def test_a_line_is_refused_by_the_side_that_sent_it():
 
 
 @pytest.mark.parametrize("change", [lambda m: m.replace(b"1", b"2"), lambda m: m[:10], lambda m: b""])
-def test_a_line_that_was_changed_is_refused(change):
+def test_line_that_was_changed_is_refused(change):
     node, manager = pair()
     with pytest.raises(Forged):
         manager.open(change(node.line(b'{"a":1}').rstrip(b"\n")))
 
 
-def test_a_line_under_another_key_is_refused():
+def test_line_under_another_key_is_refused():
     node, manager = pair(other=derive(KEY, "stream", "x"))
     with pytest.raises(Forged):
         manager.open(node.line(b"{}").rstrip(b"\n"))
@@ -83,7 +83,7 @@ def test_lines_are_cut_wherever_they_were_torn():
     assert list(lines.feed(b"o\n\nthree")) == [b"two", b""]
 
 
-def test_a_stranger_may_not_fill_the_memory():
+def test_stranger_may_not_fill_the_memory():
     lines = Lines()
     with pytest.raises(Forged, match="more than 4096 bytes"):
         list(lines.feed(b"x" * (UNTRUSTED_LINE + 1)))
@@ -93,14 +93,14 @@ def beat(number=1, sent_s=100.0):
     return HeartbeatMessage(number=number, version=3, slot=-1, sent_s=sent_s, slice_s=0.1)
 
 
-def test_a_beat_is_one_small_datagram_however_many_nodes_there_are():
+def test_beat_is_one_small_datagram_however_many_nodes_there_are():
     seal = DatagramSeal(KEY, random_word())
     datagram = seal.beat(beat())
     assert len(datagram) == HEARTBEAT_BYTES < 100
     assert seal.open_beat(datagram) == beat()
 
 
-def test_a_beat_of_another_session_or_key_is_refused():
+def test_beat_of_another_session_or_key_is_refused():
     session = random_word()
     seal = DatagramSeal(KEY, session)
     for other in (DatagramSeal(KEY, random_word()), DatagramSeal(b"x" * 32, session)):
@@ -108,7 +108,7 @@ def test_a_beat_of_another_session_or_key_is_refused():
             seal.open_beat(other.beat(beat()))
 
 
-def test_every_bit_of_a_beat_counts():
+def test_bit_of_a_beat_counts():
     seal = DatagramSeal(KEY, random_word())
     datagram = seal.beat(beat())
     for position in range(len(datagram)):
@@ -118,7 +118,7 @@ def test_every_bit_of_a_beat_counts():
             seal.open_beat(bytes(changed))
 
 
-def test_a_datagram_of_the_other_kind_is_refused():
+def test_datagram_of_the_other_kind_is_refused():
     seal = DatagramSeal(KEY, random_word())
     here = PresenceMessage(random_word(), 5, silent=False, multicast=True)
     assert seal.open_here(seal.here(here)) == here
@@ -140,12 +140,12 @@ class TestFreshness:
         assert not fresh.admits(beat(2, 100.1), 5.31, late_s=0.2)
         assert fresh.admits(beat(3, 100.4), 5.41, late_s=0.2)
 
-    def test_a_clock_that_drifts_is_followed(self):
+    def test_clock_that_drifts_is_followed(self):
         fresh = Freshness()
         for n in range(1, 100_000):
             assert fresh.admits(beat(n, 0.1 * n), 0.1 * n * (1 + 5e-5), late_s=0.2)
 
-    def test_a_clock_that_is_put_back_is_followed_after_three_seconds(self):
+    def test_clock_that_is_put_back_is_followed_after_three_seconds(self):
         fresh, changed_s = Freshness(), 0.5
         assert all(fresh.admits(beat(n, n / 10), n / 10, late_s=0.2) for n in range(1, 100))
         admitted = [fresh.admits(beat(n, n / 10), n / 10 + changed_s, late_s=0.2) for n in range(100, 140)]
@@ -169,7 +169,7 @@ class TestFreshness:
         assert before <= raw() <= time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
-def test_a_key_is_made_once_and_only_its_owner_may_read_it(tmp_path):
+def test_key_is_made_once_and_only_its_owner_may_read_it(tmp_path):
     path = tmp_path / "key"
     new_key(path)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -190,7 +190,7 @@ def test_what_is_no_key_is_said_to_be_none(tmp_path, text, why):
         read_key(path)
 
 
-def test_a_key_that_is_not_there_is_asked_for(tmp_path):
+def test_key_that_is_not_there_is_asked_for(tmp_path):
     with pytest.raises(ConfigError, match="apples manager --new-key"):
         read_key(tmp_path / "absent")
     with pytest.raises(ConfigError, match="cannot be made: No such file or directory; name another file"):

@@ -39,7 +39,7 @@ def changed(document, path, value):
     return {**document, first: changed(document[first], rest, value) if rest else value}
 
 
-def test_the_answer_of_this_host_is_legal():
+def test_answer_of_this_host_is_legal():
     report = facts.parse(read(FactsAnswer, text(LEGAL)), LEGAL["clock_s"] - 2.0)
     assert report.skew_s == pytest.approx(2.0)
     assert report.survey is not None
@@ -91,6 +91,6 @@ def test_implausible_links_are_refused(latency):
         read(LossAnswer, text({"lost": 1.5}))
 
 
-def test_the_reason_of_a_host_is_passed_on():
+def test_reason_of_a_host_is_passed_on():
     with pytest.raises(HostCheckError, match=r"^nobody answers$"):
         read(LinkAnswer, text({"error": "nobody answers"}))

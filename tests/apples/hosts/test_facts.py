@@ -36,7 +36,7 @@ NEEDS = Needs(
 )
 
 
-def test_a_host_that_is_well():
+def test_host_that_is_well():
     assert problems(WELL, NEEDS, ("10.0.0.5",)) == ()
     assert WELL.interface == "ens3"
 
@@ -60,7 +60,7 @@ def test_host_that_cannot_connect_to_us_cannot_take_part():
     assert replace(WELL, called_back=("10.0.0.7",)).our_address == "10.0.0.7"
 
 
-def test_a_name_that_means_us_here():
+def test_name_that_means_us_here():
     (problem,) = problems(WELL, NEEDS, ("127.0.1.1",))
     assert problem.startswith("has a name that resolves to 127.0.1.1 here, which is this machine")
 
@@ -80,6 +80,6 @@ def test_what_is_asked():
     assert request(NEEDS) == CheckRequest(disks={"/data/run.chk": ".token"})
 
 
-def test_a_host_that_leaves_out_a_directory_cannot_take_part():
+def test_host_that_leaves_out_a_directory_cannot_take_part():
     (only,) = problems(replace(WELL, disks={}), NEEDS, ())
     assert only == "did not report the directory of /data/run.chk"

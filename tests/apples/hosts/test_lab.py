@@ -43,7 +43,7 @@ def nothing_is_left(lab):
     wait_for(lambda: not left(lab), complaint=lambda: left(lab))
 
 
-def test_the_fit_run_and_the_others_are_told(lab, state_of_its_own):
+def test_fit_run_and_the_others_are_told(lab, state_of_its_own):
     lab.crash("a3")
     try:
         pool = [h.name for h in lab.spec.hosts if h.name != "own-files"]
@@ -180,7 +180,7 @@ def running(lab, *hosts):
 
 
 @pytest.mark.parametrize("way", ["kill", "crash", "freeze", "cut"])
-def test_a_host_is_lost(lab, launch, way):
+def test_host_is_lost(lab, launch, way):
     process = launch("a1,a2,a3", "sleep", "600", lost_s=4.0)
     try:
         wait_for(lambda: running(lab, "a1", "a2", "a3"))
@@ -217,7 +217,7 @@ def test_lost_host_ends_a_run_of_any_mpi(lab, launch, mpi_programs, way, mpi):
     assert (ended["ended"], ended["exit_code"], list(ended["lost"])) == ("failed", 125, ["a3"])
 
 
-def test_the_launcher_and_its_host_are_killed(lab, launch):
+def test_launcher_and_its_host_are_killed(lab, launch):
     """Its kernel closes the connections, upon which the host agents end their parts."""
     process = launch("a2,a3", "sleep", "600")
     wait_for(lambda: running(lab, "a2", "a3"))

@@ -52,7 +52,7 @@ def test_unfit_hosts_have_reasons_in_order(fake_ssh):
     }
 
 
-def test_a_host_says_what_it_is(fake_ssh, tmp_path):
+def test_host_says_what_it_is(fake_ssh, tmp_path):
     path = str(tmp_path / "run.chk")
     (tmp_path / "token").touch()
     wants = needs(disk_bytes={path: 10.0}, tokens={path: "token"}, files=(__file__, "/no/such/file"))
@@ -67,7 +67,7 @@ def test_a_host_says_what_it_is(fake_ssh, tmp_path):
     assert abs(facts.skew_s) < preflight.facts.MOST_SKEW_S
 
 
-def test_a_host_that_says_nothing_is_not_waited_for(fake_ssh):
+def test_host_that_says_nothing_is_not_waited_for(fake_ssh):
     (mute,) = preflight.check(candidates("mute"), needs(), limit_s=0.2)
     assert mute.reason == "did not answer within 0.2 s; it is off, overloaded, or cut off"
 
@@ -132,7 +132,7 @@ def test_listener_uses_the_ports_that_mpi_may_use(monkeypatch):
             CallbackListener()
 
 
-def test_a_host_that_breaks_off_is_told(fake_ssh):
+def test_host_that_breaks_off_is_told(fake_ssh):
     with conversation("alpha") as alpha:
         alpha.answer(60.0)
         alpha.send((ToAgent.QUESTION, b"{}"))

@@ -51,7 +51,7 @@ def test_two_runs_share_hosts_under_one_manager(lab, library):
         time.sleep(0.1)
 
 
-def test_a_run_without_a_policy_joins_that_of_its_hosts(lab, library):
+def test_run_without_a_policy_joins_that_of_its_hosts(lab, library):
     program = str(Path(sys.executable).parent / "apples-run")
     words = [program, *RUN, "--launcher", "ssh", "-H", "a1:1,a2:1", "--json"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -97,7 +97,7 @@ def test_a_run_without_a_policy_joins_that_of_its_hosts(lab, library):
         ({"a": "gang"}, "ab", None, "the key of the machine manager at 1.2.3.0:5 is not ours to give"),
     ],
 )
-def test_a_run_without_a_policy_has_that_of_the_hosts_of_its_plan(monkeypatch, policies, plan, kind, note):
+def test_run_without_a_policy_has_that_of_the_hosts_of_its_plan(monkeypatch, policies, plan, kind, note):
     """The hosts' answers are made up: such states take several users."""
     said = []
     hosts = SharedHosts(None, said.append)
@@ -132,7 +132,7 @@ def test_a_run_without_a_policy_has_that_of_the_hosts_of_its_plan(monkeypatch, p
     assert len(said) == (note is not None)
 
 
-def test_a_check_reports_sockets_of_node_managers(monkeypatch, tmp_path):
+def test_check_reports_sockets_of_node_managers(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr("apples.hosts.nodesockets.SYSTEM_DIRECTORY", str(tmp_path / "none"))
     own = tmp_path / f"apples-{os.getuid()}"
@@ -201,7 +201,7 @@ def test_late_answer_is_not_that_of_the_next_question(monkeypatch, tmp_path):
         assert hosts.managers.ask("here", "holds") is False
 
 
-def test_an_answer_that_cannot_be_understood_ends_the_policy_only(monkeypatch):
+def test_answer_that_cannot_be_understood_ends_the_policy_only(monkeypatch):
     answer = b'{"look": {"launcher": "1.2.3.1", "node": {"node": "a", "policy": 7}}}'
     monkeypatch.setattr("apples.platforms.nodemanagers.AgentConversation.answer", lambda *_: answer)
     said = []

@@ -76,7 +76,7 @@ def test_one_host_is_slow_for_one_reason(more, expected):
     assert reasons(**more) == ({"b": (expected,)}, "b")
 
 
-def test_a_slow_link_is_the_far_hosts_and_not_its_peers():
+def test_slow_link_is_the_far_hosts_and_not_its_peers():
     found, slow = reasons(links=among(HOSTS, slow=("c",)))
     assert (found, slow) == (
         {
@@ -89,16 +89,16 @@ def test_a_slow_link_is_the_far_hosts_and_not_its_peers():
     )
 
 
-def test_a_fast_network_has_no_slow_links():
+def test_fast_network_has_no_slow_links():
     assert reasons(links=among(HOSTS, slow=("c",), latency_s=1e-6, bandwidth_Bps=1e10)) == ({}, None)
 
 
-def test_the_slowest_is_the_one_that_gets_least_done():
+def test_slowest_is_the_one_that_gets_least_done():
     found, slow = reasons(surveys={"a": survey(0.5), "d": survey(0.2)})
     assert (set(found), slow) == ({"a", "d"}, "d")
 
 
-def test_a_probe_that_failed_is_told_for_both_ends():
+def test_probe_that_failed_is_told_for_both_ends():
     links = [*among(("a", "b")), LinkSpeed(source="a", target="c", error="timed out")]
     found, _ = reasons(links=links)
     assert found == {"a": ("no link: a → c: timed out",), "c": ("no link: a → c: timed out",)}

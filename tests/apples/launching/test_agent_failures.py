@@ -35,7 +35,7 @@ def forked(command: Callable[[Rendezvous], list[str]], *hosts: str, here: bool =
     )
 
 
-def test_a_status_that_disappears_is_reported(runs, monkeypatch) -> None:
+def test_status_that_disappears_is_reported(runs, monkeypatch) -> None:
     original = hostagent.HostAgent._on_events
 
     def after_a_cleaner(agent: hostagent.HostAgent, fd: int) -> None:
@@ -52,7 +52,7 @@ def test_a_status_that_disappears_is_reported(runs, monkeypatch) -> None:
     )
 
 
-def test_the_reason_of_a_crash_is_reported(runs, monkeypatch) -> None:
+def test_reason_of_a_crash_is_reported(runs, monkeypatch) -> None:
     def crash(agent: hostagent.HostAgent, fd: int) -> None:
         raise RuntimeError("out of order")
 
@@ -62,14 +62,14 @@ def test_the_reason_of_a_crash_is_reported(runs, monkeypatch) -> None:
     assert outcome.message.endswith("localhost was lost: its connection ended (RuntimeError: out of order)")
 
 
-def test_a_command_that_cannot_be_executed_is_named(runs) -> None:
+def test_command_that_cannot_be_executed_is_named(runs) -> None:
     method = forked(lambda _: ["/no/mpiexec"], "localhost", here=True)
     outcome = launch(runs.request("true"), method, QUICK, lambda line: None)
     assert outcome.ended == "failed"
     assert "cannot start /no/mpiexec: No such file or directory" in outcome.message
 
 
-def test_an_agent_that_has_ended_does_not_wake_the_launcher(runs) -> None:
+def test_agent_that_has_ended_does_not_wake_the_launcher(runs) -> None:
     method = forked(lambda _: ["sleep", "600"], "alpha", "beta")
     processes = RunProcesses(runs.request("true", hosts=["alpha", "beta"]), method)
     try:
@@ -98,11 +98,11 @@ def no_sigchld() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_sigchld")
-def test_a_launcher_that_ignores_sigchld(runs) -> None:
+def test_launcher_that_ignores_sigchld(runs) -> None:
     assert run(runs.request("true")).finished
 
 
-def test_a_refusal_to_start_the_command_is_a_launch_error(runs) -> None:
+def test_refusal_to_start_the_command_is_a_launch_error(runs) -> None:
     def refuse(_: Rendezvous) -> list[str]:
         raise PermissionError(13, "Permission denied", "/bin/mpiexec")
 
@@ -118,7 +118,7 @@ def test_a_refusal_to_start_the_command_is_a_launch_error(runs) -> None:
     ] == []
 
 
-def test_a_run_directory_that_cannot_be_cleared_is_a_launch_error(runs) -> None:
+def test_run_directory_that_cannot_be_cleared_is_a_launch_error(runs) -> None:
     (runs.directory / "status-00000.json").mkdir()
     descriptors = len(os.listdir("/proc/self/fd"))
     with pytest.raises(LaunchError, match=r"^cannot start the host agents: .*/status-00000\.json: Is a dir"):

@@ -22,7 +22,7 @@ from apples.launching.mpis import Family, Mpi
 OWN = Mpi(family=Family.MPICH, mpiexec="/env/bin/mpiexec")
 
 
-def test_every_rank_starts_through_the_rank_wrapper(runs) -> None:
+def test_rank_starts_through_the_rank_wrapper(runs) -> None:
     request = runs.request("app", "--size", "64", hosts=["alpha", "alpha", "beta"])
     command = mpiexec_command(request, OWN, "/opt/app")
     assert " ".join(command[:9]) == "/env/bin/mpiexec -launcher fork -rmk user -hosts localhost -n 3"
@@ -37,7 +37,7 @@ def test_labels_are_an_option_of_the_rank_wrapper(runs) -> None:
     assert "--label" not in mpiexec_command(runs.request("app"), OWN, "/opt/app")
 
 
-def test_the_parent_death_wrapper_comes_first() -> None:
+def test_parent_death_wrapper_comes_first() -> None:
     command = with_parent_death(["/env/bin/mpiexec", "-n", "2"], 4711)
     assert command[3].endswith("hostagent.py")
     assert command[4:] == ["exec", "4711", "/env/bin/mpiexec", "-n", "2"]
@@ -59,7 +59,7 @@ def test_one_thread_per_rank_unless_somebody_says_otherwise(runs) -> None:
     assert (alone["OMP_NUM_THREADS"], alone["NUMBA_NUM_THREADS"]) == ("1", "1")
 
 
-def test_an_enclosing_mpiexec_is_forgotten(runs) -> None:
+def test_enclosing_mpiexec_is_forgotten(runs) -> None:
     base = {"PMI_FD": "7", "PMI_RANK": "1", "HYDI_CONTROL_FD": "5", "MPI_LOCALNRANKS": "2", "HOME": "/root"}
     environment = rank_environment(runs.request("app"), base)
     assert environment["HOME"] == "/root"

@@ -35,7 +35,7 @@ def holder(tmp_path):
         process.kill()
 
 
-def test_the_second_is_told_who_is_first(tmp_path, holder):
+def test_second_is_told_who_is_first(tmp_path, holder):
     with (
         pytest.raises(LaunchError, match=rf"^checkpoint x is in use by process {holder.pid} of .* since 20"),
         locked(tmp_path / "lock", "checkpoint x"),
@@ -44,7 +44,7 @@ def test_the_second_is_told_who_is_first(tmp_path, holder):
     assert (tmp_path / "lock").exists()
 
 
-def test_a_killed_holder_holds_nothing(tmp_path, holder):
+def test_killed_holder_holds_nothing(tmp_path, holder):
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     with locked(tmp_path / "lock", "checkpoint x"):
@@ -52,7 +52,7 @@ def test_a_killed_holder_holds_nothing(tmp_path, holder):
     assert not (tmp_path / "lock").exists()
 
 
-def test_a_place_where_nothing_can_be_written(tmp_path):
+def test_place_where_nothing_can_be_written(tmp_path):
     with (
         pytest.raises(LaunchError, match=r"^checkpoint x cannot be locked: .*none/lock: No such file"),
         locked(tmp_path / "none" / "lock", "checkpoint x"),
@@ -67,7 +67,7 @@ def test_after_an_error_it_is_free_again(tmp_path):
         pass
 
 
-def test_a_run_directory_is_for_one_launch_at_a_time(tmp_path):
+def test_run_directory_is_for_one_launch_at_a_time(tmp_path):
     request = LaunchRequest(
         plan=unplanned(["localhost"], scheduler="test", application="true"),
         workload=Workload(application="true", size=1),

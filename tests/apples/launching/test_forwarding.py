@@ -54,7 +54,7 @@ def test_user_signals_reach_the_ranks_and_the_run_goes_on(launch) -> None:
     assert launched.ended() == (0, "SIGUSR2\n" * 2, "finished: \n")
 
 
-def test_the_second_interrupt_terminates_and_then_kills(launch, runs) -> None:
+def test_second_interrupt_terminates_and_then_kills(launch, runs) -> None:
     launched = listening(launch, "never")
     launched.process.send_signal(signal.SIGINT)
     for _ in range(2):
@@ -65,7 +65,7 @@ def test_the_second_interrupt_terminates_and_then_kills(launch, runs) -> None:
     assert runs.left() == {}
 
 
-def test_an_interrupt_while_the_ranks_start_is_not_lost(launch, runs, wait_for) -> None:
+def test_interrupt_while_the_ranks_start_is_not_lost(launch, runs, wait_for) -> None:
     launched = launch("sleep", "600", ranks=4)
     wait_for(lambda: (runs.directory / "mpiexec.log").exists())
     launched.process.send_signal(signal.SIGINT)
@@ -74,7 +74,7 @@ def test_an_interrupt_while_the_ranks_start_is_not_lost(launch, runs, wait_for) 
     assert err.splitlines()[-1] == "interrupted: the run was interrupted by signal INT"
 
 
-def test_a_signal_that_kills_a_rank_is_the_runs_failure(launch) -> None:
+def test_signal_that_kills_a_rank_is_the_runs_failure(launch) -> None:
     launched = launch("sleep", "600")
     launched.wait_until_running()
     launched.process.send_signal(signal.SIGUSR1)

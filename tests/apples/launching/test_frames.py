@@ -20,12 +20,12 @@ def test_frames_arrive_whole_whatever_the_pieces(frames, noise, piece):
     assert unframer.greeted
 
 
-def test_a_length_that_nobody_sends():
+def test_length_that_nobody_sends():
     with pytest.raises(ValueError, match="a frame of"):
         Unframer().feed(HEADER.pack(b"O", LONGEST + 1))
 
 
-def test_a_shell_that_only_talks():
+def test_shell_that_only_talks():
     unframer = Unframer(preamble=True)
     assert unframer.feed(b"Welcome\n") == []
     assert unframer.noise == b"Welcome\n"

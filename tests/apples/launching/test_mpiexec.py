@@ -34,7 +34,7 @@ def sh(text: str) -> tuple[str, str, str]:
     return ("sh", "-c", text)
 
 
-def test_a_run_that_ends_well(runs, capfd) -> None:
+def test_run_that_ends_well(runs, capfd) -> None:
     outcome = run(runs.request(*sh("echo out; echo err >&2"), hosts=["localhost", "127.0.0.1"]))
     assert (outcome.ended, outcome.exit_code, outcome.message) == ("finished", 0, "")
     assert [(s.rank, s.host, s.exit_code) for s in outcome.statuses] == [
@@ -85,7 +85,7 @@ def test_ranks_inherit_no_descriptors_and_no_stdin(runs, capfd, monkeypatch) -> 
     assert capfd.readouterr().out == "('1', False, '', True)\n" * 2
 
 
-def test_the_highest_code_not_the_union_of_bits(runs) -> None:
+def test_highest_code_not_the_union_of_bits(runs) -> None:
     outcome = run(runs.request(*sh("exit $((3 + $PMI_RANK))"), hosts=["localhost"] * 3))
     assert (outcome.ended, outcome.exit_code) == ("failed", 5)
     assert [s.exit_code for s in outcome.statuses] == [3, 4, 5]
@@ -99,7 +99,7 @@ def test_the_highest_code_not_the_union_of_bits(runs) -> None:
         ("kill -KILL $$", 137, "rank 1 on 127.0.0.1 was killed by signal 9 (KILL)"),
     ],
 )
-def test_a_crash_ends_the_others_and_names_the_culprit(runs, capfd, death: str, code: int, says: str) -> None:
+def test_crash_ends_the_others_and_names_the_culprit(runs, capfd, death: str, code: int, says: str) -> None:
     outcome = run(
         runs.request(
             *sh(f"test $PMI_RANK = 1 && {{ sleep 0.3; {death}; }}; sleep 600"),
@@ -130,13 +130,13 @@ def test_mpi_ranks_find_each_other(runs, capfd) -> None:
     assert capfd.readouterr().out == "3\n3\n"
 
 
-def test_a_dead_mpi_neighbour_is_not_waited_for(runs) -> None:
+def test_dead_mpi_neighbour_is_not_waited_for(runs) -> None:
     program = MPI + "if rank == 1: os._exit(3)\nMPI.COMM_WORLD.barrier()"
     outcome = run(runs.request(sys.executable, "-c", program))
     assert (outcome.exit_code, outcome.message) == (3, "rank 1 on localhost ended with exit code 3")
 
 
-def test_the_caller_of_mpi_abort_is_named(runs, capfd) -> None:
+def test_caller_of_mpi_abort_is_named(runs, capfd) -> None:
     program = MPI + "if rank == 1: MPI.COMM_WORLD.Abort(5)\nMPI.COMM_WORLD.barrier()"
     outcome = run(runs.request(sys.executable, "-c", program))
     assert outcome.exit_code == 5
@@ -165,7 +165,7 @@ def test_what_a_program_leaves_running_is_ended(runs) -> None:
     assert runs.left() == {}
 
 
-def test_a_program_whose_interpreter_is_missing(runs, tmp_path: Path) -> None:
+def test_program_whose_interpreter_is_missing(runs, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
@@ -174,14 +174,14 @@ def test_a_program_whose_interpreter_is_missing(runs, tmp_path: Path) -> None:
     assert f"cannot run {script}: No such file or directory" in outcome.message
 
 
-def test_the_time_limit(runs) -> None:
+def test_time_limit(runs) -> None:
     outcome = run(runs.request("sleep", "600", time_limit_s=0.5))
     assert (outcome.ended, outcome.exit_code) == ("time limit", 124)
     assert outcome.message == "the run was ended at its time limit of 0.5 s"
     assert {s.signal for s in outcome.statuses} == {15}
 
 
-def test_a_broken_mpiexec_is_a_failed_launch(runs, tmp_path: Path) -> None:
+def test_broken_mpiexec_is_a_failed_launch(runs, tmp_path: Path) -> None:
     fake = tmp_path / "mpiexec"
     fake.write_text("#!/bin/sh\necho no licence >&2\nexit 0\n")
     fake.chmod(0o755)
@@ -200,7 +200,7 @@ def test_in_a_thread_it_runs_as_well(runs) -> None:
     assert outcomes[0].finished
 
 
-def test_a_notify_that_fails_takes_the_ranks_with_it(runs, wait_for) -> None:
+def test_notify_that_fails_takes_the_ranks_with_it(runs, wait_for) -> None:
     def broken(line: str) -> None:
         raise BrokenPipeError("nobody listens")
 
@@ -222,7 +222,7 @@ def test_more_ranks_than_cores(runs) -> None:
     assert [s.rank for s in outcome.statuses] == list(range(16))
 
 
-def test_the_launcher_cannot_be_started_where_it_should_not(runs) -> None:
+def test_launcher_cannot_be_started_where_it_should_not(runs) -> None:
     with pytest.raises(LaunchError, match="hosts far are not this machine"):
         run(runs.request("true", hosts=["far"]))
     assert list(runs.directory.iterdir()) == []

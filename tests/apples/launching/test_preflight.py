@@ -19,7 +19,7 @@ def addressed(**addresses: str) -> dict[str, HostAddress]:
     return {host: HostAddress(host=host, address=address) for host, address in addresses.items()}
 
 
-def test_a_tiny_run_passes(runs) -> None:
+def test_tiny_run_passes(runs) -> None:
     mpirun.check(runs.request("true"), HostAccess(here=True))
 
 
@@ -38,7 +38,7 @@ def test_other_machines_are_named(runs) -> None:
     mpirun.check(request, HostAccess(addresses=addressed(alpha="localhost", beta="127.0.0.1"), here=True))
 
 
-def test_an_address_counts_before_a_name(runs) -> None:
+def test_address_counts_before_a_name(runs) -> None:
     with pytest.raises(LaunchError, match="hosts localhost are not"):
         mpirun.check(runs.request("true"), HostAccess(addresses=addressed(localhost="10.1.2.3"), here=True))
 
@@ -52,7 +52,7 @@ def test_no_mpiexec_in_the_environment(runs, tmp_path: Path) -> None:
         mpirun.check(runs.request("true"), HostAccess(bin_dir=tmp_path, here=True))
 
 
-def test_the_program_is_looked_up_before_the_start(runs, tmp_path: Path) -> None:
+def test_program_is_looked_up_before_the_start(runs, tmp_path: Path) -> None:
     def check(request) -> None:
         mpirun.check(request, HostAccess(here=True))
 
@@ -71,33 +71,33 @@ def test_the_program_is_looked_up_before_the_start(runs, tmp_path: Path) -> None
         check(runs.request())
 
 
-def test_the_requests_path_is_searched(runs, tmp_path: Path) -> None:
+def test_requests_path_is_searched(runs, tmp_path: Path) -> None:
     program = tmp_path / "mine"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     mpirun.check(runs.request("mine", environment={"PATH": str(tmp_path)}), HostAccess(here=True))
 
 
-def test_a_run_directory_that_is_not_there(runs, tmp_path: Path) -> None:
+def test_run_directory_that_is_not_there(runs, tmp_path: Path) -> None:
     request = dataclasses.replace(runs.request("true"), run_dir=tmp_path / "nowhere")
     with pytest.raises(LaunchError, match="nowhere does not exist"):
         mpirun.check(request, HostAccess(here=True))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_run_directory_that_may_not_be_written(runs) -> None:
+def test_run_directory_that_may_not_be_written(runs) -> None:
     runs.directory.chmod(0o500)
     with pytest.raises(LaunchError, match="may not be written"):
         mpirun.check(runs.request("true"), HostAccess(here=True))
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, float("nan")])
-def test_a_time_limit_must_leave_time(runs, limit: float) -> None:
+def test_time_limit_must_leave_time(runs, limit: float) -> None:
     with pytest.raises(LaunchError, match="give more than 0 seconds"):
         mpirun.check(runs.request("true", time_limit_s=limit), HostAccess(here=True))
 
 
-def test_a_plan_without_ranks(runs) -> None:
+def test_plan_without_ranks(runs) -> None:
     request = runs.request("true")
     empty = dataclasses.replace(request, plan=dataclasses.replace(request.plan, assignments=()))
     with pytest.raises(LaunchError, match="no ranks"):

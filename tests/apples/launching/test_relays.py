@@ -26,7 +26,7 @@ def labelled(*pieces: bytes) -> bytes:
         return target.read()
 
 
-def test_every_line_is_labelled_once_however_it_arrives() -> None:
+def test_line_is_labelled_once_however_it_arrives() -> None:
     assert labelled(b"one\ntw", b"o\n", b"\nthr", b"ee") == b"[3] one\n[3] two\n[3] \n[3] three\n"
     assert labelled() == b""
 
@@ -138,7 +138,7 @@ def test_pieces_are_whole_lines_that_a_pipe_takes_at_once() -> None:
     assert [len(piece) for piece in pieces if len(piece) > select.PIPE_BUF] == [9001]
 
 
-def test_a_non_blocking_output_loses_nothing() -> None:
+def test_non_blocking_output_loses_nothing() -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
     data = os.urandom(1 << 18)
@@ -156,7 +156,7 @@ def test_a_non_blocking_output_loses_nothing() -> None:
     assert got == [data]
 
 
-def test_a_reader_that_left_is_noticed() -> None:
+def test_reader_that_left_is_noticed() -> None:
     read, write = os.pipe()
     os.close(read)
     assert not write_all(write, b"x")

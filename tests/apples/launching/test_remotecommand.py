@@ -25,7 +25,7 @@ def test_rank_i_stands_on_the_host_of_the_plan(runs):
     assert hostfile(request) == "alpha:2\nbeta:1\nalpha:1\n"
 
 
-def test_the_whole_command(runs):
+def test_whole_command(runs):
     request = runs.request("prog", "--size", "4", hosts=["alpha", "beta"], label=True)
     spread = Rendezvous(launcher="10.0.0.1", directory="/home/me")
     mpi = Mpi(family=Family.MPICH, mpiexec="/venv/bin/mpiexec")
@@ -58,7 +58,7 @@ def test_what_belongs_to_one_machine_stays_there():
     ]
 
 
-def test_the_environment_of_mpiexec(runs):
+def test_environment_of_mpiexec(runs):
     request = runs.request("true", environment={"A": "request"})
     base = {"A": "user", "OMP_NUM_THREADS": "4", "HYDRA_LAUNCHER": "slurm", "PMI_FD": "3"}
     environment = launch_environment(request, base, "door", {"A": "default", "B": "default"})
@@ -70,7 +70,7 @@ def test_the_environment_of_mpiexec(runs):
     assert not {"HYDRA_LAUNCHER", "PMI_FD"} & environment.keys()
 
 
-def test_the_interface_is_passed_unless_the_user_has_chosen():
+def test_interface_is_passed_unless_the_user_has_chosen():
     names = {"UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include"}
     assert network_environment("ens3", {}) == dict.fromkeys(names, "ens3")
     assert network_environment("ens3", {"UCX_NET_DEVICES": "ib0"}).keys() == names - {"UCX_NET_DEVICES"}

@@ -43,7 +43,7 @@ def sh(text: str) -> tuple[str, str, str]:
     return ("sh", "-c", text)
 
 
-def test_a_run_over_three_hosts_ends_well(runs, capfd) -> None:
+def test_run_over_three_hosts_ends_well(runs, capfd) -> None:
     chain = ["alpha", "here", "alpha", "chatty"]
     outcome = run(runs.request(*sh("echo out $PMI_RANK; echo err >&2"), hosts=chain))
     assert (outcome.ended, outcome.exit_code, outcome.message) == ("finished", 0, "")
@@ -93,7 +93,7 @@ def test_environment_is_carried_except_host_variables(runs, capfd, monkeypatch) 
     assert capfd.readouterr().out == f"a b|x|1|||{os.getcwd()}\n"
 
 
-def test_the_rank_that_failed_is_named(runs) -> None:
+def test_rank_that_failed_is_named(runs) -> None:
     outcome = run(
         runs.request(*sh("test $PMI_RANK != 1 || exit 5; sleep 60"), hosts=["alpha", "beta", "here"])
     )
@@ -101,24 +101,24 @@ def test_the_rank_that_failed_is_named(runs) -> None:
     assert outcome.message == "rank 1 on beta ended with exit code 5"
 
 
-def test_a_program_that_is_killed(runs) -> None:
+def test_program_that_is_killed(runs) -> None:
     outcome = run(runs.request(*sh("test $PMI_RANK = 0 && kill -9 $$; sleep 60"), hosts=["alpha", "beta"]))
     assert (outcome.exit_code, outcome.message) == (137, "rank 0 on alpha was killed by signal 9 (KILL)")
 
 
-def test_a_host_that_refuses_ends_the_run_before_it_starts(runs) -> None:
+def test_host_that_refuses_ends_the_run_before_it_starts(runs) -> None:
     outcome = run(runs.request("true", hosts=["alpha", "locked"]))
     assert (outcome.ended, outcome.exit_code) == ("failed", 125)
     assert outcome.message.startswith("locked refuses our key; put the public key there (ssh-copy-id locked)")
     assert [s.exit_code for s in outcome.statuses] == [None, None]
 
 
-def test_a_host_that_does_not_answer_is_not_waited_for(runs) -> None:
+def test_host_that_does_not_answer_is_not_waited_for(runs) -> None:
     outcome = run(runs.request("true", hosts=["mute"]), LivenessTimeouts(connect_s=0.5, lost_s=60.0))
     assert outcome.message.startswith("mute did not answer for")
 
 
-def test_the_time_limit(runs) -> None:
+def test_time_limit(runs) -> None:
     outcome = run(runs.request("sleep", "60", hosts=["alpha", "beta"], time_limit_s=2.0))
     assert (outcome.ended, outcome.exit_code) == ("time limit", 124)
 
@@ -177,7 +177,7 @@ def signal_agent(runs, wait_for, monkeypatch, *numbers: int, departures=None) ->
 
 
 @pytest.mark.parametrize("numbers", [[signal.SIGKILL], [signal.SIGTERM, signal.SIGTERM]])
-def test_a_killed_host_agent_takes_its_ranks_along(runs, wait_for, monkeypatch, numbers) -> None:
+def test_killed_host_agent_takes_its_ranks_along(runs, wait_for, monkeypatch, numbers) -> None:
     outcome = signal_agent(runs, wait_for, monkeypatch, *numbers)
     assert (outcome.ended, outcome.exit_code) == ("failed", 125)
 
@@ -242,7 +242,7 @@ def test_ranks_of_a_drained_host_leave_the_run(runs, capfd) -> None:
     assert draining.heard[-1] == (6, 6)
 
 
-def test_a_launcher_that_dies_leaves_nothing_on_any_host(runs, wait_for) -> None:
+def test_launcher_that_dies_leaves_nothing_on_any_host(runs, wait_for) -> None:
     pid = os.fork()
     if pid == 0:
         try:

@@ -95,7 +95,7 @@ def test_slabs_reach_the_run_and_progress_its_controller(run, capfd):
     assert controller.heard[:3] == [1, 2, 3]
 
 
-def test_a_run_that_is_to_go_on_elsewhere_ends_as_adapted(run):
+def test_run_that_is_to_go_on_elsewhere_ends_as_adapted(run):
     outcome, _, said = run(CheckpointAndEnd(why="a better place is free"))
     assert (outcome.ended, outcome.exit_code) == ("adapted", 143)
     assert outcome.message == "the run was ended to go on with another plan"
@@ -119,7 +119,7 @@ def test_run_without_controller_gets_no_variables(runs):
     )
 
 
-def test_a_tail_gives_whole_lines_once(tmp_path):
+def test_tail_gives_whole_lines_once(tmp_path):
     path = tmp_path / "progress.jsonl"
     tail = steering.FileTail(str(path))
     assert tail.lines() == []

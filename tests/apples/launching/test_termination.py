@@ -25,7 +25,7 @@ def ending() -> Termination:
     return Termination(started=100.0, time_limit_s=None, grace=GRACE)
 
 
-def test_a_quiet_run_is_left_alone(ending: Termination) -> None:
+def test_quiet_run_is_left_alone(ending: Termination) -> None:
     assert ending.wake_at is None
     assert ending.tick(1e9) == []
     ending.over()
@@ -45,7 +45,7 @@ def test_first_interrupt_shows_states_and_is_forwarded(ending, signal) -> None:
     assert (ending.cause, ending.interrupt) == ("interrupted", signal)
 
 
-def test_the_second_interrupt_terminates_then_kills_after_grace(ending: Termination) -> None:
+def test_second_interrupt_terminates_then_kills_after_grace(ending: Termination) -> None:
     ending.signalled(SIGINT, 101.0)
     assert ending.signalled(SIGINT, 102.0) == TERMINATE
     assert ending.tick(106.9) == []
@@ -55,14 +55,14 @@ def test_the_second_interrupt_terminates_then_kills_after_grace(ending: Terminat
     assert ending.cause == "interrupted"
 
 
-def test_the_third_interrupt_does_not_wait_for_the_grace(ending: Termination) -> None:
+def test_third_interrupt_does_not_wait_for_the_grace(ending: Termination) -> None:
     ending.signalled(SIGINT, 101.0)
     ending.signalled(SIGINT, 102.0)
     assert ending.signalled(SIGINT, 102.1) == [CutLifeline()]
     assert ending.signalled(SIGINT, 102.2) == []
 
 
-def test_a_failed_rank_ends_the_others_after_a_moment(ending: Termination) -> None:
+def test_failed_rank_ends_the_others_after_a_moment(ending: Termination) -> None:
     assert ending.rank_failed(101.0) == []
     assert ending.rank_failed(101.1) == []
     assert ending.tick(101.5) == TERMINATE
@@ -78,13 +78,13 @@ def test_rank_that_dies_of_an_interrupt_did_not_fail(ending: Termination) -> Non
     assert ending.tick(106.1) == TERMINATE
 
 
-def test_an_interrupt_after_a_failure_only_hastens_it(ending: Termination) -> None:
+def test_interrupt_after_a_failure_only_hastens_it(ending: Termination) -> None:
     ending.rank_failed(101.0)
     assert ending.signalled(SIGINT, 101.1) == [CutLifeline()]
     assert ending.cause == "failed"
 
 
-def test_the_time_limit_terminates_with_grace() -> None:
+def test_time_limit_terminates_with_grace() -> None:
     ending = Termination(started=100.0, time_limit_s=10.0, grace=GRACE)
     assert ending.wake_at == 110.0
     assert ending.tick(109.9) == []
@@ -120,6 +120,6 @@ def test_interrupt_after_adapt_is_an_interrupt(ending: Termination) -> None:
     assert ending.cause == "interrupted"
 
 
-def test_an_interrupted_run_is_not_adapted_any_more(ending: Termination) -> None:
+def test_interrupted_run_is_not_adapted_any_more(ending: Termination) -> None:
     ending.signalled(SIGINT, 101.0)
     assert ending.adapt() == []

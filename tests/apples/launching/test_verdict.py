@@ -55,13 +55,13 @@ def test_finished_ignores_the_code_of_mpiexec() -> None:
     assert [s.pid for s in outcome.statuses] == [100, 101]
 
 
-def test_the_highest_code_over_the_ranks() -> None:
+def test_highest_code_over_the_ranks() -> None:
     outcome = verdict(record(0, 3, ended=3.0), record(1, 5), record(2, 4, ended=2.5), mpiexec_code=7)
     assert outcome.exit_code == 5
     assert outcome.message == "rank 1 on host1 ended with exit code 5; 2 of the other 2 ranks failed as well"
 
 
-def test_the_culprit_is_named_not_its_victims() -> None:
+def test_culprit_is_named_not_its_victims() -> None:
     outcome = verdict(
         killed(0, 9, ended_by="parent", ended=1.9),
         record(1),
@@ -72,7 +72,7 @@ def test_the_culprit_is_named_not_its_victims() -> None:
     assert outcome.message == "rank 3 on host3 was killed by signal 11 (SEGV)"
 
 
-def test_a_program_that_could_not_be_run() -> None:
+def test_program_that_could_not_be_run() -> None:
     outcome = verdict(record(0, 126, error="cannot run app: Permission denied"), record(1))
     assert (outcome.exit_code, outcome.message) == (126, "rank 0 on host0 cannot run app: Permission denied")
 
@@ -83,7 +83,7 @@ def test_no_exit_code_of_mpiexec_proves_success() -> None:
     assert outcome.message == "rank 1 on host1 did not start (mpiexec ended with code 0): sorry"
 
 
-def test_a_rank_that_vanished() -> None:
+def test_rank_that_vanished() -> None:
     outcome = verdict(record(0, ended=None, exit_code=None), record(1), mpiexec_code=9)
     assert outcome.exit_code == 125
     assert "rank 0 on host0 vanished without a status" in outcome.message
@@ -105,7 +105,7 @@ def test_interrupted_even_if_the_ranks_end_well(signal, code: int, name: str) ->
     assert outcome.message == f"the run was interrupted by signal {name}"
 
 
-def test_a_time_limit_says_which() -> None:
+def test_time_limit_says_which() -> None:
     ending = quiet()
     ending.tick(90.0)
     outcome = verdict(killed(0, 15, ended_by="request"), ending=ending)
@@ -113,7 +113,7 @@ def test_a_time_limit_says_which() -> None:
     assert outcome.message == "the run was ended at its time limit of 1 min 30 s"
 
 
-def test_a_lost_host_is_to_blame_for_what_its_peers_did() -> None:
+def test_lost_host_is_to_blame_for_what_its_peers_did() -> None:
     launch = LaunchResult(
         hosts=["alpha", "beta"],
         records=[record(0, exit_code=15), record(1, ended=None, exit_code=None, ended_by=None)],
@@ -130,7 +130,7 @@ def test_a_lost_host_is_to_blame_for_what_its_peers_did() -> None:
     )
 
 
-def test_a_status_file_is_read_as_it_was_written(tmp_path) -> None:
+def test_status_file_is_read_as_it_was_written(tmp_path) -> None:
     status = StatusFile(str(tmp_path), 3, 'odd "host"\\', None)
     status.pid = 77
     status.started()

@@ -69,7 +69,7 @@ def test_guests_fit_and_end_by_the_holder_or_are_reserved(waiting, holders, only
             assert not only_first or order.index(guest.id) < passed_over
 
 
-def test_the_least_slowed_pair_is_chosen_then_the_lowest_id():
+def test_least_slowed_pair_is_chosen_then_the_lowest_id():
     holders = [
         SharingJob(id=i, procs=1, duties=(duty,), end_s=9.0) for i, duty in ((3, 0.5), (2, 0.3), (1, 0.4))
     ]
@@ -82,7 +82,7 @@ def sharing(asked, **more):
     return asked(**{"duties": (0.4,), **more})
 
 
-def test_a_guest_runs_beside_on_the_same_processors(bench, asked):
+def test_guest_runs_beside_on_the_same_processors(bench, asked):
     machine = Machine(slots={"here": 2, "there": 2}, here="here", cpus=(4, 6))
     one = bench(processors=machine)
     assert one.at(0, sharing(asked, procs=4, duties=(0.4, 0.35, 0.3, 0.2))) == [1]
@@ -109,13 +109,13 @@ def test_jobs_that_do_not_fit_wait(bench, asked, first, second):
     assert one.at(1, asked(duties=second, request_s=5.0)) == []
 
 
-def test_a_site_may_switch_sharing_off(bench, asked):
+def test_site_may_switch_sharing_off(bench, asked):
     one = bench(processors=1, oversubscribe=False)
     assert one.at(0, sharing(asked), sharing(asked)) == [1]
     assert "shares" not in why(one.live, 2)
 
 
-def test_the_first_in_line_may_stay_longer_others_not(bench, asked):
+def test_first_in_line_may_stay_longer_others_not(bench, asked):
     one = bench(processors=2)
     assert one.at(0, sharing(asked), sharing(asked)) == [1, 2]
     assert one.at(1, asked(procs=2), sharing(asked)) == []
@@ -136,7 +136,7 @@ def test_processors_are_reserved_until_the_guest_ends(bench, asked):
     assert one.live.queue.reservation(21.0).at_s == 60.0
 
 
-def test_a_job_behind_a_guest_starts_at_the_same_instant(bench, asked):
+def test_job_behind_a_guest_starts_at_the_same_instant(bench, asked):
     one = bench(processors=3, backfill="none")
     assert one.at(0, sharing(asked, procs=2)) == [1]
     assert one.at(1, sharing(asked, procs=2), asked()) == [2, 3]
@@ -171,7 +171,7 @@ def test_both_end_at_one_instant_in_either_order(bench, asked):
             one.store.close()
 
 
-def test_a_guest_on_a_machine_that_shrinks_and_grows(bench, asked, machine):
+def test_guest_on_a_machine_that_shrinks_and_grows(bench, asked, machine):
     one = bench(processors=4)
     assert one.at(0, sharing(asked, procs=4), sharing(asked, procs=4)) == [1, 2]
     one.live.set_machine(machine(2))
@@ -320,7 +320,7 @@ def test_two_jobs_run_at_once_on_one_processor(manager, cli, tmp_path):
     assert outcomes == ["cancelled", "cancelled", "finished"]
 
 
-def test_a_guest_is_adopted_and_ended_at_its_limit(manager, cli, tmp_path):
+def test_guest_is_adopted_and_ended_at_its_limit(manager, cli, tmp_path):
     call, queue, eventually = cli
     one = manager("--procs", 1)
     sleep = ("--", "sleep", "600")

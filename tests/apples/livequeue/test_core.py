@@ -30,7 +30,7 @@ def test_jobs_start_when_there_is_room_and_in_order(bench, asked):
     assert one.store.job(3).backfilled
 
 
-def test_a_waiting_job_is_cancelled_and_makes_way(bench, asked):
+def test_waiting_job_is_cancelled_and_makes_way(bench, asked):
     one = bench(processors=4)
     one.at(0, asked(procs=3, request_s=100.0), asked(procs=4), asked(procs=1, request_s=200.0))
     assert one.states()[3] == "waiting"
@@ -50,7 +50,7 @@ def test_instants_are_different_although_the_clock_stands_still_or_goes_back(ben
     assert submitted == [7.0, 7.0 + 1 / 1024, 7.0 + 2 / 1024, 7.0 + 3 / 1024]
 
 
-def test_an_instant_that_cannot_be_written_has_not_happened(bench, asked, monkeypatch):
+def test_instant_that_cannot_be_written_has_not_happened(bench, asked, monkeypatch):
     one = bench(processors=2)
     one.at(0, asked(procs=2))
 
@@ -66,7 +66,7 @@ def test_an_instant_that_cannot_be_written_has_not_happened(bench, asked, monkey
     assert one.at(3, ended=[1]) == [2]
 
 
-def test_a_machine_that_has_shrunk(bench, asked, machine):
+def test_machine_that_has_shrunk(bench, asked, machine):
     one = bench(processors=8)
     one.at(0, asked(procs=6), asked(procs=8), asked(procs=2, request_s=90.0))
     one.live.set_machine(machine(4))
@@ -78,7 +78,7 @@ def test_a_machine_that_has_shrunk(bench, asked, machine):
     assert one.at(4) == [2]
 
 
-def test_a_wide_job_can_be_cancelled_while_the_machine_is_too_small(bench, asked, machine):
+def test_wide_job_can_be_cancelled_while_the_machine_is_too_small(bench, asked, machine):
     one = bench(processors=8)
     one.at(0, asked(procs=8), asked(procs=8))
     one.live.set_machine(machine(4))
@@ -86,7 +86,7 @@ def test_a_wide_job_can_be_cancelled_while_the_machine_is_too_small(bench, asked
     assert one.store.job(2).outcome == "cancelled"
 
 
-def test_the_truth_is_no_source_of_a_live_queue(bench):
+def test_truth_is_no_source_of_a_live_queue(bench):
     with pytest.raises(ConfigError, match="actual run times are known in a replay only"):
         bench(source="actual")
 
@@ -143,7 +143,7 @@ POLICIES = st.sampled_from(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(jobs=JOBS, policy=POLICIES, restarts=st.sets(st.integers(0, 40)))
-def test_a_replay_of_the_log_starts_the_same_jobs_at_the_same_instants(bench, asked, jobs, policy, restarts):
+def test_replay_of_the_log_starts_the_same_jobs_at_the_same_instants(bench, asked, jobs, policy, restarts):
     """Whenever the manager was started anew."""
     with tempfile.TemporaryDirectory() as directory:
         one = bench(Path(directory), processors=4, **policy)
@@ -203,7 +203,7 @@ def test_supervisors_load_little():
     assert not heavy & set(done.stdout.split())
 
 
-def test_a_long_queue_is_told_page_by_page(bench, asked, monkeypatch):
+def test_long_queue_is_told_page_by_page(bench, asked, monkeypatch):
     monkeypatch.setattr(requests, "PAGE", 2)
     one = bench(processors=1)
     one.at(0, *(asked(procs=1) for _ in range(5)))

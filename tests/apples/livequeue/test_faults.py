@@ -142,7 +142,7 @@ def test_submit_in_a_directory_that_is_not_utf8(manager, cli, tmp_path):
     assert one.process.poll() is None
 
 
-def test_a_handler_that_fails_does_not_end_the_loop():
+def test_handler_that_fails_does_not_end_the_loop():
     failed = []
     loop = Loop(failed=lambda error: (failed.append(error), loop.stop()))
     loop.after(0.0, lambda: 1 // 0)
@@ -187,7 +187,7 @@ def test_idle_connections_of_one_user_lock_nobody_out(everybodys):
 
 
 @as_root
-def test_a_flood_of_one_user_leaves_others_an_answer(everybodys, request_document):
+def test_flood_of_one_user_leaves_others_an_answer(everybodys, request_document):
     junk = request_document("sleep", "600", directory="/")
     script = (
         "import json, socket, sys, threading\n"
@@ -253,7 +253,7 @@ def test_connections_of_one_user_are_limited(manager, limited):
         assert first.ask("queue").jobs == ()
 
 
-def test_a_job_inherits_limits_nice_and_cpus(manager, cli, tmp_path):
+def test_job_inherits_limits_nice_and_cpus(manager, cli, tmp_path):
     call, _, _ = cli
     manager("--procs", 2)
     cpu = max(os.sched_getaffinity(0))
@@ -338,7 +338,7 @@ def test_details_are_the_owners_only(bench, asked, monkeypatch):
     assert "/secret" not in why(one.live, 1, private=False)
 
 
-def test_a_submission_waits_for_the_next_manager(manager, cli, tmp_path, request_document):
+def test_submission_waits_for_the_next_manager(manager, cli, tmp_path, request_document):
     _, queue, _ = cli
     one = manager("--procs", 1)
     for end in (one.kill, one.end):
@@ -386,7 +386,7 @@ def suppress_full():
 
 
 @as_root
-def test_a_full_disk_loses_no_job_that_finishes(manager, cli, tmp_path, small_disk, monkeypatch):
+def test_full_disk_loses_no_job_that_finishes(manager, cli, tmp_path, small_disk, monkeypatch):
     call, queue, eventually = cli
     place, fill = small_disk
     monkeypatch.setenv("APPLES_STATE", str(place))

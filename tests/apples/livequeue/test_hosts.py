@@ -19,7 +19,7 @@ POOL = Machine(slots={"alpha": 4, "beta": 2, "gamma": 8})
 
 
 @recorded("apples/livequeue/host_shares.txt", "taken", "procs")
-def test_a_job_gets_as_few_hosts_as_will_do(answered, taken, procs):
+def test_job_gets_as_few_hosts_as_will_do(answered, taken, procs):
     answered(POOL.share(taken, procs))
 
 
@@ -48,7 +48,7 @@ def test_jobs_share_the_hosts_and_keep_theirs_through_a_restart(bench, asked):
     assert "job 3 runs since 1 s on 3 processors (beta:1,gamma:2); it is ended at" in why(one.live, 3)
 
 
-def test_a_host_that_has_left_is_given_to_nobody(bench, asked):
+def test_host_that_has_left_is_given_to_nobody(bench, asked):
     one = bench(processors=POOL)
     one.at(0, asked(procs=8), asked(procs=4))
     one.live.set_machine(Machine(slots={"alpha": 4, "beta": 2}))
@@ -57,7 +57,7 @@ def test_a_host_that_has_left_is_given_to_nobody(bench, asked):
     assert one.store.job(3).hosts == {"beta": 2}
 
 
-def test_a_job_is_told_its_hosts(manager, cli, tmp_path):
+def test_job_is_told_its_hosts(manager, cli, tmp_path):
     call, _, eventually = cli
     manager("-H", "alpha:2,beta[1-2]")
     for _ in range(2):
@@ -87,7 +87,7 @@ def test_hosts_as_launchers_read_them():
     assert listed({"alpha": 4, "beta": 2}) == "alpha:4,beta:2"
 
 
-def test_a_run_in_a_job_keeps_to_its_hosts_unless_it_names_others(monkeypatch):
+def test_run_in_a_job_keeps_to_its_hosts_unless_it_names_others(monkeypatch):
     def pool(**options):
         platform, _ = open_platform(PoolOptions(**options))
         return [(host.name, host.slots) for host in platform.pool.hosts]

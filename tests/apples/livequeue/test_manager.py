@@ -102,7 +102,7 @@ def test_options_of_the_manager(manager, cli, tmp_path, state_file):
     assert first.process.wait(timeout=30) == 130
 
 
-def test_a_database_of_something_else(cli, tmp_path):
+def test_database_of_something_else(cli, tmp_path):
     call, _, _ = cli
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as other:
@@ -123,13 +123,13 @@ def test_lines_that_are_no_requests(manager, dumps, state_file):
     assert "procs True: Expected `int`, got `bool`" in answers[2]
 
 
-def test_the_socket_is_its_owners_only(manager, state_file):
+def test_socket_is_its_owners_only(manager, state_file):
     manager("--procs", 1)
     assert own_socket(state_file()).stat().st_mode & 0o777 == 0o600
     assert state_file().stat().st_mode & 0o777 == 0o600
 
 
-def test_a_running_job_outlives_the_manager_and_is_found_again(manager, cli, tmp_path):
+def test_running_job_outlives_the_manager_and_is_found_again(manager, cli, tmp_path):
     call, queue, eventually = cli
     one = manager("--procs", 2)
     call("submit", "-n", 2, "--", "sh", "-c", "while ! [ -e go ]; do sleep 0.02; done; exit 5", cwd=tmp_path)
@@ -156,7 +156,7 @@ def test_a_running_job_outlives_the_manager_and_is_found_again(manager, cli, tmp
     assert queue(True)["jobs"][0]["exit_code"] == 5
 
 
-def test_a_job_whose_supervisor_is_killed_is_lost_and_not_run_again(manager, cli, tmp_path, state_file):
+def test_job_whose_supervisor_is_killed_is_lost_and_not_run_again(manager, cli, tmp_path, state_file):
     call, queue, eventually = cli
     manager("--procs", 1)
     # Its child is in a session of its own and would live on.
@@ -176,9 +176,7 @@ def test_a_job_whose_supervisor_is_killed_is_lost_and_not_run_again(manager, cli
     eventually(lambda: not os.path.exists(f"/proc/{child}/exe"))
 
 
-def test_a_cancellation_is_carried_out_although_the_manager_died_in_between(
-    manager, cli, tmp_path, state_file
-):
+def test_cancellation_is_carried_out_although_the_manager_died_in_between(manager, cli, tmp_path, state_file):
     call, queue, eventually = cli
     one = manager("--procs", 1)
     call("submit", "--", "sleep", "600", cwd=tmp_path)
@@ -193,7 +191,7 @@ def test_a_cancellation_is_carried_out_although_the_manager_died_in_between(
     assert queue(True)["jobs"][0]["outcome"] == "cancelled"
 
 
-def test_a_submission_that_is_sent_twice_is_one_job(manager, asked, tmp_path):
+def test_submission_that_is_sent_twice_is_one_job(manager, asked, tmp_path):
     one = manager("--procs", 1)
     document = {
         "token": "once",
@@ -277,7 +275,7 @@ def test_sixty_jobs_and_two_kills(manager, cli, tmp_path):
     assert scored["request"]["jobs"] == jobs
 
 
-def test_the_queue_of_a_manager_of_nodes_gives_out_their_processors(manager, cli, tmp_path):
+def test_queue_of_a_manager_of_nodes_gives_out_their_processors(manager, cli, tmp_path):
     call, queue, eventually = cli
     key, place, state = tmp_path / "key", tmp_path / "place", tmp_path / "nodes"
     call("manager", "--new-key", key)

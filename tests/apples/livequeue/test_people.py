@@ -21,7 +21,7 @@ def run_words(cli):
     return cli[0].__globals__["RUN"]
 
 
-def test_a_run_asks_for_what_its_plan_needs_and_passes_its_output_on(
+def test_run_asks_for_what_its_plan_needs_and_passes_its_output_on(
     measured, manager, cli, run_words, small, tmp_path
 ):
     call, queue, eventually = cli
@@ -64,7 +64,7 @@ def test_a_run_asks_for_what_its_plan_needs_and_passes_its_output_on(
     assert said.endswith("of 1 h requested: the performance model's prediction\n")
 
 
-def test_an_interrupted_run_is_cancelled(measured, manager, cli, run_words, small, tmp_path):
+def test_interrupted_run_is_cancelled(measured, manager, cli, run_words, small, tmp_path):
     _, queue, eventually = cli
     manager("--procs", 1)
     with QueueClient() as client:
@@ -95,7 +95,7 @@ def test_options_of_a_queued_run_that_will_not_do(cli, run_words):
     assert "start one with `apples manager --queue`" in call("", 64, "--queue", program=run_words, code=7)
 
 
-def test_the_queue_is_the_history_of_estimates(manager, cli, tmp_path):
+def test_queue_is_the_history_of_estimates(manager, cli, tmp_path):
     call, _, _ = cli
     nothing = {"env": {**os.environ, "PATH": "/nowhere"}}
     assert "no sacct here and no queue of ours" in call("estimate", "--walltime", "1h", code=2, **nothing)
@@ -131,7 +131,7 @@ def test_the_queue_is_the_history_of_estimates(manager, cli, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's manager serves other users")
-def test_a_queue_for_everybody_runs_jobs_as_their_users(manager, cli, monkeypatch):
+def test_queue_for_everybody_runs_jobs_as_their_users(manager, cli, monkeypatch):
     _, queue, eventually = cli
     nobody = pwd.getpwnam("nobody")
     place = Path(tempfile.mkdtemp(prefix="queue-"))

@@ -38,7 +38,7 @@ def _hold(path, byte, holding, end):
     end.wait()
 
 
-def test_a_lock_ends_with_its_process(tmp_path):
+def test_lock_ends_with_its_process(tmp_path):
     path = tmp_path / "jobs.db"
     context = multiprocessing.get_context("spawn")
     holding, end = context.Event(), context.Event()
@@ -75,7 +75,7 @@ def test_everything_that_is_wrong_with_a_submission_is_said():
         read_request(QUEUE_REQUESTS, b'{"submit": []}')
 
 
-def test_a_submission_that_this_machine_cannot_run(request_document):
+def test_submission_that_this_machine_cannot_run(request_document):
     request = msgspec.convert(request_document("true", procs=9), JobRequest)
     with pytest.raises(
         ConfigError, match="procs 9: this machine has 4 processors; 1 to 4 are legal"
@@ -84,7 +84,7 @@ def test_a_submission_that_this_machine_cannot_run(request_document):
     assert "user 54321 has no entry on this host" in str(caught.value)
 
 
-def test_a_store_that_is_not_there(tmp_path):
+def test_store_that_is_not_there(tmp_path):
     with pytest.raises(HistoryError, match="there is no queue; start one with `apples manager --queue`"):
         Store(tmp_path / "jobs.db")
 
@@ -138,7 +138,7 @@ def test_why_under_other_policies(bench, asked, tmp_path, machine):
     assert "job 2 waits for 4 processors, and the machine has 2 now" in why(other.live, 2)
 
 
-def test_an_estimate_gives_a_range(bench, asked):
+def test_estimate_gives_a_range(bench, asked):
     one = bench(processors=1)
     one.at(0, asked(request_s=3600.0, model_s=60.0), asked(request_s=3600.0))
     said = why(one.live, 2)
@@ -153,7 +153,7 @@ def test_times_of_day():
     assert clock_time(now - 400 * 86400) == time.strftime("%Y-%m-%d %H:%M", time.localtime(now - 400 * 86400))
 
 
-def test_the_log_leaves_out_what_never_ran_and_numbers_names():
+def test_log_leaves_out_what_never_ran_and_numbers_names():
     def row(number, user, start, freed, outcome):
         instants = Instants(submitted_s=1.0009765625, start_s=start, freed_s=freed)
         return SimpleNamespace(

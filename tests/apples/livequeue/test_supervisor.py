@@ -79,7 +79,7 @@ def test_one_that_cannot_be_started(ended, answered, more, command):
     answered([record.outcome, str(record.exit_code), record.detail])
 
 
-def test_a_file_that_is_no_program_of_this_machine(ended, tmp_path):
+def test_file_that_is_no_program_of_this_machine(ended, tmp_path):
     odd = tmp_path / "odd"
     odd.write_text("no magic number\n")
     odd.chmod(0o755)
@@ -87,7 +87,7 @@ def test_a_file_that_is_no_program_of_this_machine(ended, tmp_path):
     assert (record.exit_code, record.detail) == (126, f"{odd}: cannot be run (Exec format error)")
 
 
-def test_the_limit_ends_all_of_it_even_what_does_not_want_to(ended, tmp_path):
+def test_limit_ends_all_of_it_even_what_does_not_want_to(ended, tmp_path):
     """A program that ignores TERM, and its child that does too."""
     deaf = "trap '' TERM; while :; do sleep 0.05; done"
     script = f"(trap '' TERM; {deaf}) & echo $! > child; {deaf}"
@@ -130,7 +130,7 @@ def test_many_may_try_and_one_runs_it(starting, over, tmp_path):
     assert (tmp_path / "runs").read_text() == "ran\n"
 
 
-def test_a_job_that_was_cancelled_before_the_claim_is_not_run(starting, tmp_path):
+def test_job_that_was_cancelled_before_the_claim_is_not_run(starting, tmp_path):
     path, job_id = starting("touch", "ran")
     store = Store(path)
     with store.transaction():
@@ -140,7 +140,7 @@ def test_a_job_that_was_cancelled_before_the_claim_is_not_run(starting, tmp_path
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_killed_supervisor_gives_its_lock_back_and_the_job_dies_with_it(starting, cli, tmp_path):
+def test_killed_supervisor_gives_its_lock_back_and_the_job_dies_with_it(starting, cli, tmp_path):
     _, _, eventually = cli
     path, job_id = starting("sh", "-c", "echo $$ > pid; exec sleep 600")
     locks = queue_locks(path)

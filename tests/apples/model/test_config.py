@@ -24,7 +24,7 @@ def test_configurations_inside_an_installed_package_are_found(tmp_path, monkeypa
     assert find_config("mock/storm") == package / "configs" / "mock" / "storm.yaml"
 
 
-def test_an_unknown_configuration_lists_the_shipped_ones():
+def test_unknown_configuration_lists_the_shipped_ones():
     with pytest.raises(ConfigError) as caught:
         find_config("centurian")
     message = str(caught.value)

@@ -35,19 +35,19 @@ def of(rule):
     return rule.latency_s, rule.bandwidth_Bps
 
 
-def test_a_grid_that_says_nothing_has_ethernet_between_hosts():
+def test_grid_that_says_nothing_has_ethernet_between_hosts():
     grid = Grid(name="g", hosts=(EAST, WEST))
     assert link(grid, "e", "w") == of(ETHERNET)
     assert link(grid, "e", "e") == of(WITHIN_HOST)
 
 
 @pytest.mark.parametrize("ends", [("e", "w"), ("w", "e"), ("east", "west"), ("e", None), ("west", "e")])
-def test_a_rule_holds_in_both_directions(ends):
+def test_rule_holds_in_both_directions(ends):
     grid = Grid(name="g", hosts=(EAST, WEST), links=(LinkRule(ends=ends, latency_s=1.0, bandwidth_Bps=2.0),))
     assert link(grid, "e", "w") == link(grid, "w", "e") == (1.0, 2.0)
 
 
-def test_the_most_specific_rule_wins_and_of_equals_the_last():
+def test_most_specific_rule_wins_and_of_equals_the_last():
     pair = LinkRule(ends=("e", "w"), latency_s=1.0, bandwidth_Bps=1.0)
     sites = [LinkRule(ends=("east", "west"), latency_s=x, bandwidth_Bps=1.0) for x in (2.0, 3.0)]
     hosts = (EAST, WEST, Host(name="e2", site="east"))
@@ -57,7 +57,7 @@ def test_the_most_specific_rule_wins_and_of_equals_the_last():
     assert link(grid, "e", "e2") == of(SLOW)
 
 
-def test_a_host_by_name():
+def test_host_by_name():
     grid = Grid(name="g", hosts=(EAST, WEST))
     assert grid.host("w") is WEST
     with pytest.raises(KeyError):
@@ -79,21 +79,21 @@ def test_restricting_keeps_order_and_pairs(snapshot):
     assert part.taken_at == 5.0
 
 
-def test_the_graph_says_the_same_as_the_arrays(snapshot):
+def test_graph_says_the_same_as_the_arrays(snapshot):
     graph = snapshot.graph()
     assert graph.number_of_edges() == 4 * 3
     assert graph.edges["h0", "h2"]["latency_s"] == snapshot.latency_s[0, 2]
     assert graph.nodes["h1"]["host"].slots == 2
 
 
-def test_the_document_lists_only_pairs_that_differ(snapshot):
+def test_document_lists_only_pairs_that_differ(snapshot):
     snapshot = replace(snapshot, latency_s=snapshot.latency_s.set([(1, 3)], [7.0]))
     links = json.loads(json.dumps(snapshot_document(snapshot), allow_nan=False))["links"]
     assert links["usual"] == {"latency_s": 0.02, "bandwidth_Bps": 1e6}
     assert links["pairs"] == [{"from": "h1", "to": "h3", "latency_s": 7.0, "bandwidth_Bps": 1e6}]
 
 
-def test_the_document_of_one_host_has_no_pairs():
+def test_document_of_one_host_has_no_pairs():
     document = snapshot_document(Snapshot.nominal(Grid(name="g", hosts=(EAST,))))
     assert (document["links"]["usual"], document["links"]["pairs"]) == (None, [])
     assert document["hosts"][0]["memory_bytes"]["value"] is None
@@ -119,7 +119,7 @@ def test_without_a_capacity_slots_times_availability_is_shared():
     assert np.allclose([conditions.share(n, 2) for n in (1, 2, 4)], [0.5, 0.5, 0.25])
 
 
-def test_the_document_of_many_hosts_lists_few_pairs():
+def test_document_of_many_hosts_lists_few_pairs():
     hosts = tuple(Host(name=f"h{k}") for k in range(100))
     whole = Snapshot.nominal(Grid(name="big", hosts=hosts))
     latency = np.arange(100.0 * 100).reshape(100, 100)
@@ -127,7 +127,7 @@ def test_the_document_of_many_hosts_lists_few_pairs():
     assert (len(links["pairs"]), links["omitted"]) == (LISTED_PAIRS, 100 * 99 - 1 - LISTED_PAIRS)
 
 
-def test_the_document_tells_where_each_pair_comes_from(snapshot):
+def test_document_tells_where_each_pair_comes_from(snapshot):
     ages = np.full(snapshot.latency_s.shape, np.nan)
     ages[1, 3], ages[0, 1], ages[1, 1] = 12.0, 3.0, 99.0
     latency = snapshot.latency_s.set([(1, 3), (1, 2)], [7.0, 8.0])

@@ -38,7 +38,7 @@ def problems(write):
     return find
 
 
-def test_a_name_is_all_a_host_needs(write):
+def test_name_is_all_a_host_needs(write):
     grid = load_grid(write("name: tiny\nhosts: [{name: alpha}]"))
     assert grid.hosts == (Host(name="alpha"),)
     assert (grid.name, grid.source) == ("tiny", "grid.yaml")
@@ -55,7 +55,7 @@ def test_brackets_make_many_hosts_with_an_address_each(write):
     assert grid.hosts[0] == Host(name="n08", address="10.0.0.8", slots=4, site="s", memory_bytes=2e9)
 
 
-def test_the_most_specific_link_wins(write):
+def test_most_specific_link_wins(write):
     text = text_of("apples/model/gridfile_links.txt")
     grid = load_grid(write(text))
     assert grid.links[0] == LinkRule(latency_s=0.02, bandwidth_Bps=1.25e5)
@@ -135,7 +135,7 @@ def test_what_is_wrong_says_what_is_legal(problems, answered, text):
     answered(problems(text))
 
 
-def test_an_address_may_be_what_no_host_is_called_but_no_option(write, problems):
+def test_address_may_be_what_no_host_is_called_but_no_option(write, problems):
     grid = load_grid(
         write("name: t\nhosts: [{name: a, address: user@a.example}, {name: b, address: 'fe80::1'}]")
     )
@@ -145,7 +145,7 @@ def test_an_address_may_be_what_no_host_is_called_but_no_option(write, problems)
     ]
 
 
-def test_a_bracket_that_does_not_close_is_told_with_its_line(problems):
+def test_bracket_that_does_not_close_is_told_with_its_line(problems):
     (problem,) = problems("name: t\nhosts:\n- name: a\n- name: 'b[1-'")
     assert problem.startswith("grid.yaml:4: hosts.1.name: ")
 

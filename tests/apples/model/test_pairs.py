@@ -46,7 +46,7 @@ def test_pairs_by_classes_read_as_dense_ones(given_, random):
 
 @settings(deadline=None)
 @given(quantities(), value)
-def test_a_listed_pair_is_set_alone(given_, new):
+def test_listed_pair_is_set_alone(given_, new):
     values, dense = given_
     (listed,) = listing([values], [(0, 1)])
     dense = dense.copy()
@@ -88,7 +88,7 @@ def test_links_of_a_grid_are_those_of_its_rules(sites, ends):
             assert latency[i, j] == (max(fits)[2] if fits else 1e-4)
 
 
-def test_a_document_of_classes_has_the_value_of_each_pair():
+def test_document_of_classes_has_the_value_of_each_pair():
     hosts = tuple(Host(name=f"{site}{k:03d}", site=site) for site in "ab" for k in range(200))
     links = (
         LinkRule(latency_s=1e-2, bandwidth_Bps=1e6),

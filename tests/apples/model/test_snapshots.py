@@ -34,7 +34,7 @@ def snapshot_of(**forecasts):
     return from_forecasts(GRID, by_name, now=100.0, source="a test")
 
 
-def test_a_forecast_becomes_an_estimate_with_all_that_is_known_of_it():
+def test_forecast_becomes_an_estimate_with_all_that_is_known_of_it():
     snapshot = snapshot_of(**{"cpu.new@a": forecast(0.5)})
     estimate = snapshot.conditions[0].availability
     assert (estimate.value, estimate.error, estimate.method) == (0.5, 0.25, "mean_10")
@@ -62,7 +62,7 @@ def test_pairs_are_filled_in_one_direction_only():
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
-def test_a_link_forecast_that_cannot_be_is_not_used(value):
+def test_link_forecast_that_cannot_be_is_not_used(value):
     assert snapshot_of(**{"network.latency@a>b": forecast(value)}).latency_s[0, 1] == 1e-3
 
 
@@ -71,7 +71,7 @@ def test_hosts_outside_the_grid_are_nobody(name):
     assert unmeasured(snapshot_of(**{name: forecast(0.5)})) == ("a", "b")
 
 
-def test_a_forecast_that_is_no_number_counts_as_none():
+def test_forecast_that_is_no_number_counts_as_none():
     assert unmeasured(snapshot_of(**{"cpu.new@a": forecast(math.nan)})) == ("a", "b")
 
 
@@ -165,7 +165,7 @@ def test_unknown_error_widens_the_range_of_a_plan():
     assert ranges[1] > 2 * ranges[0] > 0
 
 
-def test_a_measurement_from_the_future_has_no_negative_age():
+def test_measurement_from_the_future_has_no_negative_age():
     found = snapshot_of(**{"cpu.new@a": forecast(0.5, measured_at=200.0)}).conditions[0].availability
     assert found.age_s == 0.0
 
@@ -200,7 +200,7 @@ class TestTurns:
     """A host that gives turns away gives a new job one of k + 1, whatever its sensor sees of the one that runs."""
 
     @pytest.mark.parametrize(("seen", "got"), [(0.9, 0.25), (0.5, 0.25), (0.1, 0.1)])
-    def test_the_smaller_of_turn_and_measurement_counts(self, seen, got):
+    def test_smaller_of_turn_and_measurement_counts(self, seen, got):
         snapshot = snapshot_of(**{"cpu.new@a": forecast(seen)})
         shared = with_time_shares(snapshot, TimeShares(here=3, node="n"), "a")
         assert shared.conditions[0].availability.value == got

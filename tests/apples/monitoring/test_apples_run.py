@@ -65,7 +65,7 @@ def test_what_the_monitor_saw_is_in_the_document_and_the_record(bench, observed)
     assert desk.history.get(record.id).monitor == {"parallel_efficiency": 0.5}
 
 
-def test_a_run_without_a_monitor_says_nothing_of_it(bench):
+def test_run_without_a_monitor_says_nothing_of_it(bench):
     desk = bench(script=[finished(1.0)])
     request = RunRequest(size=8, template=desk.toy)
     decision = desk.agent.decide(request)
@@ -75,7 +75,7 @@ def test_a_run_without_a_monitor_says_nothing_of_it(bench):
 
 
 @recorded("apples/monitoring/mock_problems.txt", "words")
-def test_the_mock_grid_has_no_ranks_to_monitor(answered, words):
+def test_mock_grid_has_no_ranks_to_monitor(answered, words):
     result = CliRunner().invoke(run, ["64", *words])
     assert isinstance(result.exception, ConfigError)
     answered(str(result.exception))

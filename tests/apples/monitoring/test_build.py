@@ -28,12 +28,12 @@ def tool(tmp_path, monkeypatch):
     return make
 
 
-def test_a_machine_without_a_compiler_is_told_what_to_install(tool):
+def test_machine_without_a_compiler_is_told_what_to_install(tool):
     with pytest.raises(MonitorError, match=r"no C compiler \(cc, gcc, clang\) is in PATH; install one"):
         monitor_library()
 
 
-def test_the_compiler_of_the_user_comes_first(tool, monkeypatch):
+def test_compiler_of_the_user_comes_first(tool, monkeypatch):
     usual, own = tool("cc", ""), tool("mycc", "")
     assert compiler() == [str(usual)]
     monkeypatch.setenv("CC", "mycc -m64")
@@ -50,7 +50,7 @@ def test_what_the_compiler_said_is_in_the_message(tool, state_of_its_own):
     assert list((state_of_its_own / "monitor").iterdir()) == []
 
 
-def test_a_umask_of_zero_leaves_a_library_only_its_owner_writes():
+def test_umask_of_zero_leaves_a_library_only_its_owner_writes():
     before = os.umask(0)
     try:
         assert stat.S_IMODE(monitor_library().stat().st_mode) == 0o755
@@ -58,7 +58,7 @@ def test_a_umask_of_zero_leaves_a_library_only_its_owner_writes():
         os.umask(before)
 
 
-def test_the_library_is_kept_by_compiler_and_flags(tool, monkeypatch):
+def test_library_is_kept_by_compiler_and_flags(tool, monkeypatch):
     counting = (
         'case "$1" in --version) echo "$VERSION"; exit 0;; esac\n'
         'while [ "$1" != -o ]; do shift; done; echo built > "$2"; echo x >> "$COUNT"'
@@ -102,7 +102,7 @@ def test_many_at_once_find_a_whole_library(tool):
     assert [path.name for path in found[0].parent.iterdir()] == [found[0].name]
 
 
-def test_a_place_that_cannot_be_written_is_named(tool, tmp_path, monkeypatch):
+def test_place_that_cannot_be_written_is_named(tool, tmp_path, monkeypatch):
     tool("cc", "")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("APPLES_STATE", str(tmp_path / "file"))
@@ -110,14 +110,14 @@ def test_a_place_that_cannot_be_written_is_named(tool, tmp_path, monkeypatch):
         monitor_library()
 
 
-def test_a_path_that_cannot_be_preloaded_is_refused(tool, tmp_path, monkeypatch):
+def test_path_that_cannot_be_preloaded_is_refused(tool, tmp_path, monkeypatch):
     tool("cc", "")
     monkeypatch.setenv("APPLES_STATE", str(tmp_path / "two words"))
     with pytest.raises(MonitorError, match="no space and no colon in its path"):
         monitor_library()
 
 
-def test_the_real_compiler_makes_a_library(library):
+def test_real_compiler_makes_a_library(library):
     assert monitor_library() == library
     assert os.path.getsize(library) > 10_000
 

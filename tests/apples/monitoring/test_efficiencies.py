@@ -43,12 +43,12 @@ def test_parallel_efficiency_is_load_balance_times_communication_efficiency():
     assert found.parallel == pytest.approx(0.6) == pytest.approx(found.load_balance * found.communication)
 
 
-def test_the_rank_that_took_longest_is_the_elapsed_time():
+def test_rank_that_took_longest_is_the_elapsed_time():
     late = figures(1, 4.0, ended_s=None, updated_s=26.0)
     assert efficiencies([figures(0, 8.0), late]).elapsed_s == 16.0
 
 
-def test_a_taken_cpu_and_a_pause_are_no_communication():
+def test_taken_cpu_and_a_pause_are_no_communication():
     found = efficiencies([figures(0, 4.0, off_s=6.0, queued_s=4.0, t_comm_s=0.0)])
     assert (found.communication, found.cpu_share, found.activity) == (1.0, 0.5, 0.8)
     assert found.parallel == pytest.approx(0.4)
@@ -84,7 +84,7 @@ def test_where_nothing_has_been_computed_there_is_nothing_to_say(ranks):
     assert monitor_document(ranks)["parallel_efficiency"] is None
 
 
-def test_the_document_names_ranks_that_are_missing():
+def test_document_names_ranks_that_are_missing():
     document = monitor_document([figures(2, 5.0, ranks=4, c_comm=0), figures(0, 5.0, ranks=4)])
     assert document["missing"] == [1, 3]
     assert [entry["rank"] for entry in document["ranks"]] == [0, 2]

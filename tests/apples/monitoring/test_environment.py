@@ -34,7 +34,7 @@ def test_other_names_are_refused(name):
         check_job(name)
 
 
-def test_the_variables_of_a_job(tmp_path):
+def test_variables_of_a_job(tmp_path):
     made = monitor_environment(tmp_path, "job", wait=Wait.SPIN_BLOCK, spin_s=250e-6, base={})
     assert made == {
         "LD_PRELOAD": "/built/monitor.so",
@@ -52,14 +52,14 @@ def test_what_the_user_preloads_comes_first(tmp_path):
     assert made["LD_PRELOAD"] == "/usr/lib/theirs.so:/built/monitor.so"
 
 
-def test_the_directory_is_made_for_its_user_alone(tmp_path):
+def test_directory_is_made_for_its_user_alone(tmp_path):
     made = make_directory(tmp_path / "a" / "b")
     assert os.stat(made).st_mode & 0o777 == 0o700
     assert make_directory(made) == made
     assert str(os.getuid()) in default_directory().name
 
 
-def test_a_directory_that_others_could_write_is_refused(tmp_path):
+def test_directory_that_others_could_write_is_refused(tmp_path):
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(MonitorError, match="has to be this user's own"):
@@ -80,7 +80,7 @@ def test_pages_are_found_in_the_order_of_ranks(tmp_path):
         page_paths(tmp_path / "gone", "job")
 
 
-def test_a_job_leaves_nothing_behind_and_touches_nothing_else(tmp_path):
+def test_job_leaves_nothing_behind_and_touches_nothing_else(tmp_path):
     tmp_path.chmod(0o700)
     with MonitoredJob("job", directory=tmp_path, base={}) as job:
         for name in ("job.0", "job.1", "job.bell", "job.rope", "other.0", "job.txt"):

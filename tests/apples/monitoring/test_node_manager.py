@@ -65,9 +65,7 @@ def manager(tmp_path):
         one.close()
 
 
-def test_every_process_registers_and_stays_connected_while_it_lives(
-    mpi, compiled, start, manager, pages_directory
-):
+def test_process_registers_and_stays_connected_while_it_lives(mpi, compiled, start, manager, pages_directory):
     node, path = manager()
     started = start(
         mpi, 2, [*compiled(mpi, "known.c"), "all", 20, 500], name="a-job", APPLES_NODE_SOCKET=path
@@ -97,7 +95,7 @@ def test_every_process_registers_and_stays_connected_while_it_lives(
         (b"", "no answer within 2 s; the program runs without it"),
     ],
 )
-def test_a_program_that_is_not_wanted_runs_by_itself(mpi, compiled, start, manager, answer, told):
+def test_program_that_is_not_wanted_runs_by_itself(mpi, compiled, start, manager, answer, told):
     if mpi.name != "mpich-wheel":
         pytest.skip("the same code for every MPI")
     _, path = manager(answer or None)
@@ -110,7 +108,7 @@ def test_a_program_that_is_not_wanted_runs_by_itself(mpi, compiled, start, manag
     ("path", "told"),
     [("/nowhere/node.sock", "No such file or directory"), ("/" + "x" * 200, "at most 107 characters")],
 )
-def test_a_node_manager_that_is_not_there_is_said_once(mpi, compiled, start, path, told):
+def test_node_manager_that_is_not_there_is_said_once(mpi, compiled, start, path, told):
     if mpi.name != "mpich-wheel":
         pytest.skip("the same code for every MPI")
     command = [*compiled(mpi, "known.c"), "all", 5, 100]
@@ -208,7 +206,7 @@ if rank == 1:
 """
 
 
-def test_a_rank_that_is_done_early_leaves_its_core_to_others(mpi, start, manager, tmp_path):
+def test_rank_that_is_done_early_leaves_its_core_to_others(mpi, start, manager, tmp_path):
     """Its status may not be left behind, so in MPI_Finalize it waits for the others; but it does not poll."""
     _, path = manager()
     script = tmp_path / "early.py"
@@ -336,7 +334,7 @@ else:
 """
 
 
-def test_a_rank_that_only_tests_tells_that_it_is_scheduled_again(waiting):
+def test_rank_that_only_tests_tells_that_it_is_scheduled_again(waiting):
     started, go, (first, second) = waiting(TESTS_ONLY)
     second.set_scheduled(False)
     go[0].touch()

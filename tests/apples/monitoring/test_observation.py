@@ -56,7 +56,7 @@ def test_start_memory_and_cpu_time_are_observed(mpi, compiled, observation):
 
 
 @pytest.mark.parametrize("words", [[], ["then sleeps"]], ids=["computes", "sleeps"])
-def test_a_taken_cpu_is_not_communication(mpi, compiled, start, words):
+def test_taken_cpu_is_not_communication(mpi, compiled, start, words):
     """One rank that never communicates, beside another program on its processor."""
     started = start(mpi, 1, [*compiled(mpi, "busy.c"), *words])
     started.end()
@@ -79,7 +79,7 @@ def test_messages_beyond_the_table_are_told_together():
     assert (only.sent_bytes, only.received_messages) == (8, None)
 
 
-def test_a_job_with_a_missing_rank_has_no_iterations():
+def test_job_with_a_missing_rank_has_no_iterations():
     found = observed([figures(0, 1.0, ranks=2, iterations=5, period=3)])
     assert found.missing == (1,)
     assert found.iterations is None

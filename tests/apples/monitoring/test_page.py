@@ -80,7 +80,7 @@ def test_c_and_python_agree_on_the_layout(tmp_path):
     )
 
 
-def test_the_modes_of_c_are_those_of_python():
+def test_modes_of_c_are_those_of_python():
     header = (build.SOURCES / "page.h").read_text()
     numbers = {name: int(value) for name, value in re.findall(r"(\w+) = (\d+)", header)}
     assert {name: state.value for name, state in MonitorState.__members__.items()} == {
@@ -92,7 +92,7 @@ def test_the_modes_of_c_are_those_of_python():
     assert [numbers["WAIT_AS_MPI"], numbers["WAIT_POLL"], numbers["WAIT_SPIN_BLOCK"]] == [0, 1, 2]
 
 
-def test_the_figures_of_a_process_that_has_ended(written):
+def test_figures_of_a_process_that_has_ended(written):
     one = written(
         pid=GONE,
         tid=GONE,
@@ -191,7 +191,7 @@ def test_what_a_running_process_waits_is_added_without_time_held_stopped(written
     assert one.reading().t_comm_s == 1.0
 
 
-def test_a_process_waits_until_it_is_held_and_no_longer(written):
+def test_process_waits_until_it_is_held_and_no_longer(written):
     """Not only once it is resumed: who looks meanwhile sees no waiting that vanishes again."""
     me = {"pid": os.getpid(), "tid": os.getpid(), "state": MonitorState.RUNNING, "phase": Phase.WAITING}
     now_s = time.monotonic()
@@ -222,14 +222,14 @@ def test_nothing_is_added_for_a_process_that_is_gone(written):
     assert one.reading() == MonitorCounts(0.0, 1.0, 0)
 
 
-def test_a_process_that_was_stopped_while_it_wrote_is_read_as_it_is(written):
+def test_process_that_was_stopped_while_it_wrote_is_read_as_it_is(written):
     one = written(
         pid=os.getpid(), tid=os.getpid(), state=MonitorState.RUNNING, phase=Phase.WAITING, sequence=7
     )
     assert one.reading() == MonitorCounts(0.0, 0.0, 0)
 
 
-def test_the_node_manager_writes_its_half_only(written):
+def test_node_manager_writes_its_half_only(written):
     one = written(t_cpu_ns=1)
     before = one.path.read_bytes()
     one.set_wait(Wait.SPIN_BLOCK, spin_s=250e-6)
@@ -247,7 +247,7 @@ def test_the_node_manager_writes_its_half_only(written):
     assert layout.unpack_from(one.path.read_bytes(), pagelayout.MANAGED)[0] == 0
 
 
-def test_a_page_cut_short_under_its_reader_is_an_error_and_no_crash(written):
+def test_page_cut_short_under_its_reader_is_an_error_and_no_crash(written):
     one = written()
     os.truncate(one.path, 100)
     with pytest.raises(MonitorError, match="expected 4096 bytes, it ends before"):
@@ -276,7 +276,7 @@ def test_what_is_no_page_is_named(tmp_path, make, message):
     assert raised.value.exit_code == 5
 
 
-def test_a_page_of_somebody_else_is_refused(tmp_path):
+def test_page_of_somebody_else_is_refused(tmp_path):
     path = tmp_path / "job.0"
     path.write_bytes(raw_page())
     with pytest.raises(MonitorError, match=f"expected a regular file of user {os.getuid() + 1}"):
@@ -285,7 +285,7 @@ def test_a_page_of_somebody_else_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 300, "", "job.0/more"])
-def test_a_name_that_no_file_can_have_is_named(tmp_path, name):
+def test_name_that_no_file_can_have_is_named(tmp_path, name):
     with pytest.raises(MonitorError, match=r"cannot be opened: .*; name the file|expected a regular file"):
         MonitorPage.attach(f"{tmp_path}/{name}")
 
@@ -299,7 +299,7 @@ def test_devices_are_not_even_opened(monkeypatch):
     assert for_use == []
 
 
-def test_the_file_that_was_looked_at_is_the_one_that_is_opened(tmp_path, monkeypatch):
+def test_file_that_was_looked_at_is_the_one_that_is_opened(tmp_path, monkeypatch):
     """Somebody puts another file under the name at just that moment."""
     path, other = tmp_path / "job.0", tmp_path / "other"
     path.write_bytes(raw_page(rank=1))

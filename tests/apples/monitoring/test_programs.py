@@ -43,18 +43,18 @@ def check(started, ranks=2):
     return figures
 
 
-def test_a_c_program_is_counted_exactly(mpi, compiled, start, wait):
+def test_c_program_is_counted_exactly(mpi, compiled, start, wait):
     check(start(mpi, 2, [*compiled(mpi, "known.c"), "all", ITERATIONS, 1000], wait, **APART))
 
 
 @pytest.mark.parametrize("source", ["known.f90", "known_f08.f90"])
 @pytest.mark.parametrize("wait", [None, Wait.SPIN_BLOCK], ids=["as MPI", "block"])
-def test_a_fortran_program_is_counted_exactly(mpi, compiled, start, source, wait):
+def test_fortran_program_is_counted_exactly(mpi, compiled, start, source, wait):
     check(start(mpi, 2, [*compiled(mpi, source), "all", ITERATIONS, 1000], wait, **APART))
 
 
 @pytest.mark.parametrize("wait", [None, Wait.SPIN_BLOCK], ids=["as MPI", "block"])
-def test_a_python_program_is_counted_exactly(mpi, python_known, start, wait):
+def test_python_program_is_counted_exactly(mpi, python_known, start, wait):
     """mpi4py opens the library privately, and asks for large counts that older libraries do not have."""
     # Python itself may compute for a millisecond from one call to the next when it does something for the first time.
     started = start(mpi, 2, [*python_known, "all", ITERATIONS, 8000], wait, APPLES_COALESCE_US="5000")
@@ -87,7 +87,7 @@ def test_who_blocks_sleeps_and_who_polls_does_not(mpi, compiled, start):
 
 # The barrier before them may sleep too. The other rank's message may be some milliseconds late.
 @pytest.mark.parametrize(("beside", "most"), [((), 2), (("beside",), 10)], ids=["alone", "beside others"])
-def test_a_rank_does_not_sleep_while_it_copies_to_itself(mpi, compiled, start, beside, most):
+def test_rank_does_not_sleep_while_it_copies_to_itself(mpi, compiled, start, beside, most):
     """It would sleep after each of the 256 pieces of a message, which only itself can continue."""
     times = 8
     started = start(mpi, 2, [*compiled(mpi, "itself.c"), 1 << 22, times, *beside], Wait.SPIN_BLOCK)
@@ -104,7 +104,7 @@ def test_adaptive_ranks_on_one_processor_sleep(mpi, compiled, start):
     assert sum(figures.sleeps for figures in check(started, ranks=2)) > 0
 
 
-def test_the_node_manager_switches_how_a_running_program_waits(mpi, compiled, start, pages_directory):
+def test_node_manager_switches_how_a_running_program_waits(mpi, compiled, start, pages_directory):
     started = start(mpi, 2, [*compiled(mpi, "known.c"), "ring", 20000, 1000], Wait.POLL)
     started.page_figures(2, lambda figures: all(f.c_comm > 5 for f in figures))
     pages = [MonitorPage.attach(pages_directory / f"job.{rank}") for rank in range(2)]
@@ -117,7 +117,7 @@ def test_the_node_manager_switches_how_a_running_program_waits(mpi, compiled, st
     started.page_figures(2, lambda figures: min(f.c_comm for f in figures) > asleep[0].c_comm + 20)
 
 
-def test_a_running_program_is_read_up_to_now(mpi, compiled, start):
+def test_running_program_is_read_up_to_now(mpi, compiled, start):
     """One computation that lasts longer than the test: nothing is written meanwhile, and still it is seen."""
     started = start(mpi, 2, [*compiled(mpi, "known.c"), "ring", 1, 60e6])
     figures = started.page_figures(2, lambda figures: all(f.t_cpu_s > 0.05 for f in figures))
@@ -153,7 +153,7 @@ def test_time_held_stopped_is_neither_computing_nor_waiting(mpi, compiled, start
     assert after[0].t_comm_s == pytest.approx(first.t_comm_s, abs=1e-6)
 
 
-def test_a_page_in_use_is_not_taken_by_another_program(mpi, compiled, start):
+def test_page_in_use_is_not_taken_by_another_program(mpi, compiled, start):
     first = start(mpi, 1, [*compiled(mpi, "known.c"), "ring", 1, 60e6])
     (owner,) = first.page_figures(1, lambda figures: True)
     second = start(mpi, 1, [*compiled(mpi, "known.c"), "ring", 5, 1000])
@@ -182,7 +182,7 @@ def test_settings_that_cannot_be_understood_are_said(start, compiled, mpi, varia
     assert message in started.end()[1]
 
 
-def test_a_child_of_the_program_leaves_the_page_alone(start, mpi, tmp_path):
+def test_child_of_the_program_leaves_the_page_alone(start, mpi, tmp_path):
     """Programs start programs, and Python forks: a copy of the process is another process."""
     script = tmp_path / "forks.py"
     script.write_text(

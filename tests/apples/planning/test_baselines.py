@@ -45,7 +45,7 @@ def test_hosts_come_before_second_slots(pool):
     assert [(a.host, a.slot) for a in plan.assignments] == [("h0", 0), ("h0", 1), ("h1", 0), ("h2", 0)]
 
 
-def test_a_limit_on_ranks_is_the_reason_given(pool):
+def test_limit_on_ranks_is_the_reason_given(pool):
     plan = default_plan(
         pool.snapshot([1.0] * 3), pool.workload(30), pool.costs(), PlanningOptions(max_ranks=2)
     )
@@ -53,7 +53,7 @@ def test_a_limit_on_ranks_is_the_reason_given(pool):
     assert plan.left_out[0].reason == "the run may use 2 ranks at most"
 
 
-def test_a_slab_that_outgrows_memory_shows_its_price(pool):
+def test_slab_that_outgrows_memory_shows_its_price(pool):
     snapshot = pool.snapshot([1.0, 1.0], memory=[4e6, 1e9])
     plan = default_plan(snapshot, pool.workload(12, bytes_per_row=1e6), pool.costs())
     assert plan.predicted_s == pytest.approx(4 + 2 * 100)

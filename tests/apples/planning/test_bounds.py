@@ -113,7 +113,7 @@ def test_changes_during_the_run_cost_the_slowest_rank_of_each_moment(error):
     )
 
 
-def test_a_run_on_one_host_waits_for_no_other():
+def test_run_on_one_host_waits_for_no_other():
     alone = ranks([60] * 2, [0.6] * 2, [0.1] * 2, host=[0, 0])
     assert low_expected_high(replace(alone, variation=np.full(2, 0.5)), 0.0) == low_expected_high(alone, 0.0)
 

@@ -70,7 +70,7 @@ def predicted(snapshot, workload, costs):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_plan_by_classes_is_that_of_single_hosts(seed):
+def test_plan_by_classes_is_that_of_single_hosts(seed):
     """Small pools are searched completely; in larger ones equal hosts are tried in another order."""
     rng = np.random.default_rng(seed)
     some, each = by_classes(rng)
@@ -84,7 +84,7 @@ def test_a_plan_by_classes_is_that_of_single_hosts(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("options", [PlanningOptions(), PAPER], ids=["apples", "paper"])
-def test_a_chain_by_classes_costs_what_it_does_of_single_hosts(seed, options):
+def test_chain_by_classes_costs_what_it_does_of_single_hosts(seed, options):
     rng = np.random.default_rng(seed)
     some, each = (build(s, *case(np.random.default_rng(1)), options) for s in by_classes(rng))
     chains = Chains.of([rng.permutation(some.processors)[:n] for n in range(1, some.processors + 1)])

@@ -82,7 +82,7 @@ def test_units_of_time_do_not_disturb_the_solver(pool, seconds_per_row):
     allocation=st.sampled_from(["lp", "minimax"]),
 )
 @settings(deadline=None, max_examples=25)
-def test_a_constraint_across_hosts_holds_in_whole_rows(pool, shares, size, part, allocation):
+def test_constraint_across_hosts_holds_in_whole_rows(pool, shares, size, part, allocation):
     bound = part * size
     workload = pool.workload(size, constraints=(together(bound, h0=1.0, h1=2.0),))
     options = PlanningOptions(allocation=allocation, improve=False)
@@ -104,13 +104,13 @@ def test_rows_demanded_of_a_host_are_placed_there(pool):
     assert {a.host: a.rows for a in plan.assignments} == {"h0": 39, "h1": 61}
 
 
-def test_a_shared_limit_still_holds_when_one_of_its_hosts_is_left_out(pool):
+def test_shared_limit_still_holds_when_one_of_its_hosts_is_left_out(pool):
     workload = pool.workload(100, constraints=(together(30, h0=1.0, h1=1.0),))
     plan = make_plan(pool.snapshot([1.0, 0.0, 0.2]), workload, pool.costs())
     assert {a.host: a.rows for a in plan.assignments} == {"h0": 30, "h2": 70}
 
 
-def test_a_limit_on_one_host_is_part_of_its_cap(pool):
+def test_limit_on_one_host_is_part_of_its_cap(pool):
     workload = pool.workload(100, constraints=(together(30, h0=1.0),))
     problem = pool.problem(pool.snapshot([1.0, 1.0]), workload)
     assert problem.coupling == ()

@@ -52,7 +52,7 @@ def test_less_work_than_one_rank_needs(pool, size):
     assert message == f"size {size} is too small: a rank needs at least 4 rows"
 
 
-def test_a_smallest_slab_of_nothing_means_one_row(pool):
+def test_smallest_slab_of_nothing_means_one_row(pool):
     assert "at least 1 row" in refusal(pool, pool.snapshot([1.0]), pool.workload(0, min_rows=0))
 
 
@@ -91,7 +91,7 @@ def test_limits_below_the_smallest_slab_are_named(pool):
     assert "the array limit allows 2 rows a rank, fewer than 3" in message
 
 
-def test_an_empty_pool(pool):
+def test_empty_pool(pool):
     assert "the pool is empty" in refusal(pool, pool.snapshot([]), pool.workload(10))
 
 
@@ -114,7 +114,7 @@ def test_links_that_do_not_work_are_named(pool):
     )
 
 
-def test_a_run_of_no_iterations(pool):
+def test_run_of_no_iterations(pool):
     with pytest.raises(ConfigError, match="test: got 0 iterations; use 1 or more"):
         make_plan(pool.snapshot([1.0]), pool.workload(10, iterations=0), pool.costs())
 

@@ -22,7 +22,7 @@ COSTS = Costs(seconds_per_row={"default": {1: 1.0}})
 GRID = text_of("apples/planning/losses_grid.txt")
 
 
-def test_the_wait_is_that_of_simulated_timeouts():
+def test_wait_is_that_of_simulated_timeouts():
     """Each packet is lost with probability p; a repetition waits twice as long as the one before, 64 times at most."""
     rng = np.random.default_rng(5)
     for p in (0.01, 0.2, 0.5):
@@ -32,7 +32,7 @@ def test_the_wait_is_that_of_simulated_timeouts():
         assert wait == pytest.approx(waits.mean() * 0.25, rel=0.05)
 
 
-def test_a_transfer_is_bound_by_loss_and_round_trip():
+def test_transfer_is_bound_by_loss_and_round_trip():
     loss, trip = np.array([0.0, 1e-4, 1e-2]), np.array([0.1, 0.1, 0.1])
     found = throughput_Bps(np.full(3, 1e9), loss, trip)
     assert found == pytest.approx([1e9, 1448 / 0.1 * 1.2247 * 100, 1448 / 0.1 * 1.2247 * 10], rel=1e-3)
@@ -58,7 +58,7 @@ def test_each_direction_has_its_own_price(tmp_path):
     assert listed in ({"a": 0.02}, {"a": 0.02, "b": None})
 
 
-def test_a_measured_loss_reaches_the_snapshot():
+def test_measured_loss_reaches_the_snapshot():
     links = [LinkSpeed(source="a", target="b", latency_s=1e-3, bandwidth_Bps=1e7, lost=0.03)]
     grid = Grid(name="g", hosts=(Host(name="a"), Host(name="b")))
     snapshot = from_forecasts(grid, link_forecasts(links, 5.0, "one look"), now=5.0, source="test")
@@ -67,7 +67,7 @@ def test_a_measured_loss_reaches_the_snapshot():
     assert from_forecasts(grid, link_forecasts(clean, 5.0, "one look"), now=5.0, source="test").loss is None
 
 
-def test_a_loss_of_all_packets_is_refused(tmp_path):
+def test_loss_of_all_packets_is_refused(tmp_path):
     path = tmp_path / "grid.yaml"
     path.write_text(GRID.replace("0.02", "1.0"))
     with pytest.raises(ConfigError, match="loss"):

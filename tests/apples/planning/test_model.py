@@ -104,7 +104,7 @@ def test_nobody_waits_on_idle_hosts_nor_in_the_paper_s_model(pool):
 
 
 @pytest.mark.parametrize("options", [PAPER, EXCHANGE])
-def test_a_rank_alone_has_nobody_to_talk_to(line_of_three, options):
+def test_rank_alone_has_nobody_to_talk_to(line_of_three, options):
     assert communicate(line_of_three, [1], options) == [0.0]
 
 
@@ -134,7 +134,7 @@ def test_overhead_depends_on_the_number_of_ranks_only(pool):
     )
 
 
-def test_a_row_beyond_memory_costs_a_hundredfold(pool):
+def test_row_beyond_memory_costs_a_hundredfold(pool):
     options = PlanningOptions(allow_spill=True)
     problem = pool.problem(
         pool.snapshot([1], memory=4e6), pool.workload(10, bytes_per_row=1e6), options=options
@@ -172,5 +172,5 @@ def test_benchmarks_by_ranks_on_the_host_are_used(pool):
     assert problem.slope[0, 1:] == pytest.approx([1.0, 1.0, 1.7, 1.7])
 
 
-def test_a_share_above_a_whole_cpu_is_a_whole_cpu(pool):
+def test_share_above_a_whole_cpu_is_a_whole_cpu(pool):
     assert pool.problem(pool.snapshot([1.3]), pool.workload(8)).share[0, 1] == 1.0

@@ -30,7 +30,7 @@ def test_connectivity_is_one_byte_to_and_from_everybody(trade_off):
     assert desirability.connectivity(trade_off) == pytest.approx([18e-3, 12e-3, 10e-3], rel=1e-5)
 
 
-def test_the_three_orders_put_different_hosts_first(trade_off):
+def test_three_orders_put_different_hosts_first(trade_off):
     orders = {name: order.tolist() for name, order in desirability.orders(trade_off).items()}
     assert orders == {"power": [0, 1, 2], "connectivity": [2, 1, 0], "both": [1, 0, 2]}
 
@@ -40,13 +40,13 @@ def test_equal_hosts_keep_the_grid_s_order(pool):
     assert all(order.tolist() == [0, 1, 2, 3, 4] for order in desirability.orders(problem).values())
 
 
-def test_a_shared_second_slot_is_less_desirable_than_another_host(pool):
+def test_shared_second_slot_is_less_desirable_than_another_host(pool):
     snapshot = pool.snapshot([1.0, 0.9], slots=[2, 1], capacity=[1.0, 0.9])
     problem = pool.problem(snapshot, pool.workload(10))
     assert desirability.orders(problem)["power"].tolist() == [0, 2, 1]
 
 
-def test_a_broken_link_makes_a_host_less_desirable_but_not_unsortable(pool):
+def test_broken_link_makes_a_host_less_desirable_but_not_unsortable(pool):
     latency = np.full((4, 4), 1e-3)
     latency[0, 3] = np.nan
     latency[0, 2] = latency[2, 0] = 2e-3
@@ -101,7 +101,7 @@ def test_prefixes_take_the_first_of_the_order_and_keep_the_sequence_of_the_chain
     assert [plain.chain(k).tolist() for k in range(2)] == [[2, 0], [2, 0, 3]]
 
 
-def test_the_tree_beats_the_list_s_own_order_where_sites_alternate(pool):
+def test_tree_beats_the_list_s_own_order_where_sites_alternate(pool):
     snapshot = pool.snapshot(np.linspace(1, 0.9, 8), sites=[0, 1] * 4)
     work, costs = pool.workload(800, messages=1000, bytes_exchanged=1e7), pool.costs()
     plans = {
@@ -129,7 +129,7 @@ def test_equally_near_hosts_are_no_groups(pool):
     assert groups(spanning_tree(problem)) == []
 
 
-def test_a_slower_site_is_found_where_it_alone_holds_the_work(pool):
+def test_slower_site_is_found_where_it_alone_holds_the_work(pool):
     """Every prefix by power mixes sites; h1 and h3 hold the work without the slow link between."""
     snapshot = pool.snapshot([1.0, 0.6, 0.9, 0.5], sites=[0, 1, 0, 1], memory=[30e6, 60e6, 30e6, 60e6])
     work = pool.workload(100, messages=50_000, bytes_per_row=1e6)

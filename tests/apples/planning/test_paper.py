@@ -37,7 +37,7 @@ def test_one_plan_takes_every_term_of_the_model_from_the_paper(pool, centurion):
     assert plan.predicted_s == pytest.approx(100 * BENCHMARK_S + 16 - 1.5 + 0.094 * 10**2)
 
 
-def test_the_array_limit_alone_may_set_the_number_of_hosts(pool, centurion):
+def test_array_limit_alone_may_set_the_number_of_hosts(pool, centurion):
     plan = make_plan(centurion, pool.workload(6000, max_rows=250), COSTS, PAPER)
     assert len(plan.hosts) == 24
 

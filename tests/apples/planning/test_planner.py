@@ -23,7 +23,7 @@ def unused(plan):
     return [left.host for left in plan.left_out if "slots unused" not in left.reason]
 
 
-def test_the_cheapest_plan_splits_rows_by_what_hosts_deliver(pool):
+def test_cheapest_plan_splits_rows_by_what_hosts_deliver(pool):
     snapshot = pool.snapshot([1.0, 0.5, 0.25])
     plan = make_plan(snapshot, pool.workload(70), pool.costs(), PlanningOptions(model="paper"))
     assert {a.host: a.rows for a in plan.assignments} == {"h0": 40, "h1": 20, "h2": 10}
@@ -38,7 +38,7 @@ def test_predicted_time_is_the_slowest_rank_s_sum_of_parts(pool):
     assert [a.rank for a in plan.assignments] == list(range(len(plan.assignments)))
 
 
-def test_the_worked_example_of_the_planning_page(pool):
+def test_worked_example_of_the_planning_page(pool):
     """h0 and h2 are a1 and a2 of docs/planning.md, h1 and h3 are b1 and b2."""
     snapshot = pool.snapshot([1.0, 0.9, 0.5, 0.8], sites=[0, 1, 0, 1])
     work = pool.workload(400, iterations=100, messages=400, bytes_exchanged=5e7)
@@ -89,7 +89,7 @@ def test_same_input_same_plan(pool):
     ],
     ids=["default", "paper", "no search", "max_ranks", "ranks", "quantile", "even"],
 )
-def test_every_host_of_the_pool_is_taken_or_left_with_a_reason(pool, options):
+def test_host_of_the_pool_is_taken_or_left_with_a_reason(pool, options):
     snapshot = pool.snapshot(
         [1.0, 0.0, 0.9, 0.4, 0.8, math.nan, 0.3],
         slots=[2, 1, 1, 4, 1, 1, 2],
@@ -111,7 +111,7 @@ def test_every_host_of_the_pool_is_taken_or_left_with_a_reason(pool, options):
             assert spare[0].reason.startswith(f"{host.slots - mine} of {host.slots} slots unused: ")
 
 
-def test_a_taken_host_says_what_it_does_and_when_it_is_full(pool):
+def test_taken_host_says_what_it_does_and_when_it_is_full(pool):
     snapshot = pool.snapshot([1.0, 0.5], memory=[10e6, math.inf])
     plan = make_plan(snapshot, pool.workload(70, bytes_per_row=1e6), pool.costs())
     assert dict(plan.taken) == {
@@ -164,7 +164,7 @@ def test_spilling_respects_the_array_limit(pool):
     assert max(plan.rows) <= 16
 
 
-def test_a_careful_quantile_prefers_the_steady_host(pool):
+def test_careful_quantile_prefers_the_steady_host(pool):
     snapshot = pool.snapshot([0.7, 0.6], error=[0.3, 0.01])
     work, costs = pool.workload(100), pool.costs()
     bold = make_plan(snapshot, work, costs, PlanningOptions(max_ranks=1))
@@ -173,7 +173,7 @@ def test_a_careful_quantile_prefers_the_steady_host(pool):
     assert careful.high_s < bold.high_s
 
 
-def test_a_careful_quantile_gives_the_steady_host_more_rows(pool):
+def test_careful_quantile_gives_the_steady_host_more_rows(pool):
     snapshot = pool.snapshot([0.6, 0.6], error=[0.2, 0.0])
     careful = make_plan(snapshot, pool.workload(100), pool.costs(), PlanningOptions(quantile=0.9))
     rows = {a.host: a.rows for a in careful.assignments}
@@ -188,7 +188,7 @@ def test_errors_larger_than_the_forecast_still_leave_a_plan(pool, quantile):
     assert plan.low_s <= plan.predicted_s <= plan.high_s < math.inf
 
 
-def test_an_error_nobody_knows_is_no_certainty(pool):
+def test_error_nobody_knows_is_no_certainty(pool):
     """h0 has one sample, so its error is NaN: it counts like the pool's worst, not like none."""
     snapshot = pool.snapshot([0.61, 0.6, 0.2], error=[math.nan, 0.01, 0.3])
     plan = make_plan(snapshot, pool.workload(100), pool.costs(), PlanningOptions(max_ranks=1, quantile=0.9))
@@ -201,7 +201,7 @@ def test_ranks_and_max_ranks_are_kept(pool):
     assert len(make_plan(snapshot, work, costs, PlanningOptions(max_ranks=2)).rows) == 2
 
 
-def test_a_broken_link_is_not_crossed(pool):
+def test_broken_link_is_not_crossed(pool):
     """h0 and h2 only reach each other through h1."""
     latency = np.full((3, 3), 1e-4)
     bandwidth = np.full((3, 3), 1e8)
@@ -250,7 +250,7 @@ def test_search_never_makes_a_schedule_worse(plan_quality):
 
 
 @pytest.mark.parametrize("turn", [True, False])
-def test_a_neighbourhood_holds_chains_of_distinct_processors_one_move_away(pool, turn):
+def test_neighbourhood_holds_chains_of_distinct_processors_one_move_away(pool, turn):
     problem = pool.problem(pool.snapshot([1.0] * 5), pool.workload(50))
     chains = neighbourhood(problem, np.array([3, 0, 2]), PlanningOptions(), turn=turn)
     seen = [tuple(chains.chain(k).tolist()) for k in range(len(chains))]
@@ -260,7 +260,7 @@ def test_a_neighbourhood_holds_chains_of_distinct_processors_one_move_away(pool,
     assert ((0, 3, 2) in seen) == turn
 
 
-def test_an_exact_number_of_ranks_stays_exact_in_the_neighbourhood(pool):
+def test_exact_number_of_ranks_stays_exact_in_the_neighbourhood(pool):
     problem = pool.problem(pool.snapshot([1.0] * 5), pool.workload(50))
     chains = neighbourhood(problem, np.array([3, 0, 2]), PlanningOptions(ranks=3), turn=True)
     assert set(chains.lengths.tolist()) == {3}
@@ -349,7 +349,7 @@ def test_options_are_all_read(pool):
         assert other != plain, change
 
 
-def test_a_busy_host_is_left_out_where_all_would_wait_for_its_start(pool):
+def test_busy_host_is_left_out_where_all_would_wait_for_its_start(pool):
     snapshot, workload = pool.snapshot([1.0, 1.0, 0.05]), pool.workload(100)
     free = make_plan(snapshot, workload, pool.costs())
     assert free.hosts == ("h0", "h1", "h2")
@@ -362,7 +362,7 @@ def test_a_busy_host_is_left_out_where_all_would_wait_for_its_start(pool):
     assert "overhead +19 s" in left.reason
 
 
-def test_the_papers_model_takes_starts_and_messages_for_overhead(pool):
+def test_papers_model_takes_starts_and_messages_for_overhead(pool):
     options = PlanningOptions(model="paper")
     without, told = (
         make_plan(
@@ -378,7 +378,7 @@ def test_the_papers_model_takes_starts_and_messages_for_overhead(pool):
     assert told.predicted_s == pytest.approx(without.predicted_s + 9.0 + 10 * 0.09)
 
 
-def test_a_host_that_is_late_for_its_messages_gets_fewer_rows(pool):
+def test_host_that_is_late_for_its_messages_gets_fewer_rows(pool):
     snapshot, workload = pool.snapshot([1.0, 0.2]), pool.workload(120, messages=10)
     costs = replace(pool.costs(), message_cpu_s=0.2)
     free, told = make_plan(snapshot, workload, pool.costs()), make_plan(snapshot, workload, costs)
@@ -415,7 +415,7 @@ def test_jitter_takes_as_long_on_every_host(pool):
     assert [a.overhead_s for a in paper.assignments] == [0.0, 0.0]
 
 
-def test_a_rank_alone_has_no_messages(pool):
+def test_rank_alone_has_no_messages(pool):
     costs = replace(pool.costs(), message_cpu_s=0.2, reduction_hops=30.0, jitter_s=1.0)
     plan = make_plan(pool.snapshot([0.5]), pool.workload(10, messages=10), costs)
     assert [a.overhead_s for a in plan.assignments] == [0.0]

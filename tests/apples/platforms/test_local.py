@@ -45,7 +45,7 @@ def sensors(monkeypatch):
     monkeypatch.setattr(local, "LocalWeather", QuietWeather)
 
 
-def test_a_bare_machine_has_a_slot_for_each_usable_cpu():
+def test_bare_machine_has_a_slot_for_each_usable_cpu():
     (host,) = this_machine().hosts
     assert (host.name, host.slots, host.cpu_type) == (local_host(), usable_cpus(), cpu_model())
 
@@ -87,7 +87,7 @@ def test_known_weather_is_measured_less_often(sensors, tmp_path):
     assert earlier == [0, 3, 6, 9, 12, 13]
 
 
-def test_a_pool_elsewhere_is_not_measured_at_all(tmp_path):
+def test_pool_elsewhere_is_not_measured_at_all(tmp_path):
     platform = LocalPlatform(grid_of(Host(name="there")), weather_file=tmp_path / "weather.db")
     snapshot = platform.snapshot(lambda text: pytest.fail(text))
     assert snapshot.source == NOT_MEASURED
@@ -127,12 +127,12 @@ def benchmark(outcome, warm="true", heard=None):
     return platform.benchmark(request)
 
 
-def test_a_benchmark_that_fails_says_which_and_why():
+def test_benchmark_that_fails_says_which_and_why():
     with pytest.raises(LaunchError, match="benchmark of script on localhost failed: rank 1 was killed"):
         benchmark(failed("rank 1 was killed"))
 
 
-def test_a_warm_up_that_fails_says_what_it_said():
+def test_warm_up_that_fails_says_what_it_said():
     with pytest.raises(LaunchError, match=r"sh -c .* failed with exit code 3: no compiler"):
         benchmark(failed("never reached"), warm="echo no compiler >&2; exit 3")
 
@@ -150,12 +150,12 @@ def test_bytes_of_a_warm_up_that_are_no_text_are_replaced():
     assert heard == ["caf\N{REPLACEMENT CHARACTER}"]
 
 
-def test_an_interrupted_benchmark_interrupts_the_agent():
+def test_interrupted_benchmark_interrupts_the_agent():
     with pytest.raises(KeyboardInterrupt):
         benchmark(Outcome(ended="interrupted", exit_code=130, observed_s=1.0))
 
 
-def test_a_terminated_benchmark_is_passed_on_as_that_signal():
+def test_terminated_benchmark_is_passed_on_as_that_signal():
     heard = []
     previous = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
     try:

@@ -23,7 +23,7 @@ def run(platform, size, costs, tmp_path):
     return platform.run(request, lambda line: None)
 
 
-def test_a_snapshot_is_made_of_forecasts_up_to_now():
+def test_snapshot_is_made_of_forecasts_up_to_now():
     platform = open_mock("centurion", seed=1)
     lines = []
     snapshot = platform.snapshot(lines.append)
@@ -62,7 +62,7 @@ def test_time_passes_with_runs_and_rest_and_the_sensors_go_on(costs, tmp_path):
     assert later.conditions[0].availability.age_s < 10.0
 
 
-def test_a_benchmark_is_that_of_a_dedicated_host():
+def test_benchmark_is_that_of_a_dedicated_host():
     platform = open_mock("centurion", seed=1)
     host = platform.pool.hosts[0]
     found = platform.measure(platform.workload(1), host, 1)
@@ -77,7 +77,7 @@ def test_another_grid_can_be_put_under_a_scenario():
     assert [h.name for h in few.snapshot(lambda line: None).hosts] == ["c01", "c20"]
 
 
-def test_a_grid_without_a_scenario_of_its_name_is_one_of_workstations():
+def test_grid_without_a_scenario_of_its_name_is_one_of_workstations():
     hosts = tuple(Host(name=n, cpu_type="whatever", slots=4) for n in ("a", "b"))
     platform = open_mock(seed=1, grid=Grid(name="mine", hosts=hosts))
     assert platform.scenario.name == "workstations"

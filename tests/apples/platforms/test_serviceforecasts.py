@@ -99,7 +99,7 @@ def look(server, said, monkeypatch, tmp_path):
     return take
 
 
-def test_every_host_is_as_the_service_says(look, server, said):
+def test_host_is_as_the_service_says(look, server, said):
     snapshot = look("a", "b")
     a, b = snapshot.conditions
     assert (a.availability.value, a.capacity.value, a.memory_bytes.value) == (0.5, 2.0, 4e9)
@@ -109,7 +109,7 @@ def test_every_host_is_as_the_service_says(look, server, said):
     assert (snapshot.notes, said) == ((), [])
 
 
-def test_a_pair_that_nobody_measures_is_composed_and_marked(look):
+def test_pair_that_nobody_measures_is_composed_and_marked(look):
     snapshot = look("a", "c")
     assert snapshot.latency_s[0, 1] == pytest.approx(2e-3)
     assert snapshot.through == {("a", "c"): ("b",), ("c", "a"): ("b",)}
@@ -148,7 +148,7 @@ def test_stale_forecasts_count_as_unmeasured_and_are_named(look, server, clock, 
     assert snapshot_document(snapshot)["stale"] == list(snapshot.stale)
 
 
-def test_a_composed_pair_is_as_stale_as_its_oldest_part(look, server, clock):
+def test_composed_pair_is_as_stale_as_its_oldest_part(look, server, clock):
     clock.t += 200.0
     put(server, "abc", ["a>b"], at=clock.t)
     assert look("a", "c", stale_after_s=100.0).through == {}
@@ -170,7 +170,7 @@ def test_hosts_that_the_service_does_not_know_are_named(look, server):
 @pytest.mark.parametrize(
     "host", [Host(name="alpha", address="a"), Host(name="alpha", address="a.example.org"), Host(name="a.lab")]
 )
-def test_a_host_is_known_by_its_address_and_by_its_short_name_too(look, host):
+def test_host_is_known_by_its_address_and_by_its_short_name_too(look, host):
     snapshot = look(host, "b")
     assert snapshot.conditions[0].availability.value == 0.5
     assert snapshot.latency_s[0, 1] == 1e-3
@@ -204,7 +204,7 @@ def test_this_machine_is_measured_where_the_service_knows_only_its_past(look, se
     assert said[-1] == "measuring localhost (0 earlier measurements)"
 
 
-def test_a_service_that_is_gone_is_one_line_and_this_machine_is_measured(look, server, said):
+def test_service_that_is_gone_is_one_line_and_this_machine_is_measured(look, server, said):
     server.stop()
     snapshot = look(Host(name="localhost", slots=2), "a")
     here, a = snapshot.conditions
@@ -216,13 +216,13 @@ def test_a_service_that_is_gone_is_one_line_and_this_machine_is_measured(look, s
     assert (snapshot.notes, snapshot.source) == ((first,), "sensors on this machine")
 
 
-def test_a_service_that_is_gone_and_hosts_elsewhere(look, server):
+def test_service_that_is_gone_and_hosts_elsewhere(look, server):
     server.stop()
     assert look("a", "b").source == NOT_MEASURED
 
 
 @pytest.mark.parametrize("token", [None, "no-such-token-at-all"])
-def test_a_service_that_refuses_the_token(look, said, clock, token):
+def test_service_that_refuses_the_token(look, said, clock, token):
     with InMemoryServer(clock=clock, tokens={"read": ["reading-0123456789"]}) as guarded:
         service = ServiceWeather(Endpoint(url=guarded.url, token=token))
         snapshot = look(Host(name="localhost", slots=2), service=service)
@@ -234,7 +234,7 @@ def test_a_service_that_refuses_the_token(look, said, clock, token):
 # the pool
 
 
-def test_the_pool_is_every_host_that_is_alive(server, said):
+def test_pool_is_every_host_that_is_alive(server, said):
     grid = service_at(server).pool(said.append)
     assert [(h.name, h.slots, h.cpu_type, h.site, h.memory_bytes) for h in grid.hosts] == [
         (name, 4, "Some CPU", "lab", 2.0**30) for name in "abc"
@@ -268,14 +268,14 @@ def test_two_sensors_of_this_machine_are_one_host(server, said):
     LocalPlatform(grid)
 
 
-def test_a_service_without_hosts_is_no_pool(clock, said):
+def test_service_without_hosts_is_no_pool(clock, said):
     with InMemoryServer(clock=clock) as server:
         service = service_at(server)
         assert service.pool(said.append) is None
         assert said == [f"{server.url} knows no host that is alive; the pool is this machine"]
 
 
-def test_a_service_that_is_gone_is_asked_once_and_told_once(look, server, said, monkeypatch):
+def test_service_that_is_gone_is_asked_once_and_told_once(look, server, said, monkeypatch):
     server.stop()
     service = service_at(server)
     assert service.pool(said.append) is None
@@ -304,14 +304,14 @@ def test_what_is_told_is_marked_at_the_services_own_time(server, clock):
     assert abs(t - NOW) < 60.0
 
 
-def test_a_very_long_text_is_cut(server):
+def test_very_long_text_is_cut(server):
     service = service_at(server)
     service.forecasts(grid_of("a"))
     service.report("plan made", "x" * 5000)
     assert len(events(server)[0][2]) == 500
 
 
-def test_a_service_that_did_not_answer_is_told_nothing(server, monkeypatch):
+def test_service_that_did_not_answer_is_told_nothing(server, monkeypatch):
     monkeypatch.setattr(serviceweather, "ServiceClient", None)
     service_at(server).report("plan made", "x")
 

@@ -96,7 +96,7 @@ THREE = (Host(name="alpha"), Host(name="beta", slots=3), Host(name="gamma"))
 STATED = (LinkRule(latency_s=1.0, bandwidth_Bps=1e6),)
 
 
-def test_the_fit_are_the_grid_and_the_others_are_absent(told):
+def test_fit_are_the_grid_and_the_others_are_absent(told):
     notes = []
     platform = SshPlatform(pool(*THREE), open_slots=frozenset({"alpha"}), open_types=frozenset({"alpha"}))
     snapshot = platform.snapshot(notes.append)
@@ -194,7 +194,7 @@ def test_ssh_plans_without_a_usable_store_of_readings(told, tmp_path):
     assert any("the readings of this check are not kept" in note for note in notes)
 
 
-def test_a_host_named_with_its_slots_still_says_what_cpu_it_has(told):
+def test_host_named_with_its_slots_still_says_what_cpu_it_has(told):
     platform = SshPlatform(pool(*THREE), open_types=frozenset({"beta"}))
     snapshot = platform.snapshot(lambda line: None)
     assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [
@@ -203,7 +203,7 @@ def test_a_host_named_with_its_slots_still_says_what_cpu_it_has(told):
     ]
 
 
-def test_a_host_that_comes_back_is_taken_again(told):
+def test_host_that_comes_back_is_taken_again(told):
     platform = SshPlatform(pool(*THREE))
     platform.snapshot(lambda line: None)
     told["gamma"], told["alpha"] = facts(4), "does not answer"
@@ -250,7 +250,7 @@ def test_nobody_is_fit(told):
     ]
 
 
-def test_a_checkpoint_is_asked_for_with_a_file_that_only_the_same_directory_shows(told, tmp_path):
+def test_checkpoint_is_asked_for_with_a_file_that_only_the_same_directory_shows(told, tmp_path):
     platform = SshPlatform(pool(*THREE))
     platform.prepare(Preparation(checkpoint=tmp_path / "run.chk", checkpoint_bytes=1e6))
     platform.snapshot(lambda line: None)
@@ -292,7 +292,7 @@ def test_kernels_are_compiled_once_on_every_new_host(told, tmp_path, monkeypatch
         assert snapshot.absent["beta"] == "its kernels could not be compiled: no compiler"
 
 
-def test_a_file_of_warm_hosts_that_is_none(tmp_path):
+def test_file_of_warm_hosts_that_is_none(tmp_path):
     file = tmp_path / "warm.json"
     file.write_text('{"format": "apples-warm-hosts", "version": 1, "hosts": 3}')
     with pytest.raises(HistoryError, match=r"warm.json: has no list of hosts; remove it"):

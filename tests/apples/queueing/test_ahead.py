@@ -17,7 +17,7 @@ def job(number, procs, request, submit=0.0):
     return QueueJob(id=number, procs=procs, request_s=request, submit_s=submit)
 
 
-def test_every_waiting_job_has_a_start_between_estimates_and_requests(line, ids):
+def test_waiting_job_has_a_start_between_estimates_and_requests(line, ids):
     queue = line((6, 100), (8, 50), (4, 60), (2, 80))
     assert ids(queue.start(0.0)) == [0, 3]
     seen = predict_starts(queue, 0.0, {0: 0.0, 3: 0.0}, {0: 30.0, 1: 10.0, 2: 20.0, 3: 40.0})
@@ -53,7 +53,7 @@ def test_what_can_never_start_has_no_start(line):
     st.lists(st.tuples(st.integers(1, 8), st.integers(1, 20)), min_size=1, max_size=150),
     st.sampled_from(["fcfs", "sjf", "wfp", "procs - wait"]),
 )
-def test_a_queue_built_again_decides_as_the_old_one(jobs, priority):
+def test_queue_built_again_decides_as_the_old_one(jobs, priority):
     """Also when more jobs come than there was room for at first."""
     queue = JobQueue(QueueSettings(priority=priority), 8)
     for number, (procs, request) in enumerate(jobs):
@@ -78,7 +78,7 @@ def test_a_queue_built_again_decides_as_the_old_one(jobs, priority):
     assert again.waiting == queue.waiting == ()
 
 
-def test_a_copy_goes_its_own_way(line, ids):
+def test_copy_goes_its_own_way(line, ids):
     queue = line((8, 10), (8, 10))
     queue.start(0.0)
     other = queue.copy()

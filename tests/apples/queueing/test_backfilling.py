@@ -10,7 +10,7 @@ _MANY = settings(max_examples=120, deadline=None)
 
 
 @pytest.mark.parametrize("priority", ["fcfs", "sjf", "wfp", "procs * 3 - wait / 7"])
-def test_the_compiled_pass_is_easy(easy, priority):
+def test_compiled_pass_is_easy(easy, priority):
     plain, scores, works, live = easy
 
     @_MANY
@@ -23,7 +23,7 @@ def test_the_compiled_pass_is_easy(easy, priority):
 
 
 @pytest.mark.parametrize("priority", ["fcfs", "sjf", "wfp"])
-def test_the_reserved_job_never_starts_later_than_promised(easy, priority):
+def test_reserved_job_never_starts_later_than_promised(easy, priority):
     """However many overtake it, as long as nobody of a higher priority comes; requests are upper bounds."""
     _, _, works, live = easy
 
@@ -87,14 +87,14 @@ def test_no_job_is_early_and_the_machine_never_overfull(easy, backfill, overrun)
     hold()
 
 
-def test_a_short_job_overtakes_and_a_long_one_may_not(line, ids):
+def test_short_job_overtakes_and_a_long_one_may_not(line, ids):
     queue = line((6, 100), (8, 50), (2, 101), (2, 100))
     assert ids(queue.start(0)) == [0, 3]
     promised = queue.reservation(0)
     assert (promised.job.id, promised.at_s, promised.extra) == (1, 100.0, 0)
 
 
-def test_a_long_job_overtakes_in_the_processors_that_the_reserved_one_leaves(line, ids):
+def test_long_job_overtakes_in_the_processors_that_the_reserved_one_leaves(line, ids):
     queue = line((6, 100), (5, 50), (2, 1000), (1, 1000))
     assert ids(queue.start(0)) == [0, 2]
     queue.end(0)

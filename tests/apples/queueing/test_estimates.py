@@ -21,7 +21,7 @@ def taught(scheme, runs, one=None):
     return book
 
 
-def test_a_percentile_as_cobalt_takes_it():
+def test_percentile_as_cobalt_takes_it():
     """The value at int(fraction × n) of the sorted ratios."""
     book = taught(Scheme(percentile=80, floor=0), range(10, 110, 10))
     found = book.estimate(job(), 20.0)
@@ -39,7 +39,7 @@ def test_too_few_similar_jobs_leave_the_request():
     assert taught(Scheme(floor=0.2), [10] * 10).estimate(job(), 20.0).seconds == 20.0
 
 
-def test_a_ratio_above_one_counts_as_one():
+def test_ratio_above_one_counts_as_one():
     assert taught(Scheme(), [130] * 10).estimate(job(), 20.0).seconds == 100.0
 
 
@@ -70,7 +70,7 @@ def test_old_ends_are_forgotten():
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.floats(0, 1.5)), max_size=40), st.integers(1, 50))
-def test_the_window_keeps_what_a_plain_list_would(ends, window):
+def test_window_keeps_what_a_plain_list_would(ends, window):
     ends = sorted(ends)
     ratios = Ratios(float(window))
     for end, ratio in ends:
@@ -80,7 +80,7 @@ def test_the_window_keeps_what_a_plain_list_would(ends, window):
         assert list(ratios.sorted("g", now)) == kept
 
 
-def test_the_mean_of_the_last_two():
+def test_mean_of_the_last_two():
     recent = RecentRuns()
     recent.ended(job(), 10, 1.0)
     assert recent.estimate(job(), 2.0).source == "request"
@@ -94,7 +94,7 @@ def test_the_mean_of_the_last_two():
     assert recent.estimate(job(), 4.0).seconds == 1.0
 
 
-def test_a_models_answer_goes_first():
+def test_models_answer_goes_first():
     book = ModelFirst(taught(Scheme(), [10] * 10))
     assert book.estimate(job(model=42.0), 20.0).seconds == 42.0
     assert book.estimate(job(model=420.0), 20.0).seconds == 100.0
@@ -104,7 +104,7 @@ def test_a_models_answer_goes_first():
     assert book.estimate(job(), 22.0).similar == 11, "the other learns all the same"
 
 
-def test_a_scheme_says_all_that_is_wrong():
+def test_scheme_says_all_that_is_wrong():
     with pytest.raises(ConfigError) as caught:
         Scheme(key="colour", window_s=0, percentile=101, floor=2, minimum=0)
     text = str(caught.value)

@@ -46,7 +46,7 @@ _tree = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(_tree)
-def test_the_compiled_value_is_pythons(text):
+def test_compiled_value_is_pythons(text):
     with np.errstate(all="ignore"):
         names = {name: np.float64(number) for name, number in FIELDS.items()}
         try:

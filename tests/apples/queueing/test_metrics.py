@@ -54,6 +54,6 @@ def test_shares_of_adjustment():
     assert found.accuracy.mean == pytest.approx((0.5 + 5 / 6 + 0.8 + 0.6 + 1) / 5)
 
 
-def test_a_run_of_no_time_and_a_machine_of_no_span():
+def test_run_of_no_time_and_a_machine_of_no_span():
     found = measure(outcome(submit=[0, 0, 0], start=[0, 0, 0], run=[0, 0, 0]), processors=4, priority="fcfs")
     assert (found.slowdown.mean, found.bounded_slowdown.mean, found.utilisation) == (1, 1, 0)

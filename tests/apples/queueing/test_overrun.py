@@ -36,7 +36,7 @@ def test_who_outlives_even_the_request_is_expected_soon(rule):
     assert promised(rule, asked_at=5000) == 5300
 
 
-def test_a_rule_changes_who_may_overtake():
+def test_rule_changes_who_may_overtake():
     """Expected back at its request, the late job leaves room for a long one; expected soon, it does not."""
 
     def overtakes(rule):

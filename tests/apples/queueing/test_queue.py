@@ -18,7 +18,7 @@ def test_jobs_start_in_order_while_they_fit(line, ids):
     assert queue.expected_end_s(2) == 13.0
 
 
-def test_a_cancelled_job_leaves_and_the_next_takes_its_turn(line, ids):
+def test_cancelled_job_leaves_and_the_next_takes_its_turn(line, ids):
     queue = line((8, 10), (8, 10), (4, 10), (2, 99))
     queue.start(0)
     queue.end(1)
@@ -28,7 +28,7 @@ def test_a_cancelled_job_leaves_and_the_next_takes_its_turn(line, ids):
     assert ids(queue.start(1)) == [2, 3]
 
 
-def test_the_top_may_change_while_it_waits(line, ids):
+def test_top_may_change_while_it_waits(line, ids):
     """WFP: a short job gains faster than a long one that came before."""
     queue = line((8, 100), settings=QueueSettings(priority="wfp"))
     queue.start(0)
@@ -74,14 +74,14 @@ def test_beliefs_decide_who_may_overtake(line, ids, believed):
         (QueueJob(id=9, procs=1, request_s=0, submit_s=0), "a finite time above 0 s is legal"),
     ],
 )
-def test_a_job_that_cannot_be_queued(line, job, message):
+def test_job_that_cannot_be_queued(line, job, message):
     queue = line((8, 10))
     with pytest.raises(ConfigError, match=message):
         queue.submit(job)
     assert len(queue.waiting) == 1
 
 
-def test_an_end_of_nobody(line):
+def test_end_of_nobody(line):
     queue = line((8, 10), (8, 10))
     with pytest.raises(ConfigError, match=r"job 7 neither waits nor runs; jobs that do: 0, 1"):
         queue.end(7)

@@ -28,7 +28,7 @@ def test_one_decides_and_all_are_judged():
     assert scores["request"].accuracy == pytest.approx(0.3)
 
 
-def test_a_job_it_never_heard_of_teaches_and_is_not_judged():
+def test_job_it_never_heard_of_teaches_and_is_not_judged():
     board = Scoreboard("recent", {"recent": RecentRuns(1)})
     board.ended(job(7), 33.0, 1.0)
     assert board.scores() == {}

@@ -76,7 +76,7 @@ def hear(controller, rows, row_s, count, start=0):
     return [order for order in orders if order is not None]
 
 
-def test_the_ground_is_what_the_plan_was_made_of(decided):
+def test_ground_is_what_the_plan_was_made_of(decided):
     inputs = adaptation_inputs(decided, OPTIONS)
     assert (inputs.rows, inputs.hosts, inputs.min_rows) == ((50, 50), ("a", "b"), 2)
     assert inputs.row_s == pytest.approx((2e-3, 2e-3))
@@ -85,7 +85,7 @@ def test_the_ground_is_what_the_plan_was_made_of(decided):
     assert (inputs.bytes_per_row, inputs.bandwidth_Bps) == (1e6, 2e7)
 
 
-def test_a_plan_without_limits_has_ground_too(decided):
+def test_plan_without_limits_has_ground_too(decided):
     decided.workload = replace(WORKLOAD, bytes_fixed=2e9)
     decided.costs = Costs(seconds_per_row={"x": {1: 1e-3}})
     seen = snapshot("abc")
@@ -97,7 +97,7 @@ def test_a_plan_without_limits_has_ground_too(decided):
     assert all(cap >= rows for cap, rows in zip(inputs.caps, inputs.rows, strict=True))
 
 
-def test_a_move_is_said_kept_and_measured(slabs):
+def test_move_is_said_kept_and_measured(slabs):
     controller, said = slabs
     assert hear(controller, (50, 50), (2e-3, 8e-3), 6) == [NewSlabs(rows=(80, 20))]
     assert said == ["b is slower than planned (0.50 → 0.12 of a CPU): moving 30 rows, gain 228 s of 380"]
@@ -108,7 +108,7 @@ def test_a_move_is_said_kept_and_measured(slabs):
     assert controller.ended() == (replace(move, took_s=0.5),)
 
 
-def test_a_refusal_is_said_and_kept(slabs):
+def test_refusal_is_said_and_kept(slabs):
     controller, said = slabs
     hear(controller, (50, 50), (2e-3, 8e-3), 6)
     controller.hear(told((50, 50), (2e-3, 8e-3), 70, refused="b: no memory"))
@@ -168,7 +168,7 @@ def watched(decided, slabs):
     return build
 
 
-def test_a_better_host_ends_the_run_when_two_looks_agree(watched):
+def test_better_host_ends_the_run_when_two_looks_agree(watched):
     controller, said = watched(lambda: snapshot("abc", a=0.2, b=0.2))
     orders = hear(controller, (50, 50), (8e-3, 8e-3), 20)
     (end,) = [order for order in orders if isinstance(order, CheckpointAndEnd)][:1]
@@ -183,7 +183,7 @@ def test_no_better_host_ends_nothing(watched):
     assert hear(controller, (50, 50), (2e-3, 2e-3), 20) == []
 
 
-def test_a_pool_that_cannot_be_looked_at_is_said_and_the_run_goes_on(watched):
+def test_pool_that_cannot_be_looked_at_is_said_and_the_run_goes_on(watched):
     def pool():
         raise NoFeasiblePlan("nobody answers\nat all")
 

@@ -30,7 +30,7 @@ def run(bench, **more):
     return AttemptLoop(bench.agent, request).run(bench.agent.decide(request))
 
 
-def test_a_plan_as_a_document(bench):
+def test_plan_as_a_document(bench):
     b = bench()
     document = b.agent.decide(request_for(b)).document()
     assert (document["version"], document["size"]) == (1, 64)
@@ -54,7 +54,7 @@ def test_a_plan_as_a_document(bench):
     json.dumps(document, allow_nan=False)
 
 
-def test_a_run_as_a_document_adds_what_was_observed(bench, observed):
+def test_run_as_a_document_adds_what_was_observed(bench, observed):
     b = bench(script=[finished(2.0, ["alpha"])])
     request = request_for(b)
     decision = b.agent.decide(request)
@@ -102,7 +102,7 @@ def test_costs_of_slabs_between_two_benchmarks_lie_between_theirs(bench):
     assert decision.plan.assignments[0].compute_s == pytest.approx(48 * 10 * 1e-3 * 4**0.585, rel=1e-3)
 
 
-def test_a_second_size_that_cannot_be_measured_is_no_error(bench):
+def test_second_size_that_cannot_be_measured_is_no_error(bench):
     b = bench(Host(name="a"))
     measure = b.platform.benchmark
 
@@ -158,7 +158,7 @@ def test_costly_slabs_that_break_a_limit_leave_the_first_plan(bench):
     assert decision.plan.predicted_s < 10.0
 
 
-def test_a_run_goes_on_with_the_costs_of_its_slabs(bench):
+def test_run_goes_on_with_the_costs_of_its_slabs(bench):
     b = bench(Host(name="a"), Host(name="b"), Host(name="c"), Host(name="d"))
     request = request_for(b, overrides={"max_ranks": 1})
     first = b.agent.decide(request)
@@ -177,7 +177,7 @@ def test_slabs_of_plans_are_not_measured_where_nothing_may_be(bench):
     assert decision.slab_rows == 32
 
 
-def test_a_host_too_slow_is_left_out_with_a_reason(bench):
+def test_host_too_slow_is_left_out_with_a_reason(bench):
     b = bench(Host(name="fast", slots=2, cpu_type="fast"), Host(name="slow", cpu_type="slow"))
     b.platform.benchmark = lambda r: replace(
         type(b.platform).benchmark(b.platform, r), seconds_per_row=10.0 if r.host.name == "slow" else 1e-3
@@ -189,13 +189,13 @@ def test_a_host_too_slow_is_left_out_with_a_reason(bench):
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_every_scheduler_places_all_rows(bench, scheduler):
+def test_scheduler_places_all_rows(bench, scheduler):
     b = bench()
     plan = b.agent.decide(request_for(b, scheduler=scheduler)).plan
     assert (sum(plan.rows), plan.scheduler) == (64, scheduler)
 
 
-def test_the_users_options_are_laid_over_the_schedulers_own(bench):
+def test_users_options_are_laid_over_the_schedulers_own(bench):
     b = bench()
     paper = planning_options(request_for(b, scheduler="paper", overrides={"max_ranks": 2}))
     assert (paper.model, paper.allocation, paper.max_ranks) == ("paper", "lp", 2)
@@ -212,7 +212,7 @@ def test_the_users_options_are_laid_over_the_schedulers_own(bench):
     ],
     ids=lambda value: getattr(value, "ended", ""),
 )
-def test_every_end_of_a_run_is_remembered(bench, outcome, code):
+def test_end_of_a_run_is_remembered(bench, outcome, code):
     b = bench(script=[outcome])
     record = run(b, settings={"iterations": "20"})
     assert record.outcome.exit_code == code
@@ -232,14 +232,14 @@ def test_what_the_launcher_is_given(bench):
     assert not launch.run_dir.exists(), "the run's own directory is gone with the run"
 
 
-def test_the_command_line_is_told_without_running(bench):
+def test_command_line_is_told_without_running(bench):
     b = bench()
     request = request_for(b)
     assert AttemptLoop(b.agent, request).command_line(b.agent.decide(request))[:2] == ["fake", "-n"]
     assert b.platform.launcher.requests == []
 
 
-def test_the_user_hears_what_is_going_on(bench):
+def test_user_hears_what_is_going_on(bench):
     b = bench(Host(name="alpha", slots=1), script=[finished(2.0)])
     run(b)
     assert b.said[:3] == [
@@ -250,7 +250,7 @@ def test_the_user_hears_what_is_going_on(bench):
     assert b.said[3].startswith("running toy 64 on 1 rank, 1 host; predicted ")
 
 
-def test_the_second_run_predicts_from_the_first(bench, observed):
+def test_second_run_predicts_from_the_first(bench, observed):
     b = bench(script=[finished(7.0)])
     request = request_for(b)
     first = b.agent.decide(request)
@@ -263,7 +263,7 @@ def test_the_second_run_predicts_from_the_first(bench, observed):
     assert second.plan.predicted_s == pytest.approx(7.0, rel=0.05)
 
 
-def test_a_long_run_teaches_no_overhead_to_short_ones(bench, observed):
+def test_long_run_teaches_no_overhead_to_short_ones(bench, observed):
     b = bench(script=[finished(700.0)])
     long_one = replace(request_for(b), settings={"iterations": "1000"})
     first = b.agent.decide(long_one)
@@ -284,7 +284,7 @@ def test_runs_are_kept_in_the_order_they_were_made_where_worlds_begin_anew(bench
     assert [r.id for r in b.history.records()] == [r.id for r in made]
 
 
-def test_a_run_is_in_the_history_while_it_runs(bench):
+def test_run_is_in_the_history_while_it_runs(bench):
     seen = []
 
     def look(launch):
@@ -306,7 +306,7 @@ def test_a_run_is_in_the_history_while_it_runs(bench):
         (RuntimeError("a fault of the launcher"), "failed", 125),
     ],
 )
-def test_a_launcher_that_breaks_off_leaves_a_record_too(bench, breaks, ended, code):
+def test_launcher_that_breaks_off_leaves_a_record_too(bench, breaks, ended, code):
     def launch(request):
         raise breaks
 
@@ -341,7 +341,7 @@ def test_notes_of_the_weather_are_notes_of_the_plan(bench):
     assert "b is lost" in decision.document()["notes"]
 
 
-def test_a_run_that_may_not_start_leaves_no_record(bench):
+def test_run_that_may_not_start_leaves_no_record(bench):
     b = bench(script=[LaunchError("hosts beta are not this machine")])
     with pytest.raises(LaunchError, match="not this machine"):
         run(b)
@@ -354,7 +354,7 @@ def test_hosts_nobody_measured_are_named(bench):
     assert notes[1] == "node[1-3] not measured, taken as idle and as lab.yaml states it"
 
 
-def test_an_unknown_option_of_the_application(bench):
+def test_unknown_option_of_the_application(bench):
     b = bench()
     with pytest.raises(ConfigError, match="unknown option speed; legal is iterations"):
         b.agent.decide(request_for(b, settings={"speed": "9"}))
@@ -390,7 +390,7 @@ def test_more_ranks_than_slots_or_rows(bench, size, ranks):
         b.agent.decide(request_for(b, size, overrides={"ranks": ranks}))
 
 
-def test_a_size_smaller_than_the_slots_uses_fewer(bench):
+def test_size_smaller_than_the_slots_uses_fewer(bench):
     b = bench()
     assert b.agent.decide(request_for(b, 1)).plan.rows == (1,)
 

@@ -24,7 +24,7 @@ def after(outcome, pool=POOL, failures=1, limit=3):
     return what_next(outcome, pool, failures=failures, limit=limit)
 
 
-def test_a_lost_host_is_left_out():
+def test_lost_host_is_left_out():
     found = after(failed(lost={"a3": "was lost: its connection ended"}))
     assert found == Next(
         again=True,
@@ -34,19 +34,19 @@ def test_a_lost_host_is_left_out():
 
 
 @pytest.mark.parametrize("number", [SIGKILL, SIGTERM, SIGBUS])
-def test_a_rank_that_was_killed_from_outside(number):
+def test_rank_that_was_killed_from_outside(number):
     found = after(failed(status(0, code=1, blame=True), status(1, signal=number, blame=True), code=137))
     assert found.again
     assert list(found.without) == ["a2"]
     assert found.why.startswith("a2: rank 1 was killed by signal")
 
 
-def test_a_rank_whose_keeper_is_gone():
+def test_rank_whose_keeper_is_gone():
     found = after(failed(status(2, blame=True)))
     assert (found.again, found.without) == (True, {"a3": "is where rank 2 vanished"})
 
 
-def test_the_only_host_is_used_again():
+def test_only_host_is_used_again():
     found = after(failed(status(0, signal=SIGKILL, blame=True), code=137), pool=("a1",))
     assert (found.again, found.without) == (True, {})
 
@@ -71,7 +71,7 @@ def test_ranks_that_were_told_to_end_and_did_so_in_order():
     assert (found.again, found.without) == (True, {})
 
 
-def test_a_launcher_that_was_killed_and_one_that_cannot_start_anything():
+def test_launcher_that_was_killed_and_one_that_cannot_start_anything():
     assert after(failed(status(0, signal=SIGKILL), status(1, signal=SIGKILL))).again
     assert not after(failed(status(0, pid=None), status(1, pid=None))).again
 
@@ -85,7 +85,7 @@ def test_attempts_have_a_limit_that_is_told():
     assert after(lost, failures=1, limit=1) == Next(again=False)
 
 
-def test_a_run_that_ended_to_go_on_otherwise_is_no_failure():
+def test_run_that_ended_to_go_on_otherwise_is_no_failure():
     assert after(Outcome(ended="adapted", exit_code=143, observed_s=3.0), failures=0, limit=1).again
 
 

@@ -114,7 +114,7 @@ def test_what_is_infinite_is_null():
     json.dumps(document, allow_nan=False)
 
 
-def test_a_run_keeps_the_plan_and_adds_to_it():
+def test_run_keeps_the_plan_and_adds_to_it():
     plan = document_of(a_plan())
     before = json.dumps(plan)
     run = run_document(plan, ended("finished"), platform="mpiexec", record="r1")

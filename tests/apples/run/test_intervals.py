@@ -39,7 +39,7 @@ def exponential(mean_s, seed):
 
 
 @pytest.mark.parametrize(("cost_s", "mean_s"), [(1.0, 5000.0), (10.0, 20000.0), (0.2, 900.0)])
-def test_the_rule_is_best_among_its_neighbours_in_a_simulated_process(cost_s, mean_s):
+def test_rule_is_best_among_its_neighbours_in_a_simulated_process(cost_s, mean_s):
     work_s = 400 * mean_s
     best = intervals.young_s(cost_s, mean_s)
 
@@ -70,14 +70,14 @@ def test_checkpoints_alone_never_take_more_than_a_small_share(cost_s, mean_s):
 
 
 @given(st.floats(1e-3, 1e6), st.floats(1e-6, 1e3), st.integers(1, 10**6))
-def test_an_interval_is_a_whole_number_of_iterations_within_the_run(work_s, one_s, left):
+def test_interval_is_a_whole_number_of_iterations_within_the_run(work_s, one_s, left):
     every = intervals.in_iterations(work_s, one_s, left)
     assert every is None or 1 <= every < left
     if every is not None and every > 1:
         assert abs(every * one_s - work_s) <= 0.5 * one_s * (1 + 1e-9)
 
 
-def test_a_run_of_unknown_pace_has_no_interval():
+def test_run_of_unknown_pace_has_no_interval():
     assert intervals.in_iterations(10.0, 0.0, 100) is None
     assert intervals.in_iterations(math.inf, 1.0, 100) is None
 
@@ -135,7 +135,7 @@ def ran(observed_s, lost=(), checkpoints=0, checkpoint_s=0.0):
     )
 
 
-def test_every_host_has_its_own_rate_and_those_of_a_plan_add_up():
+def test_host_has_its_own_rate_and_those_of_a_plan_add_up():
     rates = intervals.rates_from(
         launches(record(ran(10 * DAY, lost=["a2"]), ran(20 * DAY)), record(ran(30 * DAY)))
     )
@@ -152,7 +152,7 @@ def test_runs_of_before_there_were_attempts_count_too():
     )
 
 
-def test_the_cost_of_a_checkpoint_is_learnt_and_goes_with_its_bytes():
+def test_cost_of_a_checkpoint_is_learnt_and_goes_with_its_bytes():
     options = {"checkpoint_bytes": 1e6}
     kept = [record(ran(1.0, checkpoints=4, checkpoint_s=s), options=options) for s in (0.4, 0.8, 80.0)]
     assert intervals.cost_from(launches(*kept), 2e6) == pytest.approx(0.4)

@@ -92,7 +92,7 @@ def lost(host, how="was lost: its connection ended", at_iteration=None, file=Non
     return launch
 
 
-def test_a_run_that_ends_well_is_one_attempt(desk):
+def test_run_that_ends_well_is_one_attempt(desk):
     d = desk(finished(2.0))
     record = d.run()
     assert record.outcome.finished
@@ -103,7 +103,7 @@ def test_a_run_that_ends_well_is_one_attempt(desk):
     assert [kind for kind, _ in d.events] == ["attempt"]
 
 
-def test_a_lost_host_is_dropped_and_the_rest_goes_on_from_the_checkpoint(desk, tmp_path):
+def test_lost_host_is_dropped_and_the_rest_goes_on_from_the_checkpoint(desk, tmp_path):
     file = tmp_path / "run.ckpt"
     d = desk(lost("a3", at_iteration=600, file=file), finished(1.0), file=file, rule="iterations", every=200)
     record = d.run()
@@ -146,7 +146,7 @@ def test_without_checkpoints_it_begins_again(desk):
     assert any("0 of 1000 iterations are safe" in line for line in d.bench.said)
 
 
-def test_a_file_from_before_the_run_is_not_taken_for_its_own(desk, tmp_path):
+def test_file_from_before_the_run_is_not_taken_for_its_own(desk, tmp_path):
     file = tmp_path / "run.ckpt"
     file.write_text("800")
     d = desk(lost("a3"), finished(1.0), file=file, rule="iterations", every=200)
@@ -155,7 +155,7 @@ def test_a_file_from_before_the_run_is_not_taken_for_its_own(desk, tmp_path):
     assert f"{file} is there already and will be overwritten; --resume would go on from it" in d.bench.said
 
 
-def test_a_damaged_file_is_told_and_not_used(desk, tmp_path):
+def test_damaged_file_is_told_and_not_used(desk, tmp_path):
     file = tmp_path / "run.ckpt"
     d = desk(
         lost("a3", at_iteration="rubbish", file=file), finished(1.0), file=file, rule="iterations", every=200
@@ -210,7 +210,7 @@ def test_when_no_host_is_left_all_reasons_are_told(desk):
     assert "a1 was lost: its connection ended; another attempt could not be made:" in (record.outcome.message)
 
 
-def test_the_time_limit_is_that_of_all_attempts(desk):
+def test_time_limit_is_that_of_all_attempts(desk):
     d = desk(lost("a3"), finished(1.0))
     d.run(time_limit_s=60.0)
     first, second = (launch.time_limit_s for launch in d.launches)
@@ -222,7 +222,7 @@ def test_the_time_limit_is_that_of_all_attempts(desk):
     assert over.message.endswith("the time limit left nothing for another attempt")
 
 
-def test_an_error_of_the_application_ends_the_run_and_tells_what_is_safe(desk, tmp_path):
+def test_error_of_the_application_ends_the_run_and_tells_what_is_safe(desk, tmp_path):
     file = tmp_path / "run.ckpt"
 
     def launch(request):
@@ -240,7 +240,7 @@ def test_an_error_of_the_application_ends_the_run_and_tells_what_is_safe(desk, t
     )
 
 
-def test_a_file_of_ours_goes_with_success_and_what_killed_ranks_left_goes_always(desk, tmp_path):
+def test_file_of_ours_goes_with_success_and_what_killed_ranks_left_goes_always(desk, tmp_path):
     file = tmp_path / "run.ckpt"
     left = tmp_path / ".run.ckpt.part"
 
@@ -265,7 +265,7 @@ def test_checkpoints_of_ours_that_nobody_went_on_with_are_forgotten(desk, tmp_pa
     assert sorted(path.name for path in tmp_path.glob("*.*")) == ["mine.dat", "young.ckpt"]
 
 
-def test_the_second_run_with_one_checkpoint_is_refused(desk, tmp_path):
+def test_second_run_with_one_checkpoint_is_refused(desk, tmp_path):
     file = tmp_path / "run.ckpt"
     d = desk(file=file)
     with (
@@ -278,7 +278,7 @@ def test_the_second_run_with_one_checkpoint_is_refused(desk, tmp_path):
     assert d.launches == []
 
 
-def test_an_interrupt_between_attempts_is_remembered(desk):
+def test_interrupt_between_attempts_is_remembered(desk):
     d = desk(lost("a3"))
     decide = d.bench.agent.decide
 
@@ -294,7 +294,7 @@ def test_an_interrupt_between_attempts_is_remembered(desk):
     assert (record.outcome.ended, len(record.attempts)) == ("interrupted", 1)
 
 
-def test_an_adapted_run_goes_on_however_often(desk, tmp_path):
+def test_adapted_run_goes_on_however_often(desk, tmp_path):
     file = tmp_path / "run.ckpt"
 
     def adapted(at):
@@ -339,19 +339,19 @@ def test_hosts_that_share_nothing_keep_nothing(desk, tmp_path):
     assert "not every host can write to the same" in d.decide().notes[-1]
 
 
-def test_the_time_between_checkpoints_as_asked_for(desk, tmp_path):
+def test_time_between_checkpoints_as_asked_for(desk, tmp_path):
     d = desk(finished(1.0), file=tmp_path / "a.ckpt", rule="time", every_s=2.0)
     decision = d.decide()
     assert decision.keep.every == pytest.approx(200, abs=2)
 
 
-def test_a_run_that_may_be_ended_to_go_on_elsewhere_keeps_its_file_whatever_failures_cost(desk, tmp_path):
+def test_run_that_may_be_ended_to_go_on_elsewhere_keeps_its_file_whatever_failures_cost(desk, tmp_path):
     d = desk(finished(1.0), file=tmp_path / "a.ckpt", own=True, needed=True)
     decision = d.decide()
     assert (decision.keep.every, decision.interval.count) == (None, 1)
 
 
-def test_a_number_of_ranks_that_no_slots_are_left_for_becomes_a_limit(desk):
+def test_number_of_ranks_that_no_slots_are_left_for_becomes_a_limit(desk):
     d = desk(lost("a3"), finished(1.0))
     d.run(overrides={"ranks": 3})
     assert [len(launch.plan.assignments) for launch in d.launches] == [3, 2]
@@ -360,7 +360,7 @@ def test_a_number_of_ranks_that_no_slots_are_left_for_becomes_a_limit(desk):
     assert [len(launch.plan.assignments) for launch in kept.launches] == [2, 2]
 
 
-def test_a_host_that_is_lost_after_the_last_iteration(desk, tmp_path):
+def test_host_that_is_lost_after_the_last_iteration(desk, tmp_path):
     file = tmp_path / "run.ckpt"
     d = desk(lost("a3", at_iteration=1000, file=file), finished(1.0), file=file, rule="iterations", every=200)
     record = d.run()
@@ -374,7 +374,7 @@ def test_a_host_that_is_lost_after_the_last_iteration(desk, tmp_path):
     ("error", "code"),
     [(ConfigError("max_ranks 0 is too few"), 2), (StoreError("weather.db: cannot be read"), 4)],
 )
-def test_a_plan_that_cannot_be_made_for_the_rest_is_told(desk, error, code):
+def test_plan_that_cannot_be_made_for_the_rest_is_told(desk, error, code):
     d = desk(lost("a3"))
     decide = d.bench.agent.decide
 
@@ -393,5 +393,5 @@ def test_a_plan_that_cannot_be_made_for_the_rest_is_told(desk, error, code):
     ("error", "code"),
     [(StoreError("x"), 4), (ConfigError("x"), 2), (LaunchError("x"), 125), (OSError("x"), 125)],
 )
-def test_the_record_of_an_error_has_the_exit_code_of_the_command(error, code):
+def test_record_of_an_error_has_the_exit_code_of_the_command(error, code):
     assert outcome_of_error(error, 1.0).exit_code == code

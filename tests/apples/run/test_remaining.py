@@ -36,7 +36,7 @@ def plan():
     )
 
 
-def test_the_rest_exchanges_less_and_weighs_as_much():
+def test_rest_exchanges_less_and_weighs_as_much():
     rest = remaining_workload(WHOLE, 600)
     assert (rest.iterations, rest.messages, rest.bytes_exchanged) == (400, 400.0, 2e6)
     assert (rest.bytes_per_row, rest.min_rows, rest.size) == (8.0, 2, 10)
@@ -44,7 +44,7 @@ def test_the_rest_exchanges_less_and_weighs_as_much():
     assert remaining_workload(Workload(application="toy", size=1, iterations=0), 0).iterations == 0
 
 
-def test_an_iteration_takes_what_the_slowest_rank_takes():
+def test_iteration_takes_what_the_slowest_rank_takes():
     assert iteration_s(plan(), 100) == pytest.approx(0.1)
     assert iteration_s(plan(), 0) == 0.0
 

@@ -47,7 +47,7 @@ def run(quiet, competitors, tmp_path):
 LOADS = {"h2": (-200.0, 60.0), "h3": (-200.0, 60.0), "h0": (60.0, 1e5), "h1": (60.0, 1e5)}
 
 
-def test_a_run_whose_hosts_are_taken_goes_on_on_those_that_are_free(run):
+def test_run_whose_hosts_are_taken_goes_on_on_those_that_are_free(run):
     record, said = run("hosts", **LOADS)
     assert record.outcome.finished, record.outcome.message
     first, second = record.attempts
@@ -67,7 +67,7 @@ def test_one_whose_hosts_are_as_planned_stays(run):
     assert record.outcome.moves == ()
 
 
-def test_a_record_with_moves_is_no_run_of_its_plan(run):
+def test_record_with_moves_is_no_run_of_its_plan(run):
     record, _ = run("slabs", h1=(60.0, 1e5))
     assert len(record.outcome.moves) >= 1
     assert not record.whole

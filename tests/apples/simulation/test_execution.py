@@ -51,7 +51,7 @@ def test_processes_that_are_always_there_take_their_share_of_every_sweep_and_of_
         quiet_grid(1, replace(quiet, loads={"none": replace(standing, standing={"h7": 1})}))
 
 
-def test_a_slow_kind_of_cpu_starts_later(quiet, quiet_grid, chain):
+def test_slow_kind_of_cpu_starts_later(quiet, quiet_grid, chain):
     slow = {**quiet.hosts.cpu_types, "one": replace(quiet.hosts.cpu_types["one"], start_cpu_s=4.0)}
     scenario = replace(no_lookups(quiet), hosts=replace(quiet.hosts, cpu_types=slow))
     done = run(quiet_grid(1, scenario), chain(quiet_grid(1), 100.0))
@@ -71,7 +71,7 @@ def test_messages_are_handled_on_the_share_of_a_cpu_that_a_rank_gets(quiet, quie
     assert alone.wait_s[0] == 0.0
 
 
-def test_a_slow_kind_of_cpu_takes_longer_for_its_messages(quiet, quiet_grid, chain):
+def test_slow_kind_of_cpu_takes_longer_for_its_messages(quiet, quiet_grid, chain):
     slow = {**quiet.hosts.cpu_types, "one": replace(quiet.hosts.cpu_types["one"], message_cpu_s=0.03)}
     network = replace(quiet.network, message_cpu_s=0.01)
     scenario = replace(quiet, hosts=replace(quiet.hosts, cpu_types=slow), network=network)
@@ -110,7 +110,7 @@ def test_nothing_is_under_way_while_a_checkpoint_is_written(quiet, quiet_grid, c
     )
 
 
-def test_a_second_cpu_takes_the_first_competitor(quiet_grid, chain, competitors):
+def test_second_cpu_takes_the_first_competitor(quiet_grid, chain, competitors):
     grid = quiet_grid(1, cpu_type="two")
     competitors(grid, 0, 1, -10.0, 1e4)
     assert run(grid, chain(grid, 100.0)).compute_s == pytest.approx([10.0])
@@ -118,7 +118,7 @@ def test_a_second_cpu_takes_the_first_competitor(quiet_grid, chain, competitors)
     assert run(grid, chain(grid, 100.0)).compute_s == pytest.approx([20.0])
 
 
-def test_the_memory_bus_slows_what_no_sensor_sees(quiet, quiet_grid, chain, competitors):
+def test_memory_bus_slows_what_no_sensor_sees(quiet, quiet_grid, chain, competitors):
     grid = quiet_grid(1, replace(quiet, hosts=replace(quiet.hosts, bus_slowdown=0.1)), cpu_type="two")
     competitors(grid, 0, 1, -10.0, 1e4)
     assert run(grid, chain(grid, 100.0)).compute_s == pytest.approx([11.0])
@@ -152,7 +152,7 @@ def test_neighbours_exchange_when_both_are_ready_and_all_wait_for_the_slowest(qu
     assert done.wait_s == pytest.approx([0.01, 0.01])
 
 
-def test_a_rank_in_the_middle_shares_its_link_between_two_neighbours(quiet_grid, chain):
+def test_rank_in_the_middle_shares_its_link_between_two_neighbours(quiet_grid, chain):
     grid = quiet_grid(3)
     done = run(grid, chain(grid, 50.0, 50.0, 50.0), exchanged_bytes=1e5)
     assert done.communicate_s == pytest.approx([2.0, 2.0, 2.0], abs=0.002)
@@ -166,7 +166,7 @@ def test_crossings_share_the_uplink(quiet_grid, chain):
     assert apart.communicate_s[0] == pytest.approx(3.0, abs=0.02)
 
 
-def test_the_barrier_takes_log2_rounds(quiet_grid, chain):
+def test_barrier_takes_log2_rounds(quiet_grid, chain):
     waits = {}
     for ranks in (2, 4, 5, 8):
         grid = quiet_grid(ranks)
@@ -183,7 +183,7 @@ def test_setup_grows_with_the_square_of_the_ranks(quiet_grid, chain):
     assert setup[2] / setup[1] == pytest.approx(4, rel=0.05)
 
 
-def test_a_host_that_dies_ends_the_run_and_is_named(quiet_grid, chain):
+def test_host_that_dies_ends_the_run_and_is_named(quiet_grid, chain):
     grid = quiet_grid(3)
     grid.fail_host("h1", 5.0)
     done = run(grid, chain(grid, 100.0, 100.0, 100.0))
@@ -191,20 +191,20 @@ def test_a_host_that_dies_ends_the_run_and_is_named(quiet_grid, chain):
     assert done.iterations < 10
 
 
-def test_a_host_that_dies_while_processes_start_ends_the_run_then(quiet_grid, chain):
+def test_host_that_dies_while_processes_start_ends_the_run_then(quiet_grid, chain):
     grid = quiet_grid(2)
     grid.fail_host("h0", 1.0)
     done = run(grid, chain(grid, 100.0, 100.0))
     assert (done.ended, done.lost_host, done.iterations) == (1.0, 0, 0)
 
 
-def test_a_death_after_the_end_changes_nothing(quiet_grid, chain):
+def test_death_after_the_end_changes_nothing(quiet_grid, chain):
     grid = quiet_grid(1)
     grid.fail_host("h0", 1e6)
     assert run(grid, chain(grid, 10.0)).lost_host is None
 
 
-def test_a_noisy_run_is_the_same_to_the_last_bit_for_the_same_seed(quiet, quiet_grid, chain):
+def test_noisy_run_is_the_same_to_the_last_bit_for_the_same_seed(quiet, quiet_grid, chain):
     noisy = replace(
         quiet,
         hosts=replace(quiet.hosts, speed_spread=0.05, run_spread=0.02, sweep_spread=0.1),

@@ -35,7 +35,7 @@ def test_asking_in_small_steps_gives_the_same_history():
         assert np.array_equal(mine.values, other.values)
 
 
-def test_a_third_of_the_time_is_heavy_with_two_processes():
+def test_third_of_the_time_is_heavy_with_two_processes():
     days = 60 * 86400.0
     host = load(1)
     host.generate(days)
@@ -50,7 +50,7 @@ def test_memory_comes_and_goes_with_the_processes():
     assert np.all((held.values > 1.0) == (count.values > 0.5))
 
 
-def test_a_campaign_starts_on_its_hosts_at_one_instant():
+def test_campaign_starts_on_its_hosts_at_one_instant():
     nobody = replace(TRUTH, regimes=TRUTH.regimes[1:])
     hosts = [load(h, nobody) for h in range(10)]
     truth = CampaignTruth(interval_s=1000.0, host_share=0.35, processes=3, duration_s=50.0)

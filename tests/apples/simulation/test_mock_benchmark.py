@@ -16,7 +16,7 @@ def benchmark(grid, workload=TOY, ranks=1):
     return measure(grid, grid.grid.hosts[0], workload, ranks=ranks, rng=np.random.default_rng(1))
 
 
-def test_an_idle_host_gives_the_true_cost(quiet_grid):
+def test_idle_host_gives_the_true_cost(quiet_grid):
     found = benchmark(quiet_grid(2))
     assert found.seconds_per_row == pytest.approx(0.01)
     assert found.bytes_per_row == 1e6
@@ -42,7 +42,7 @@ def test_slabs_stay_within_memory_and_array_limit(quiet_grid):
     assert benchmark(quiet_grid(1), replace(TOY, max_rows=7)).seconds_per_row == pytest.approx(0.01)
 
 
-def test_a_dead_host_cannot_be_measured(quiet_grid):
+def test_dead_host_cannot_be_measured(quiet_grid):
     grid = quiet_grid(1)
     grid.fail_host("h0", 0.0)
     with pytest.raises(LaunchError, match="host h0 does not answer: no benchmark of it can be made"):

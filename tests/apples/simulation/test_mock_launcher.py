@@ -40,7 +40,7 @@ def run(grid, launch):
     return run_on_grid(grid, launch, lambda line: None)
 
 
-def test_a_finished_run_tells_what_every_rank_did_and_takes_its_time(quiet_grid):
+def test_finished_run_tells_what_every_rank_did_and_takes_its_time(quiet_grid):
     grid = quiet_grid(2)
     outcome = run(grid, request(100, 50))
     assert outcome.finished
@@ -50,13 +50,13 @@ def test_a_finished_run_tells_what_every_rank_did_and_takes_its_time(quiet_grid)
     assert grid.now == outcome.observed_s > max(o.total_s for o in outcome.observations)
 
 
-def test_the_user_is_told_that_the_time_is_simulated(quiet_grid):
+def test_user_is_told_that_the_time_is_simulated(quiet_grid):
     lines = []
     run_on_grid(quiet_grid(1), request(10), lines.append)
     assert lines == ["mock grid toy: 3.6 s of simulated time"]
 
 
-def test_a_lost_host_is_named_with_what_to_do(quiet_grid):
+def test_lost_host_is_named_with_what_to_do(quiet_grid):
     grid = quiet_grid(3)
     grid.fail_host("h1", 6.0)
     outcome = run(grid, request(100, 100, 100))
@@ -67,14 +67,14 @@ def test_a_lost_host_is_named_with_what_to_do(quiet_grid):
     assert [s.signal for s in outcome.statuses] == [15, None, 15]
 
 
-def test_a_time_limit_ends_the_run_with_124(quiet_grid):
+def test_time_limit_ends_the_run_with_124(quiet_grid):
     grid = quiet_grid(1)
     outcome = run(grid, request(100, time_limit_s=5.0))
     assert (outcome.ended, outcome.exit_code, grid.now) == ("time limit", 124, 5.0)
     assert outcome.message == "the time limit of 5 s ended the run"
 
 
-def test_a_host_lost_after_the_time_limit_does_not_matter(quiet_grid):
+def test_host_lost_after_the_time_limit_does_not_matter(quiet_grid):
     grid = quiet_grid(1)
     grid.fail_host("h0", 8.0)
     assert run(grid, request(100, time_limit_s=5.0)).ended == "time limit"
@@ -104,7 +104,7 @@ def test_sensors_see_the_run_while_it_lasts(quiet_grid):
     assert seen[100.0] == pytest.approx(1.0)
 
 
-def test_a_row_of_another_application_costs_by_its_memory(quiet_grid):
+def test_row_of_another_application_costs_by_its_memory(quiet_grid):
     grid = quiet_grid(1)
     assert grid.row_cost(Workload(application="toy", size=1, bytes_per_row=5e6)) == 1.0
     assert grid.row_cost(Workload(application="other", size=1, bytes_per_row=5e5)) == 0.5

@@ -36,7 +36,7 @@ def test_capacity_counts_the_slots(quiet_grid):
     assert series_of(readings(grid, 10.0), Series(Resource.CPU_CAPACITY, "h0")) == pytest.approx({10.0: 2.0})
 
 
-def test_every_ordered_pair_is_probed_at_its_own_period(quiet_grid):
+def test_ordered_pair_is_probed_at_its_own_period(quiet_grid):
     grid = quiet_grid(3)
     network = [r for r in readings(grid, 130.0) if r.series[0].resource is Resource.LATENCY]
     assert [r.t for r in network] == [60.0, 120.0]
@@ -53,7 +53,7 @@ def test_asking_twice_goes_on_where_it_stopped(quiet_grid):
     assert list(sensors.read(60.0)) == []
 
 
-def test_a_dead_host_is_silent(quiet_grid):
+def test_dead_host_is_silent(quiet_grid):
     grid = quiet_grid(3)
     grid.fail_host("h1", 15.0)
     found = readings(grid, 60.0)
@@ -78,6 +78,6 @@ def test_noise_stays_within_what_can_be(quiet, quiet_grid):
     assert len(set(seen)) > 10
 
 
-def test_a_round_as_measurements(quiet_grid):
+def test_round_as_measurements(quiet_grid):
     measured = readings(quiet_grid(1), 10.0)[0].measurements()
     assert next((m.series, m.t, m.value) for m in measured) == (Series(Resource.CPU_NEW, "h0"), 10.0, 1.0)

@@ -11,7 +11,7 @@ from apples.simulation.scenario import load_scenario
 SHIPPED = (configs_dir() / "mock" / "centurion.yaml").read_text(encoding="utf-8")
 
 
-def test_the_shipped_scenario_is_found_by_name():
+def test_shipped_scenario_is_found_by_name():
     scenario, path = load_scenario("centurion")
     assert scenario.name == "centurion"
     assert path.name == "centurion.yaml"
@@ -37,17 +37,17 @@ def test_all_problems_of_a_file_at_once_with_their_lines(tmp_path):
         assert at.split(".")[-1] in lines[int(line) - 1] or at == "startup.finish_s"
 
 
-def test_an_unknown_load_is_answered_with_the_known_ones(quiet_grid):
+def test_unknown_load_is_answered_with_the_known_ones(quiet_grid):
     with pytest.raises(ConfigError, match="scenario 'quiet' has no load 'heavy'; legal are none"):
         quiet_grid(1, load="heavy")
 
 
-def test_an_unknown_cpu_type_is_answered_with_the_known_ones(quiet_grid):
+def test_unknown_cpu_type_is_answered_with_the_known_ones(quiet_grid):
     with pytest.raises(ConfigError, match=r"says nothing of CPU type 'alpha' \(host h0\); it knows one, two"):
         quiet_grid(1, cpu_type="alpha")
 
 
-def test_a_cpu_type_called_default_serves_all_others(quiet, quiet_grid):
+def test_cpu_type_called_default_serves_all_others(quiet, quiet_grid):
     types = {"default": quiet.hosts.cpu_types["one"]}
     scenario = replace(quiet, hosts=replace(quiet.hosts, cpu_types=types))
     assert quiet_grid(1, scenario, cpu_type="alpha").machines.sweep_s == pytest.approx([0.01])

@@ -14,7 +14,7 @@ def located(truth, ranks, round_trip_s=0.0):
 
 
 @pytest.mark.parametrize("ranks", [2, 5, 16])
-def test_a_busy_service_takes_one_service_time_for_every_pair(quiet, ranks):
+def test_busy_service_takes_one_service_time_for_every_pair(quiet, ranks):
     assert located(quiet.startup, ranks) == pytest.approx(0.1 * ranks**2, rel=1e-3)
 
 
@@ -22,7 +22,7 @@ def test_with_far_fewer_questions_than_time_the_round_trips_count(quiet):
     assert located(quiet.startup, 2, round_trip_s=10.0) == pytest.approx(2 * 10.1 + 0.1, rel=1e-3)
 
 
-def test_a_late_rank_does_not_hold_up_the_others(quiet):
+def test_late_rank_does_not_hold_up_the_others(quiet):
     started = np.array([0.0, 0.0, 1000.0])
     done = peers_located(quiet.startup, started, np.zeros(3), np.random.default_rng(1))
     assert done[:2].max() == pytest.approx(0.6, rel=1e-3)
@@ -39,7 +39,7 @@ def test_without_a_service_only_the_network_counts(quiet):
     assert located(truth, 4, round_trip_s=0.5) == pytest.approx(2.0)
 
 
-def test_a_loaded_host_starts_later_by_the_computing_part(quiet):
+def test_loaded_host_starts_later_by_the_computing_part(quiet):
     started = processes_started(
         quiet.startup,
         5.0,

@@ -36,7 +36,7 @@ def make_controller(launch, controller, *, iterations=10, bytes_per_row=0.0):
     return replace(launch, controller=controller, workload=workload)
 
 
-def test_every_sweep_is_told_and_adds_up(quiet_grid):
+def test_sweep_is_told_and_adds_up(quiet_grid):
     grid = quiet_grid(2)
     watching = Scripted(grid)
     outcome = run(grid, make_controller(request(100, 50), watching))
@@ -48,14 +48,14 @@ def test_every_sweep_is_told_and_adds_up(quiet_grid):
     assert sum(told.seconds for told in watching.heard) < outcome.observed_s
 
 
-def test_the_worlds_clock_shows_the_runs_present_to_whoever_looks(quiet_grid):
+def test_worlds_clock_shows_the_runs_present_to_whoever_looks(quiet_grid):
     grid = quiet_grid(2)
     watching = Scripted(grid)
     outcome = run(grid, make_controller(request(100, 50), watching))
     assert 0 < watching.clocks[0] < watching.clocks[-1] < outcome.observed_s == grid.now
 
 
-def test_a_run_that_is_left_alone_is_the_same_to_the_last_bit(quiet_grid):
+def test_run_that_is_left_alone_is_the_same_to_the_last_bit(quiet_grid):
     alone = run(quiet_grid(2), request(100, 50))
     grid = quiet_grid(2)
     assert run(grid, make_controller(request(100, 50), Scripted(grid))) == alone
@@ -85,7 +85,7 @@ def test_what_moves_takes_the_time_of_the_busiest_link(quiet_grid):
     assert took[1] - took[0] == pytest.approx(10 * 1e6 / link_Bps)
 
 
-def test_a_wish_for_a_checkpoint_and_the_end_leaves_what_was_done(quiet_grid):
+def test_wish_for_a_checkpoint_and_the_end_leaves_what_was_done(quiet_grid):
     grid = quiet_grid(2)
     outcome = run(
         grid, make_controller(request(100, 50), Scripted(grid, None, None, CheckpointAndEnd(why="test")))
@@ -95,7 +95,7 @@ def test_a_wish_for_a_checkpoint_and_the_end_leaves_what_was_done(quiet_grid):
     assert grid.now == outcome.observed_s
 
 
-def test_the_policy_of_real_runs_follows_a_simulated_load(quiet_grid, competitors):
+def test_policy_of_real_runs_follows_a_simulated_load(quiet_grid, competitors):
     def loaded():
         grid = quiet_grid(2)
         competitors(grid, 1, 1, 30.0, 1e6)

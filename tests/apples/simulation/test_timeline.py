@@ -31,7 +31,7 @@ def test_breaks_are_strictly_inside():
 
 
 @given(intervals.filter(bool), st.integers(-60, 80), st.integers(1, 50))
-def test_the_mean_is_the_integral(found, begin, length):
+def test_mean_is_the_integral(found, begin, length):
     steps = steps_of(found)
     middles = np.arange(begin, begin + length) + 0.5
     covered = sum(

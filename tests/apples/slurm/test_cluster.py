@@ -141,7 +141,7 @@ def test_mpi_works_and_its_abort_is_heard(cluster, launch):
     ("signals", "code", "name"),
     [(("INT",), 130, "INT"), (("INT", "INT"), 130, "INT"), (("TERM",), 143, "TERM")],
 )
-def test_an_interrupted_run(cluster, launch, signals, code, name):
+def test_interrupted_run(cluster, launch, signals, code, name):
     # what ignores the first interrupt is ended by the second
     command = ["sh", "-c", f"trap '' INT; {SLEEP} & wait"] if len(signals) > 1 else SLEEP.split()
     process = launch("n1,n2", *command)
@@ -172,7 +172,7 @@ def test_killed_process_leaves_nothing(cluster, launch, victim):
     process.communicate(timeout=60)
 
 
-def test_a_run_does_not_need_the_guard_of_its_allocation(cluster, launch):
+def test_run_does_not_need_the_guard_of_its_allocation(cluster, launch):
     process = launch("n1,n2", *SLEEP.split())
     wait_for(lambda: running(cluster, "n1", "n2"))
     os.kill(of_launch(cluster, sys.executable, "py guard"), signal.SIGKILL)
@@ -180,7 +180,7 @@ def test_a_run_does_not_need_the_guard_of_its_allocation(cluster, launch):
     assert outcome(process)[0]["exit_code"] == 143
 
 
-def test_a_cancelled_job_is_told(cluster, launch):
+def test_cancelled_job_is_told(cluster, launch):
     process = launch("n1,n2", *SLEEP.split())
     wait_for(lambda: running(cluster, "n1", "n2"))
     job = cluster.jobs()[0].split()[0]
@@ -190,7 +190,7 @@ def test_a_cancelled_job_is_told(cluster, launch):
     assert ended["message"] == f"job {job} was cancelled (scancel)"
 
 
-def test_a_preempted_job_is_told(cluster, launch):
+def test_preempted_job_is_told(cluster, launch):
     process = launch("n1,n2", *SLEEP.split())
     wait_for(lambda: running(cluster, "n1", "n2"))
     taken = cluster.testbed.run("head", "srun", "--partition=urgent", "--nodes=4", "--exclusive", "true")
@@ -200,19 +200,19 @@ def test_a_preempted_job_is_told(cluster, launch):
     assert "was preempted: Slurm gave its nodes to a job of higher priority" in ended["message"]
 
 
-def test_the_time_limit(cluster, launch):
+def test_time_limit(cluster, launch):
     ended, _, _ = outcome(launch("n1", *SLEEP.split(), time_limit_s=0.5))
     assert (ended["ended"], ended["exit_code"]) == ("time limit", 124)
 
 
-def test_a_run_in_an_allocation_ends_before_the_allocation_does(cluster, launch):
+def test_run_in_an_allocation_ends_before_the_allocation_does(cluster, launch):
     around = ("salloc", "--quiet", "--nodes=2", "--nodelist=n1,n2", "--ntasks=3")
     ended, _, _ = outcome(launch("n2,n1,n2", *SLEEP.split(), around=around, left_s=15.5))
     assert (ended["ended"], ended["exit_code"]) == ("time limit", 124)
     assert ended["message"].endswith("what the allocation leaves; give more with --time-limit")
 
 
-def test_a_node_is_lost(cluster, launch):
+def test_node_is_lost(cluster, launch):
     process = launch("n1,n2,n3", *SLEEP.split(), lost_s=4.0)
     try:
         wait_for(lambda: running(cluster, "n1", "n2", "n3"))
@@ -313,7 +313,7 @@ def told_by(cluster, launcher):
     return [(host["host"], host["rows"]) for host in document["hosts"]], printed, document
 
 
-def test_the_same_job_through_ssh_and_through_slurm(cluster):
+def test_same_job_through_ssh_and_through_slurm(cluster):
     chain, printed, _ = told_by(cluster, "ssh")
     assert (chain, len(printed)) == ([("n3", 4), ("n1", 4), ("n2", 4)], 1)
     through_slurm = told_by(cluster, "slurm")

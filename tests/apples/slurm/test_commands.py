@@ -59,7 +59,7 @@ def test_what_an_enclosing_job_left_is_not_taken_for_our_wish():
     assert commands.clean_environment(environment) == {"SLURM_CONF": "/c", "HOME": "/h"}
 
 
-def test_every_host_gets_as_many_ranks_as_the_one_that_has_most(tmp_path):
+def test_host_gets_as_many_ranks_as_the_one_that_has_most(tmp_path):
     cluster = Cluster(hosts={"n1": 2, "n3": 1}, counts_memory=True)
     plain = shape(request(tmp_path, "n1", "n3", "n1"), cluster)
     assert (plain.hosts, plain.ranks_each, plain.memory_bytes) == (("n1", "n3"), 2, 0.0)
@@ -75,7 +75,7 @@ def test_two_ranks_of_a_benchmark_share_a_node_of_one_cpu(tmp_path, slots):
     assert ("--overcommit" in allocation) == ("--overcommit" in step) == (slots == 1)
 
 
-def test_the_time_of_an_allocation(tmp_path):
+def test_time_of_an_allocation(tmp_path):
     assert wanted_s(request(tmp_path, "n1", time_limit_s=100.0)) == 145.0
     limited = shape(request(tmp_path, "n1", time_limit_s=600.0), Cluster(hosts={"n1": 1}, most_s=150.0))
     assert limited.minutes == 2

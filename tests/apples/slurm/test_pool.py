@@ -37,7 +37,7 @@ def test_slots_are_idle_cores_and_memory_the_smaller_value():
     assert pool(Node(name="a")).offers[0].memory_bytes == math.inf
 
 
-def test_the_others_are_left_out_with_their_reasons():
+def test_others_are_left_out_with_their_reasons():
     found = pool(
         Node(name="ok", cpus=2),
         Node(name="down", states=("DOWN",), reason="fan"),
@@ -60,7 +60,7 @@ def test_as_many_slots_on_each_as_make_most_of_them():
     assert found.absent == {}
 
 
-def test_a_node_that_must_be_ours_alone():
+def test_node_that_must_be_ours_alone():
     half = Node(name="half", cpus=2, allocated_cpus=1)
     reason = {"half": "other jobs hold 1 of its 2 CPUs, and it must be ours alone"}
     assert pool(half, wishes=Wishes(exclusive=True)).absent == reason

@@ -43,7 +43,7 @@ def test_nodes_in_which_nothing_is_started(answered, state):
     answered(records.parse_nodes(f"NodeName=a State={state}")["a"].away)
 
 
-def test_a_node_of_which_little_is_known():
+def test_node_of_which_little_is_known():
     node = records.parse_nodes("NodeName=a State=DOWN* CPULoad=N/A FreeMem=N/A RealMemory=1")["a"]
     assert math.isnan(node.load)
     assert math.isnan(node.free_bytes)

@@ -383,7 +383,7 @@ def test_nodes_of_an_allocation_keep_their_order(says, tmp_path, monkeypatch):
         platform(tmp_path, job="7", grid=other).snapshot(silent)
 
 
-def test_an_allocation_that_is_over(says, tmp_path):
+def test_allocation_that_is_over(says, tmp_path):
     (says / "show-job-7").write_text("JobId=7 JobState=TIMEOUT EndTime=2026-01-01T10:00:00 NodeList=n1\n")
     with pytest.raises(LaunchError, match=r"job 7 \(SLURM_JOB_ID\) is TIMEOUT"):
         platform(tmp_path, job="7").snapshot(silent)
@@ -397,5 +397,5 @@ def test_checkpoints_need_a_directory_that_all_nodes_see(says, tmp_path, monkeyp
     assert one.checkpoint_s(tmp_path / "x.ckpt", 1e3) is not None
 
 
-def test_the_file_system_of_a_directory():
+def test_file_system_of_a_directory():
     assert requirements.file_system(Path("/proc/self")) == "proc"

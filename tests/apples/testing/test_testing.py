@@ -41,7 +41,7 @@ def test_outcomes_come_in_the_order_of_the_script(request_of_one: LaunchRequest)
     assert notes == ["fake run of 1 ranks: finished", "fake run of 1 ranks: failed"]
 
 
-def test_an_error_comes_from_check_already(request_of_one: LaunchRequest) -> None:
+def test_error_comes_from_check_already(request_of_one: LaunchRequest) -> None:
     launcher = FakeLauncher([LaunchError("no room")])
     with pytest.raises(LaunchError, match="no room"):
         launcher.check(request_of_one)
@@ -50,15 +50,15 @@ def test_an_error_comes_from_check_already(request_of_one: LaunchRequest) -> Non
     assert launcher.checked == [request_of_one]
 
 
-def test_an_outcome_may_depend_on_the_request(request_of_one: LaunchRequest) -> None:
+def test_outcome_may_depend_on_the_request(request_of_one: LaunchRequest) -> None:
     launcher = FakeLauncher([lambda request: finished(float(request.plan.size))])
     assert launcher.run(request_of_one, lambda line: None).observed_s == 4.0
 
 
-def test_a_run_too_many_is_the_tests_mistake(request_of_one: LaunchRequest) -> None:
+def test_run_too_many_is_the_tests_mistake(request_of_one: LaunchRequest) -> None:
     with pytest.raises(AssertionError, match="more than its 0 scripted runs"):
         FakeLauncher([]).run(request_of_one, print)
 
 
-def test_the_command_line_is_recognisable(request_of_one: LaunchRequest) -> None:
+def test_command_line_is_recognisable(request_of_one: LaunchRequest) -> None:
     assert FakeLauncher([]).command_line(request_of_one) == ["fake", "-n", "1", "app", "4"]

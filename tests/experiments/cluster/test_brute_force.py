@@ -104,7 +104,7 @@ def test_ranks_that_move_leave_their_working_sets_behind(both, machine, ring, po
     compare(*both(machine(processors=2), jobs, policy))
 
 
-def test_a_favoured_rank_goes_first_step_by_step_too(both, machine, ring):
+def test_favoured_rank_goes_first_step_by_step_too(both, machine, ring):
     outcome, _ = both(
         machine(processors=2),
         [

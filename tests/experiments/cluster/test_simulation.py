@@ -17,7 +17,7 @@ QUICK = CoschedulingConstants(
 )
 
 
-def test_a_job_alone_takes_its_iterations_times_computation_and_exchange(machine, ring):
+def test_job_alone_takes_its_iterations_times_computation_and_exchange(machine, ring):
     outcome = simulate(machine(), [ring(iterations=1000)], "batch", seed=1)
     assert outcome.turnaround_s == pytest.approx(1000 * 1.1e-3, abs=1e-6)
     reading = outcome.readings[Process("ring", 0)]
@@ -85,7 +85,7 @@ def test_ranks_migrate_to_idle_processors(machine, ring):
 @pytest.mark.parametrize(
     "policy", ["batch", "gang", "spin-block", "fcs", "share-by-need", "message-driven", "uncoordinated"]
 )
-def test_the_same_seed_gives_the_same_bits_and_another_does_not(machine, ring, policy):
+def test_same_seed_gives_the_same_bits_and_another_does_not(machine, ring, policy):
     noisy = machine(noise_burst_s=1e-3, noise_mean_s=0.05, heartbeat_spread_s=1e-3, start_spread_s=0.01)
     jobs = [ring("a", variation=0.2, iterations=300), ring("b", iterations=300, pattern="barrier")]
     runs = [simulate(noisy, jobs, policy, seed=seed, constants=QUICK) for seed in (1, 1, 2)]
@@ -141,7 +141,7 @@ def test_time_held_stopped_is_no_communication(machine, ring):
     assert gang.readings[Process("a", 0)].t_comm_s == pytest.approx(0.1, abs=0.02)
 
 
-def test_a_working_set_makes_switches_dear(machine, ring):
+def test_working_set_makes_switches_dear(machine, ring):
     def turnaround(refill_s):
         jobs = [ring(name, refill_s=refill_s) for name in "ab"]
         return simulate(machine(), jobs, "gang", seed=1, constants=QUICK).turnaround_s
@@ -162,7 +162,7 @@ def test_cold_caches_slow_computations_down_by_no_more_than_their_share(machine,
     assert slower == pytest.approx(0.25 * 2.0, abs=0.05)
 
 
-def test_a_computation_that_is_interrupted_often_is_slowed_down_no_further(machine, ring):
+def test_computation_that_is_interrupted_often_is_slowed_down_no_further(machine, ring):
     """A tenth of a second in slots of 20 ms: what was left of its misses is not charged anew with every slot."""
 
     def turnaround(**caches):
@@ -173,7 +173,7 @@ def test_a_computation_that_is_interrupted_often_is_slowed_down_no_further(machi
     assert slower == pytest.approx(0.25 * 4.0, abs=0.1)
 
 
-def test_a_working_set_that_nobody_throws_out_is_brought_in_once(machine, ring):
+def test_working_set_that_nobody_throws_out_is_brought_in_once(machine, ring):
     alone = [
         simulate(machine(), [ring("a", refill_s=s)], "gang", seed=1, constants=QUICK).turnaround_s
         for s in (0.0, 0.1)
@@ -228,9 +228,7 @@ def test_pieces_of_a_message_have_no_computation_between_them(machine, ring):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_message_asks_once_for_the_processor_however_many_pieces_it_goes_in(
-    machine, ring, seed, monkeypatch
-):
+def test_message_asks_once_for_the_processor_however_many_pieces_it_goes_in(machine, ring, seed, monkeypatch):
     """The status is ahead of the message; with one for each of the eight pieces there were 75 to 178 requests."""
     requests = []
     monkeypatch.setattr(MessageDriven, "_message", lambda policy, event: requests.append(event))
@@ -240,7 +238,7 @@ def test_a_message_asks_once_for_the_processor_however_many_pieces_it_goes_in(
     assert 0 < len(requests) < 50
 
 
-def test_a_minimum_in_cpu_time_is_told_to_the_policy(machine, ring):
+def test_minimum_in_cpu_time_is_told_to_the_policy(machine, ring):
     nodes = tuple(range(4))
     jobs = [ring(name, nodes, iterations=3000) for name in "ab"]
     small = machine(nodes=4, share_interval_s=0.1, timer_spread_s=0.9)
@@ -287,7 +285,7 @@ def test_nobody_asks_for_the_processor_by_old_mail(machine, ring, seed):
     assert simulate(small, jobs, "message-driven", seed=seed, constants=QUICK).turnaround_s < 10.0
 
 
-def test_a_job_that_is_scheduled_before_it_reports_a_message_goes_on_as_it_was(machine, ring):
+def test_job_that_is_scheduled_before_it_reports_a_message_goes_on_as_it_was(machine, ring):
     """Nothing of a computation is left out because its rank was about to report a message."""
     nodes = tuple(range(8))
     jobs = [ring(name, nodes, iterations=1000, variation=0.3) for name in "abc"]

@@ -40,7 +40,7 @@ def most_at_once(found):
     return int(np.cumsum(change[order]).max())
 
 
-def test_a_job_gets_the_first_free_processors_of_its_row(machine):
+def test_job_gets_the_first_free_processors_of_its_row(machine):
     door = AdmissionQueue(machine, dict.fromkeys("abcd", 1.0), mpl=2, increment_s=1.0)
     for name, ranks in (("a", 3), ("b", 2), ("c", 1)):
         door.submitted(BspJob(name=name, nodes=(0,) * ranks, compute_s=(1.0,) * ranks, iterations=1), 0.0)
@@ -65,7 +65,7 @@ def test_no_more_processes_are_in_than_rows_have_room_for(machine, policy, mpl, 
     assert most / 2 < most_at_once(found) <= most
 
 
-def test_the_same_seed_is_the_same_course(machine):
+def test_same_seed_is_the_same_course(machine):
     one, same = course(machine, "fcs", 0.8), course(machine, "fcs", 0.8)
     assert (one.finish == same.finish).all()
 
@@ -76,7 +76,7 @@ def test_time_sharing_lets_short_jobs_pass_long_ones(machine):
     assert gang.slowdown(0.03).mean() < batch.slowdown(0.03).mean()
 
 
-def test_the_matrix_is_the_machine_managers(machine, monkeypatch):
+def test_matrix_is_the_machine_managers(machine, monkeypatch):
     """After everything that happens the two have the same jobs in the same cells."""
     managers, doors = [], []
     for kind, kept in ((MachineScheduler, managers), (AdmissionQueue, doors)):
@@ -101,7 +101,7 @@ def test_the_matrix_is_the_machine_managers(machine, monkeypatch):
     assert max(seen) > 4
 
 
-def test_a_queue_and_a_limit_at_once_are_refused(machine):
+def test_queue_and_a_limit_at_once_are_refused(machine):
     job = BspJob(name="a", nodes=(0,), compute_s=(1.0,), iterations=1)
     admission = AdmissionQueue(machine, {"a": 1.0}, mpl=2, increment_s=1.0)
     with pytest.raises(ConfigError, match="admission control limits the jobs itself"):

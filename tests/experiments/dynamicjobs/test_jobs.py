@@ -19,7 +19,7 @@ def length_s(job):
 
 
 @pytest.mark.parametrize("kind", [RING, UNEVEN, SILENT])
-def test_every_job_takes_in_isolation_what_the_workload_says(machine, kind):
+def test_job_takes_in_isolation_what_the_workload_says(machine, kind):
     trace = shortened(generate(200, 4, 1), 0.01)
     jobs = bsp_jobs(machine, trace, [kind] * 200)
     assert [length_s(job) for job in jobs] == pytest.approx(trace.run.tolist(), abs=1e-6)
@@ -36,14 +36,14 @@ def test_slow_ranks_fill_a_node_and_the_exchange_takes_all_the_same_time(machine
     assert fast + job.latency_s == pytest.approx((slow + job.latency_s) / 2)
 
 
-def test_a_serial_job_talks_to_nobody(machine):
+def test_serial_job_talks_to_nobody(machine):
     trace = generate(200, 4, 1)
     jobs = bsp_jobs(machine, trace, [RING] * 200)
     assert {job.pattern for job in jobs if len(job.nodes) == 1} == {"none"}
     assert {job.pattern for job in jobs if len(job.nodes) > 1} == {"ring"}
 
 
-def test_a_load_is_exact_whichever_way_it_is_varied():
+def test_load_is_exact_whichever_way_it_is_varied():
     trace = generate(100, 8, 1)
     by_arrivals, by_runs = (loaded(trace, 0.8, vary=way) for way in ("arrivals", "runtimes"))
     assert by_arrivals.offered_load(8) == pytest.approx(0.8)

@@ -55,7 +55,7 @@ def test_throughput_counts_until_the_last_start(course):
     assert throughput(course((0, 0, 10, 10, 1), (5, 5 - 1e-10, 9, 4, 4))) == pytest.approx(0.25)
 
 
-def test_a_machine_that_wastes_nothing(course):
+def test_machine_that_wastes_nothing(course):
     """Four processors: the first job takes 5 s instead of 10, the second starts then, the third when it comes."""
     found = ideal(course((0, 0, 10, 10, 2), (2, 10, 20, 10, 4), (40, 40, 44, 4, 1)))
     assert found.start.tolist() == [0, 5, 40]
@@ -73,16 +73,16 @@ def test_all_figures(course):
     assert found.left == pytest.approx((32 + 64) / 99)
 
 
-def test_a_machine_saturates_where_it_stops_to_keep_up():
+def test_machine_saturates_where_it_stops_to_keep_up():
     assert saturation((0.5, 0.7, 0.9), (0.5, 0.7, 0.81), 0.95).load == pytest.approx(0.8)
     assert saturation((0.5, 0.7, 0.9), (0.5, 0.7, 0.81), 0.95).bound == "at"
 
 
-def test_a_load_that_is_accepted_beyond_saturation_counts_for_nothing():
+def test_load_that_is_accepted_beyond_saturation_counts_for_nothing():
     assert saturation((0.5, 0.7, 0.9), (0.5, 0.63, 0.9), 0.95).load == pytest.approx(0.6)
 
 
-def test_the_ends_of_a_sweep_are_said_to_be_ends():
+def test_ends_of_a_sweep_are_said_to_be_ends():
     assert saturation((0.5, 0.7), (0.5, 0.69), 0.95) == Saturation(load=0.7, bound="above")
     assert saturation((0.5, 0.7), (0.4, 0.7), 0.95) == Saturation(load=0.5, bound="below")
 

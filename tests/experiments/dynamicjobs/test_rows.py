@@ -56,7 +56,7 @@ def test_jobs_take_the_lowest_row_with_room():
     assert queue.promise(0.0) is None
 
 
-def test_the_promise_is_the_row_that_is_free_soonest_and_runs_are_stretched_by_the_degree():
+def test_promise_is_the_row_that_is_free_soonest_and_runs_are_stretched_by_the_degree():
     queue = rows(2)
     queue.submit(job(0, 8, request_s=50.0))
     queue.submit(job(1, 8, request_s=20.0))
@@ -65,7 +65,7 @@ def test_the_promise_is_the_row_that_is_free_soonest_and_runs_are_stretched_by_t
     assert queue.promise(0.0) == (1, 40.0)
 
 
-def test_a_short_job_overtakes_in_the_promised_row_and_any_job_in_another():
+def test_short_job_overtakes_in_the_promised_row_and_any_job_in_another():
     queue = rows(2)
     queue.submit(job(0, 6, request_s=100.0))
     queue.submit(job(1, 6, request_s=20.0))
@@ -89,7 +89,7 @@ def test_who_moves_to_a_lower_row_leaves_room_in_its_own():
     assert queue.start(5.0) == (Start(2, 1),)
 
 
-def test_a_job_that_outlives_its_estimate_is_expected_to_go_on():
+def test_job_that_outlives_its_estimate_is_expected_to_go_on():
     queue = rows(1, increment_s=7.0)
     queue.submit(job(0, 8, request_s=10.0))
     queue.submit(job(1, 8))

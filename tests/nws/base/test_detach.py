@@ -78,11 +78,11 @@ def test_detach_fails_with_the_error_of_the_service(demo):
     assert "demo: no disk" in done.stderr
 
 
-def test_a_service_that_ends_well_before_it_is_ready_is_an_error(demo):
+def test_service_that_ends_well_before_it_is_ready_is_an_error(demo):
     assert demo("--ready", 0, "--code", 0, "--detach").returncode == 1
 
 
-def test_the_end_of_a_service_is_noticed_where_sigchld_is_ignored(state_of_its_own):
+def test_end_of_a_service_is_noticed_where_sigchld_is_ignored(state_of_its_own):
     script = f"import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n{SCRIPT}"
     command = [sys.executable, "-c", script, "--ready", "0", "--code", "7", "--detach"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -59,7 +59,7 @@ def test_what_people_read_is_within_its_last_unit(seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("value", "seconds"), [("7d", 604800.0), (90, 90.0), (0.5, 0.5), ("1h30m", 5400.0)])
-def test_a_span_in_a_settings_file(value, seconds):
+def test_span_in_a_settings_file(value, seconds):
     assert Duration().parse(value) == seconds
 
 
@@ -75,7 +75,7 @@ def test_a_span_in_a_settings_file(value, seconds):
         (None, "time None is not a span of time"),
     ],
 )
-def test_a_span_in_a_settings_file_that_is_none(value, says):
+def test_span_in_a_settings_file_that_is_none(value, says):
     with pytest.raises(ValueError, match=says):
         Duration().parse(value)
 

@@ -46,7 +46,7 @@ def test_fold_and_expand_undo_each_other(hosts: list[str]) -> None:
 
 
 @recorded("nws/base/hostlist_problems.txt", "expression")
-def test_a_slip_is_named(answered, expression):
+def test_slip_is_named(answered, expression):
     with pytest.raises(ConfigError) as caught:
         expand(expression)
     answered(str(caught.value))
@@ -95,7 +95,7 @@ def test_all_problems_of_a_hostfile_at_once_with_their_lines(tmp_path: Path) -> 
     assert starts == [":1:", ":3:", ":4:"]
 
 
-def test_a_hostfile_without_hosts_or_without_a_file(tmp_path: Path) -> None:
+def test_hostfile_without_hosts_or_without_a_file(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.write_text("# nothing\n")
     with pytest.raises(ConfigError, match="names no host; give one per line"):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from nws.base.ratelimit import RateLimit
 
 
-def test_a_minutes_worth_at_once_and_then_evenly():
+def test_minutes_worth_at_once_and_then_evenly():
     limit = RateLimit(60)
     assert [limit.ask("a", 0.0) for _ in range(60)] == [0.0] * 60
     assert limit.ask("a", 0.0) == pytest.approx(1.0)
@@ -30,7 +30,7 @@ def test_clients_do_not_pay_for_each_other():
     assert limit.ask("b", 0.0) == 0.0
 
 
-def test_the_table_is_bounded_and_forgets_who_came_longest_ago():
+def test_table_is_bounded_and_forgets_who_came_longest_ago():
     limit = RateLimit(1, clients=2)
     limit.ask("a", 0.0)
     limit.ask("b", 0.0)
@@ -40,7 +40,7 @@ def test_the_table_is_bounded_and_forgets_who_came_longest_ago():
     assert limit.ask("a", 0.0) > 0, "a came after b, so b was forgotten"
 
 
-def test_a_clock_that_goes_back_harms_nobody():
+def test_clock_that_goes_back_harms_nobody():
     limit = RateLimit(60)
     limit.ask("a", 100.0)
     assert limit.ask("a", 0.0) == 0.0

@@ -60,14 +60,14 @@ def problems(cart):
     return find
 
 
-def test_a_good_file_becomes_frozen_records(cart):
+def test_good_file_becomes_frozen_records(cart):
     loaded = cart("name: a\nwheels: [{radius: 1}, {radius: 2.5, spokes: 8}]\nlatency: 0.5ms\nmemory: 1.5GiB")
     assert loaded.wheels == (Wheel(radius=1.0), Wheel(radius=2.5, spokes=8))
     assert loaded.latency == 0.0005
     assert loaded.memory == 1.5 * 2**30
 
 
-def test_a_number_with_an_exponent_and_no_point_is_a_number(cart):
+def test_number_with_an_exponent_and_no_point_is_a_number(cart):
     assert cart("name: a\nwheels: []\nprices: {hay: 1e-4, '1e3': 2}").prices == {"hay": 1e-4, "1e3": 2.0}
 
 
@@ -76,7 +76,7 @@ def test_anchors_aliases_and_merges_work(cart):
     assert cart(text).wheels == (Wheel(radius=1.0, spokes=4), Wheel(radius=3.0, spokes=4))
 
 
-def test_every_problem_is_told_at_once_in_the_order_of_the_file(problems):
+def test_problem_is_told_at_once_in_the_order_of_the_file(problems):
     text = "name: 5\nwheels:\n- radius: wide\n  spoke: 3\n- spokes: 0\ncovered: 1\nlatency: -1ms\nnmae: x\nname: b\n"
     assert problems(text) == [
         "cart.yaml:1: name: should be text; got 5; write it in quotes to make it text",
@@ -233,7 +233,7 @@ def test_files_that_cannot_be_read_say_what_to_do(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_an_unreadable_file_says_so(tmp_path):
+def test_unreadable_file_says_so(tmp_path):
     secret = tmp_path / "secret.yaml"
     secret.write_text("name: a")
     secret.chmod(0)
@@ -241,7 +241,7 @@ def test_an_unreadable_file_says_so(tmp_path):
         load_yaml(secret, Cart)
 
 
-def test_a_file_through_a_file_cannot_be_read(tmp_path):
+def test_file_through_a_file_cannot_be_read(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigError, match="cannot be read: Not a directory; check the file"):
         load_yaml(tmp_path / "file" / "grid.yaml", Cart)
@@ -269,7 +269,7 @@ def test_quantities_are_read_in_the_units_people_write(quantity, text, value):
 
 
 @given(st.floats(1e-3, 1e6), st.sampled_from(sorted(MEMORY.units)))
-def test_a_quantity_is_its_number_times_its_unit(number, unit):
+def test_quantity_is_its_number_times_its_unit(number, unit):
     assert MEMORY.parse(f"{number!r}{unit}") == number * MEMORY.units[unit]
 
 
@@ -289,7 +289,7 @@ def test_a_quantity_is_its_number_times_its_unit(number, unit):
         (BANDWIDTH, "100mbit/s", "'mbit/s' is not a unit of bandwidth (did you mean"),
     ],
 )
-def test_a_bad_quantity_lists_the_legal_units(quantity, text, message):
+def test_bad_quantity_lists_the_legal_units(quantity, text, message):
     with pytest.raises(ValueError, match=r"legal are|must be") as caught:
         quantity.parse(text)
     assert message in str(caught.value)

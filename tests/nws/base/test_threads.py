@@ -16,7 +16,7 @@ def test_all_threads_run_before_the_first_task():
         assert pool.submit(int, "3").result(timeout=10) == 3
 
 
-def test_a_thread_that_cannot_be_started_leaves_none_waiting(monkeypatch):
+def test_thread_that_cannot_be_started_leaves_none_waiting(monkeypatch):
     start, started = threading.Thread.start, []
 
     def second_fails(thread):

@@ -29,7 +29,7 @@ def test_help_names_all_commands(nws):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_json(nws, command):
+def test_command_has_json(nws, command):
     assert "--json" in nws(command, "--help").out
 
 
@@ -113,7 +113,7 @@ def test_forecast_as_json_has_no_nan(nws, measured, now):
 
 
 @pytest.mark.parametrize("command", ["forecast", "export"])
-def test_a_series_nobody_measured(nws, measured, command, now):
+def test_series_nobody_measured(nws, measured, command, now):
     measured(now, **{"cpu.new@a": [0.5]})
     run = nws(command, "cpu.new@a", "cpu.new@z", "memory.free@z")
     assert run.code == 8
@@ -151,7 +151,7 @@ def test_nothing_measured_yet(nws, command, state):
 
 
 @pytest.mark.parametrize("command", ["measure", "show", "forecast", "export"])
-def test_an_unfit_store_is_one_message_and_no_traceback(nws, command, tmp_path):
+def test_unfit_store_is_one_message_and_no_traceback(nws, command, tmp_path):
     (tmp_path / "broken.db").write_text("hello " * 1000)
     run = nws(command, "--store", tmp_path / "broken.db")
     assert (run.code, run.out) == (4, "")
@@ -159,7 +159,7 @@ def test_an_unfit_store_is_one_message_and_no_traceback(nws, command, tmp_path):
     assert run.err.count("\n") == 1
 
 
-def test_an_unknown_command_or_option(nws):
+def test_unknown_command_or_option(nws):
     assert nws("predict").code == 2
     assert nws("show", "--colour").code == 2
 
@@ -183,7 +183,7 @@ def test_ctrl_c_ends_a_periodic_measurement_with_130_and_keeps_the_history(tmp_p
     assert len(json.loads(shown.stdout)["series"]) == 6
 
 
-def test_a_reader_that_has_seen_enough(measured, state, now):
+def test_reader_that_has_seen_enough(measured, state, now):
     measured(now, **{"cpu.new@a": [0.5] * 20_000})
     command = [sys.executable, "-m", "nws.cli", "export"]
     with subprocess.Popen(
@@ -195,7 +195,7 @@ def test_a_reader_that_has_seen_enough(measured, state, now):
     assert process.returncode == 1
 
 
-def test_a_full_disk_under_our_output(measured, now):
+def test_full_disk_under_our_output(measured, now):
     measured(now, **SERIES)
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -208,7 +208,7 @@ def test_a_full_disk_under_our_output(measured, now):
     assert (done.returncode, done.stderr) == (1, "nws: [Errno 28] No space left on device\n")
 
 
-def test_a_home_that_does_not_exist(nws, monkeypatch):
+def test_home_that_does_not_exist(nws, monkeypatch):
     monkeypatch.setenv("APPLES_STATE", "~nobody-of-that-name/state")
     run = nws("show")
     assert run.code == 4

@@ -75,7 +75,7 @@ def test_into_a_service(nws, file, service):
 
 
 @pytest.mark.parametrize("to_service", [False, True])
-def test_the_same_file_twice_is_kept_once(nws, file, service, to_service):
+def test_same_file_twice_is_kept_once(nws, file, service, to_service):
     where = ["--server", service.url] if to_service else []
     path = file(**{"x.power@alpha": [1.0, 2.0, 3.0]})
     assert nws("insert", path, *where).out.endswith("3 inserted\n")
@@ -147,7 +147,7 @@ def test_anything_may_be_written_with_an_admins_token(nws, file, guarded):
     assert nws("insert", path, *where, guarded.files["admin"]).code == 0
 
 
-def test_a_host_writes_its_own_series_with_its_key(nws, file, guarded, tmp_path, state):
+def test_host_writes_its_own_series_with_its_key(nws, file, guarded, tmp_path, state):
     where = ["--server", guarded.url, "--token-file", guarded.files["write"], "--as-host", "alpha"]
     key = tmp_path / "alpha.key"
     key.write_text(guarded.register("alpha")["key"])
@@ -162,7 +162,7 @@ def test_a_host_writes_its_own_series_with_its_key(nws, file, guarded, tmp_path,
     assert nws("insert", file("o.csv", **{"x.power@alpha": [6.0]}), *where).code == 6
 
 
-def test_a_host_writes_no_others_series(nws, file, service):
+def test_host_writes_no_others_series(nws, file, service):
     path = file(**{"x.power@alpha": [1.0], **{f"x.power@b{k}": [1.0] for k in range(7)}})
     run = nws("insert", path, "--server", service.url, "--as-host", "alpha")
     assert run.code == 2
@@ -179,7 +179,7 @@ def test_options_that_do_not_fit(nws, file, answered, options):
     answered(run.err)
 
 
-def test_a_key_file_that_is_not_there(nws, file, service, tmp_path):
+def test_key_file_that_is_not_there(nws, file, service, tmp_path):
     options = ["--server", service.url, "--as-host", "a", "--key-file", tmp_path / "no.key"]
     run = nws("insert", file(**{"x.power@a": [1.0]}), *options)
     assert (run.code, run.err) == (
@@ -188,7 +188,7 @@ def test_a_key_file_that_is_not_there(nws, file, service, tmp_path):
     )
 
 
-def test_a_service_that_is_gone(nws, file, service):
+def test_service_that_is_gone(nws, file, service):
     service.stop()
     run = nws("insert", file(**{"x.power@a": [1.0]}), "--server", service.url)
     assert (run.code, run.out) == (7, "")
@@ -229,7 +229,7 @@ def test_batches_that_are_too_large_are_halved(monkeypatch):
     assert target.taken == [(0, 2), (2, 4), (4, 5)]
 
 
-def test_a_failure_half_way_reports_the_delivered_part(monkeypatch):
+def test_failure_half_way_reports_the_delivered_part(monkeypatch):
     monkeypatch.setattr(module, "BATCH", 2)
     target = Target(None, ServiceError.of(507, "disk full"))
     with pytest.raises(ServiceError) as caught:
@@ -240,13 +240,13 @@ def test_a_failure_half_way_reports_the_delivered_part(monkeypatch):
     assert caught.value.status == 507
 
 
-def test_a_server_that_goes_away_half_way(monkeypatch):
+def test_server_that_goes_away_half_way(monkeypatch):
     monkeypatch.setattr(module, "BATCH", 2)
     with pytest.raises(ServiceUnreachable, match="gone\n2 of 5 measurements were delivered"):
         module._in_batches(columns_of(5), Target(None, ServiceUnreachable("gone")))
 
 
-def test_a_server_that_is_asked_too_often_is_asked_later(monkeypatch):
+def test_server_that_is_asked_too_often_is_asked_later(monkeypatch):
     waited = []
     monkeypatch.setattr(module.time, "sleep", waited.append)
     answers = [
@@ -265,7 +265,7 @@ def test_a_server_that_is_asked_too_often_is_asked_later(monkeypatch):
     assert waited == [3.0, 60.0]
 
 
-def test_a_limit_that_waiting_does_not_lift_is_told():
+def test_limit_that_waiting_does_not_lift_is_told():
     def ask():
         raise TooMany("too many series")
 

@@ -137,14 +137,14 @@ def test_forecasts_with_errors_and_ages(ask, clock):
     assert ask("forecast", "cpu.new@a", "--stale-after", 20).out.splitlines()[1].endswith("stale")
 
 
-def test_a_forecast_as_json(ask, service, clock):
+def test_forecast_as_json(ask, service, clock):
     document = json.loads(ask("forecast", "cpu.new@b", "--json").out)
     (found,) = document["forecasts"]
     assert (document["server"], document["now"]) == (service.url, clock.t)
     assert (found["series"], found["value"], found["age_s"], found["stale"]) == ("cpu.new@b", 0.5, 0.0, False)
 
 
-def test_a_series_that_the_service_does_not_have(ask, service):
+def test_series_that_the_service_does_not_have(ask, service):
     run = ask("forecast", "cpu.new@z")
     assert (run.code, run.out) == (8, "")
     assert run.err.startswith(f"nws: {service.url}: ")
@@ -152,7 +152,7 @@ def test_a_series_that_the_service_does_not_have(ask, service):
 
 
 @pytest.mark.parametrize("command", ["forecast", "export"])
-def test_a_name_that_is_none_is_told_before_anybody_is_asked(ask, command):
+def test_name_that_is_none_is_told_before_anybody_is_asked(ask, command):
     run = ask(command, "nonsense")
     assert run.code == 2
     assert "'nonsense' is not a series name" in run.err
@@ -230,7 +230,7 @@ def test_pairs_as_a_matrix(ask):
     assert lines[-2:] == ["* a → c composed via b", "* c → a composed via b"]
 
 
-def test_a_matrix_marks_what_is_stale(ask, clock):
+def test_matrix_marks_what_is_stale(ask, clock):
     clock.t += 1000.0
     out = ask("pairs", "--matrix").out
     assert "1 ms!" in out
@@ -260,7 +260,7 @@ def test_pairs_as_json(ask, service, clock):
 
 
 @pytest.mark.parametrize(("columns", "title"), [("120", "latency, from (down)"), ("20", "from")])
-def test_a_terminal_gets_a_matrix_if_it_is_wide_enough(service, columns, title):
+def test_terminal_gets_a_matrix_if_it_is_wide_enough(service, columns, title):
     leader, follower = pty.openpty()
     environ = {**os.environ, "COLUMNS": columns, "TERM": "xterm", "NO_COLOR": "1"}
     command = [sys.executable, "-m", "nws.cli", "pairs", "--server", service.url]
@@ -305,14 +305,14 @@ def test_no_pair_at_all(nws, measured):
 # forget
 
 
-def test_a_forgotten_host_is_gone(ask, service):
+def test_forgotten_host_is_gone(ask, service):
     run = ask("forget", "c", "b")
     assert (run.code, run.out) == (0, "")
     assert run.err == f"{service.url}: forgot c\n{service.url}: forgot b\n"
     assert [line.split()[0] for line in ask("show", "--hosts").out.splitlines()[1:]] == ["a"]
 
 
-def test_a_host_that_was_never_there_cannot_be_forgotten(ask):
+def test_host_that_was_never_there_cannot_be_forgotten(ask):
     run = ask("forget", "z")
     assert run.code == 8
     assert "no host 'z'" in run.err
@@ -326,12 +326,12 @@ def test_forgetting_needs_a_service(nws):
 # which of the two is asked
 
 
-def test_the_environment_names_the_service(nws, service, monkeypatch):
+def test_environment_names_the_service(nws, service, monkeypatch):
     monkeypatch.setenv("NWS_SERVER", service.url)
     assert len(nws("show").out.splitlines()) == 1 + 11
 
 
-def test_a_store_on_the_command_line_wins_over_the_environment(nws, service, measured, state, monkeypatch):
+def test_store_on_the_command_line_wins_over_the_environment(nws, service, measured, state, monkeypatch):
     monkeypatch.setenv("NWS_SERVER", service.url)
     measured(time.time(), **{"cpu.new@mine": [0.5]})
     assert [
@@ -353,7 +353,7 @@ def test_options_of_a_service_without_one(nws, option, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["show", "forecast", "pairs", "export"])
-def test_a_service_that_is_gone(ask, service, command):
+def test_service_that_is_gone(ask, service, command):
     service.stop()
     run = ask(command)
     assert (run.code, run.out) == (7, "")
@@ -361,7 +361,7 @@ def test_a_service_that_is_gone(ask, service, command):
     assert run.err.count("\n") == 1
 
 
-def test_a_token_from_a_file(nws, tmp_path):
+def test_token_from_a_file(nws, tmp_path):
     path = tmp_path / "read.token"
     path.write_text("reading-0123456789\n")
     path.chmod(0o600)

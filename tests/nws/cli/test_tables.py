@@ -52,7 +52,7 @@ def on_a_terminal():
     return run
 
 
-def test_a_terminal_sees_stale_rows_in_colour(on_a_terminal):
+def test_terminal_sees_stale_rows_in_colour(on_a_terminal):
     assert "\x1b[33m" in on_a_terminal()
 
 
@@ -62,5 +62,5 @@ def test_no_color_is_honoured(on_a_terminal):
     assert "\x1b[33m" not in said
 
 
-def test_a_table_that_does_not_fit_the_terminal_is_plain(on_a_terminal):
+def test_table_that_does_not_fit_the_terminal_is_plain(on_a_terminal):
     assert on_a_terminal(COLUMNS="10") == "name\r\na     stale\r\n"

@@ -31,7 +31,7 @@ def client(server):
         yield client
 
 
-def test_a_host_registers_once_and_is_known_by_its_key(server):
+def test_host_registers_once_and_is_known_by_its_key(server):
     with ServiceClient(server.url, host="d") as client:
         answer = client.register("d", ALPHA)
         assert client.key == answer["key"]
@@ -41,7 +41,7 @@ def test_a_host_registers_once_and_is_known_by_its_key(server):
         stranger.register("d", ALPHA)
 
 
-def test_a_host_writes_its_own_series_and_no_other(server):
+def test_host_writes_its_own_series_and_no_other(server):
     with ServiceClient(server.url, host="d") as client:
         client.register("d", ALPHA)
         own = Measurement(Series.parse("x.power@d"), 1.8e9, 3.0)
@@ -64,11 +64,11 @@ def test_numbered_deliveries_may_be_repeated(client):
     assert client.samples(str(POWER), resolution="raw")["value"] == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
-def test_a_sign_of_life_is_a_batch_of_nothing(client):
+def test_sign_of_life_is_a_batch_of_nothing(client):
     assert client.put()["accepted"] == 0
 
 
-def test_a_batch_names_every_series_once():
+def test_batch_names_every_series_once():
     b = Series.parse("x.power@b")
     batch = batch_document(
         [Measurement(POWER, 1.0, 2.0), Measurement(b, 1.5, 3.0), Measurement(POWER, 2.0, 4.0)]
@@ -108,7 +108,7 @@ def test_samples_between_two_times(client):
     assert client.samples("cpu.new@a", most=2, resolution="raw")["truncated"]
 
 
-def test_a_plot_has_the_forecasts_made_before_each_point(client):
+def test_plot_has_the_forecasts_made_before_each_point(client):
     found = client.plot("cpu.new@a", since=1.8e9 - 60, until=1.8e9, points=100)
     assert len(found["t"]) == len(found["forecast"]) == len(found["error"])
 
@@ -126,7 +126,7 @@ def test_many_names_are_asked_for_in_turns(server, client):
     assert [f["series"] for f in found["forecasts"]] == [str(s) for s in many]
 
 
-def test_a_snapshot_of_some_hosts_with_composed_pairs(client):
+def test_snapshot_of_some_hosts_with_composed_pairs(client):
     found = client.snapshot(hosts=["a", "c"], composed=True)
     assert [h["name"] for h in found["hosts"]] == ["a", "c"]
     assert list(zip(found["composed"]["from"], found["composed"]["to"], strict=True)) == [
@@ -196,14 +196,14 @@ def refusal(status, message, problems=(), headers=None):
     )
 
 
-def test_a_busy_server_says_when_to_come_back(scripted):
+def test_busy_server_says_when_to_come_back(scripted):
     scripted.script = [refusal(429, "too many requests", headers={"Retry-After": "7"})]
     with ServiceClient(scripted.url) as client, pytest.raises(TooMany) as caught:
         client.hosts()
     assert (caught.value.retry_after_s, caught.value.status) == (7.0, 429)
 
 
-def test_every_problem_is_told_once(scripted):
+def test_problem_is_told_once(scripted):
     scripted.script = [refusal(400, "two things are wrong", ["t: missing", "value: missing", "t: missing"])]
     with ServiceClient(scripted.url) as client, pytest.raises(Malformed) as caught:
         client.put()
@@ -241,16 +241,14 @@ def test_another_program_at_that_address(scripted, answer, message):
     assert message in str(caught.value)
 
 
-def test_a_server_in_trouble_still_tells_its_health(scripted):
+def test_server_in_trouble_still_tells_its_health(scripted):
     body = b'{"status": "failed", "store": "", "reason": "disk"}'
     scripted.script = [(503, {"Content-Type": "application/json"}, body)]
     with ServiceClient(scripted.url) as client:
         assert client.health()["reason"] == "disk"
 
 
-def test_the_token_goes_with_every_request_and_neither_netrc_nor_proxy_is_asked(
-    scripted, monkeypatch, tmp_path
-):
+def test_token_goes_with_every_request_and_neither_netrc_nor_proxy_is_asked(scripted, monkeypatch, tmp_path):
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password secret\n")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -269,14 +267,14 @@ def test_the_token_goes_with_every_request_and_neither_netrc_nor_proxy_is_asked(
         )
 
 
-def test_a_question_on_a_connection_that_was_closed_meanwhile_is_asked_again(scripted):
+def test_question_on_a_connection_that_was_closed_meanwhile_is_asked_again(scripted):
     scripted.script = [(200, {}, b'{"hosts": []}'), "hang up", (200, {}, b'{"hosts": [1]}')]
     with ServiceClient(scripted.url) as client:
         client.hosts()
         assert client.hosts() == {"hosts": [1]}
 
 
-def test_a_delivery_is_never_sent_twice_by_itself(scripted):
+def test_delivery_is_never_sent_twice_by_itself(scripted):
     scripted.script = [(200, {}, b"{}"), "hang up", (200, {}, b"{}")]
     with ServiceClient(scripted.url) as client:
         client.hosts()
@@ -295,7 +293,7 @@ def test_nobody_listens():
     assert caught.value.exit_code == 7
 
 
-def test_a_server_that_accepts_and_says_nothing(scripted):
+def test_server_that_accepts_and_says_nothing(scripted):
     scripted.script = ["silence"]
     with (
         ServiceClient(scripted.url, timeout_s=0.2) as client,
@@ -304,7 +302,7 @@ def test_a_server_that_accepts_and_says_nothing(scripted):
         client.hosts()
 
 
-def test_a_name_that_nobody_has():
+def test_name_that_nobody_has():
     with (
         ServiceClient("http://no-such-host.invalid:1") as client,
         pytest.raises(ServiceUnreachable) as caught,
@@ -319,7 +317,7 @@ def test_plain_http_where_tls_is_expected(scripted):
         client.hosts()
 
 
-def test_a_server_that_was_stopped_is_unreachable(server, client):
+def test_server_that_was_stopped_is_unreachable(server, client):
     client.hosts()
     server.stop()
     with pytest.raises(ServiceUnreachable):
@@ -331,7 +329,7 @@ def test_numbers_that_json_does_not_have_are_no_measurements(client):
         client.put([Measurement(POWER, 1.8e9, math.nan)])
 
 
-def test_an_address_that_is_none():
+def test_address_that_is_none():
     with pytest.raises(UsageError, match="expected http://HOST:PORT"):
         ServiceClient("alpha:8090")
 

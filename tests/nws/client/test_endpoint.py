@@ -35,7 +35,7 @@ def test_what_is_no_address(url):
         checked_url(url)
 
 
-def test_a_password_in_an_address_is_refused_and_not_repeated():
+def test_password_in_an_address_is_refused_and_not_repeated():
     with pytest.raises(UsageError, match="at alpha holds a name or password; use a token file") as caught:
         checked_url("http://me:secret@alpha:8090")
     assert "secret" not in str(caught.value)
@@ -46,12 +46,12 @@ def test_more_than_an_address():
         checked_url("http://alpha:8090?token=x")
 
 
-def test_a_token_is_the_word_in_its_file(token_file):
+def test_token_is_the_word_in_its_file(token_file):
     assert read_token(token_file()) == "secret-word"
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
-def test_a_token_that_others_may_read_is_refused(token_file, mode):
+def test_token_that_others_may_read_is_refused(token_file, mode):
     path = token_file(mode=mode)
     with pytest.raises(UsageError, match=rf"others may read this token \(mode {mode:04o}\); run: chmod 600"):
         read_token(path)
@@ -63,12 +63,12 @@ def test_what_is_no_token(token_file, content):
         read_token(token_file(content))
 
 
-def test_a_token_that_is_not_there(tmp_path):
+def test_token_that_is_not_there(tmp_path):
     with pytest.raises(UsageError, match="none: the token cannot be read: No such file or directory"):
         read_token(tmp_path / "none")
 
 
-def test_the_environment_names_a_service(token_file):
+def test_environment_names_a_service(token_file):
     path = token_file()
     environ = {"NWS_SERVER": "http://alpha:8090/", "NWS_TOKEN_FILE": str(path), "NWS_CA": str(path)}
     assert Endpoint.from_environment(environ) == Endpoint(

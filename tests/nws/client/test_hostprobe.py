@@ -4,7 +4,7 @@ from nws.client import hostprobe
 from nws.series import Measurement, Resource, Series
 
 
-def test_a_moment_in_which_the_check_itself_is_busy_does_not_count(monkeypatch):
+def test_moment_in_which_the_check_itself_is_busy_does_not_count(monkeypatch):
     shares = iter([0.2, 0.9, 0.8, 0.7])
 
     class Sensor:

@@ -68,7 +68,7 @@ def test_host_with_one_reading_borrows_from_others(weather):
     assert 0.0 < borrowed.high - borrowed.low < 0.5 * (alone.high - alone.low)
 
 
-def test_the_second_run_forecasts_from_the_first_ones_history(weather):
+def test_second_run_forecasts_from_the_first_ones_history(weather):
     first = weather(FakeSensor(CPU, *[0.5] * 10))
     first.measure(rounds=10)
     assert first.forecasts()[CPU].samples == 10
@@ -120,7 +120,7 @@ def test_history_moved_to_chunks_by_another_is_read_again(weather, tmp_path):
     assert one.forecasts()[CPU].samples == 4
 
 
-def test_a_failed_probe_is_reported_and_not_recorded(weather):
+def test_failed_probe_is_reported_and_not_recorded(weather):
     said = []
     sensors = FakeSensor(CPU, 0.5, 0.5), FakeSensor(MEMORY, ProbeError("no meminfo"), 1e9)
     one = weather(*sensors)
@@ -171,7 +171,7 @@ def test_where_state_is_kept(monkeypatch, answered, environ):
     answered(str(state_dir(environ)))
 
 
-def test_the_weather_file_is_in_it(monkeypatch):
+def test_weather_file_is_in_it(monkeypatch):
     monkeypatch.setenv("APPLES_STATE", "/x")
     assert str(weather_file()) == "/x/weather.db"
 

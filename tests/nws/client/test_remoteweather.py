@@ -35,7 +35,7 @@ def test_forecasts_of_everything_in_one_call(server):
 
 
 @pytest.mark.parametrize("hosts", [None, ["a", "c"], ["c", "a", "b", "a"]])
-def test_a_pair_that_nobody_measures_says_its_path(server, hosts):
+def test_pair_that_nobody_measures_says_its_path(server, hosts):
     with RemoteWeather(server.url, hosts=hosts) as weather:
         snapshot = weather.snapshot()
     forecast = snapshot.forecasts[A_TO_C]
@@ -89,7 +89,7 @@ def test_what_is_known_of_a_host(server, clock):
     assert (a.lost, a.last_seen, a.cliques, a.series) == (True, 1.8e9, ("west",), 4)
 
 
-def test_a_service_that_composes_no_more_than_it_likes_still_tells_what_is_measured(clock):
+def test_service_that_composes_no_more_than_it_likes_still_tells_what_is_measured(clock):
     with InMemoryServer(ServiceConfig(limits=Limits(composed_pairs=0)), clock=clock) as server:
         for name in ("network.latency@a>b", "network.latency@b>c"):
             server.put([Measurement(Series.parse(name), clock.t, 1e-3)])
@@ -102,7 +102,7 @@ def test_a_service_that_composes_no_more_than_it_likes_still_tells_what_is_measu
             assert take_snapshot(client, None).forecasts[A_TO_C].method == "composed via b"
 
 
-def test_a_service_that_is_gone(server):
+def test_service_that_is_gone(server):
     server.stop()
     with RemoteWeather(server.url, timeout_s=1.0) as weather, pytest.raises(ServiceUnreachable):
         weather.forecasts()
@@ -210,7 +210,7 @@ def test_another_version_is_refused(document, change):
         lambda d: d["composed"].pop("through"),
     ],
 )
-def test_an_answer_that_cannot_be_understood_is_one_error(document, damage):
+def test_answer_that_cannot_be_understood_is_one_error(document, damage):
     damaged = copy.deepcopy(document)
     damage(damaged)
     with pytest.raises(ServiceError, match=r"http://x: its answer cannot be understood \(.+\); use releases"):
@@ -226,7 +226,7 @@ def test_so_are_the_others(read, answer):
         read(answer, "http://x")
 
 
-def test_a_series_without_a_forecast_is_left_out(document):
+def test_series_without_a_forecast_is_left_out(document):
     document["series"]["forecast"][0] = None
     first = Series.parse(document["series"]["name"][0])
     assert first not in read_snapshot(document, "http://x").forecasts

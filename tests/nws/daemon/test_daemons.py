@@ -94,7 +94,7 @@ def test_measurements_of_an_outage_come_later_in_order_and_once(stub, sensor):
     assert len(again.named("memory.free@a")[before // 4 :]) >= 4
 
 
-def test_a_server_that_forgot_everything_is_told_again(stub, sensor, state_of_its_own):
+def test_server_that_forgot_everything_is_told_again(stub, sensor, state_of_its_own):
     server = stub()
     a = sensor(server.url, "a", HERE)
     server.until(lambda: len(server.samples) > 3)
@@ -109,7 +109,7 @@ def test_a_server_that_forgot_everything_is_told_again(stub, sensor, state_of_it
     assert (state_of_its_own / "sensor-a.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_restart_shows_the_key_it_brought(stub, sensor):
+def test_restart_shows_the_key_it_brought(stub, sensor):
     server = stub()
     for _ in range(2):
         a = sensor(server.url, "a", HERE, "--for", "1")
@@ -119,7 +119,7 @@ def test_a_restart_shows_the_key_it_brought(stub, sensor):
     assert shown[0] == server.keys["a"]
 
 
-def test_an_answer_to_the_registration_that_is_lost_costs_no_name(stub, sensor):
+def test_answer_to_the_registration_that_is_lost_costs_no_name(stub, sensor):
     server = stub()
     lost = []
 
@@ -138,7 +138,7 @@ def test_an_answer_to_the_registration_that_is_lost_costs_no_name(stub, sensor):
     assert server.keys["a"] == lost[0]
 
 
-def test_a_sensor_killed_in_its_turn_costs_the_others_nothing(stub, sensor):
+def test_sensor_killed_in_its_turn_costs_the_others_nothing(stub, sensor):
     server = stub(frame_s=0.8)
     hosts = {"a": HERE, "b": THERE, "c": THIRD}
     sensors = {name: sensor(server.url, name, address) for name, address in hosts.items()}
@@ -168,7 +168,7 @@ main()
 
 
 @pytest.mark.parametrize("step", ["+1h", "-1h"])
-def test_a_wall_clock_that_is_set_moves_no_sample_and_stops_no_job(stub, sensor, tmp_path, step):
+def test_wall_clock_that_is_set_moves_no_sample_and_stops_no_job(stub, sensor, tmp_path, step):
     library = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
     if library is None:
         pytest.skip("libfaketime is not installed (Debian: faketime)")
@@ -196,7 +196,7 @@ def test_a_wall_clock_that_is_set_moves_no_sample_and_stops_no_job(stub, sensor,
     assert times == sorted(times)
 
 
-def test_a_host_whose_clock_is_wrong_delivers_in_the_servers_time(stub, sensor):
+def test_host_whose_clock_is_wrong_delivers_in_the_servers_time(stub, sensor):
     server = stub(offset_s=7200.0)
     a, b = sensor(server.url, "a", HERE), sensor(server.url, "b", THERE)
     server.until(lambda: pairs_seen(server) == pairs_among("a", "b"))
@@ -206,7 +206,7 @@ def test_a_host_whose_clock_is_wrong_delivers_in_the_servers_time(stub, sensor):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_ends_it_cleanly(stub, sensor, number, code):
+def test_signal_ends_it_cleanly(stub, sensor, number, code):
     # nothing is delivered by itself after the first time
     server = stub(every={"cpu": 0.5, "memory": 0.5, "deliver": 3600.0})
     a = sensor(server.url, "a", HERE)
@@ -249,7 +249,7 @@ def test_hup_reads_the_token_again(stub, sensor, tmp_path):
     assert a.end() == 0
 
 
-def test_a_second_sensor_of_the_same_host_is_refused(stub, sensor):
+def test_second_sensor_of_the_same_host_is_refused(stub, sensor):
     server = stub()
     a = sensor(server.url, "a", HERE)
     server.until(lambda: "a" in server.hosts)
@@ -266,7 +266,7 @@ def test_what_it_cannot_start_with(capsys, program_signals, answered, options):
     answered([f"exit {ended.value.code}", *capsys.readouterr().err.splitlines()])
 
 
-def test_an_echo_port_that_is_taken(capsys, program_signals):
+def test_echo_port_that_is_taken(capsys, program_signals):
     with socket.create_server((HERE, 0)) as taken:
         port = str(taken.getsockname()[1])
         with pytest.raises(SystemExit) as ended:

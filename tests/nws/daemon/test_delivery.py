@@ -136,7 +136,7 @@ def refused(status, message="no", **options):
     return ServiceError.of(status, message, **options)
 
 
-def test_the_first_run_registers_and_delivers(world):
+def test_first_run_registers_and_delivers(world):
     world.add(1, 2)
     delay = world.run()
     assert world.server.log[:3] == ["register", "schedule", 2]
@@ -150,7 +150,7 @@ def test_the_first_run_registers_and_delivers(world):
     assert len(world.spool) == 0
 
 
-def test_the_clock_is_set_by_the_answers_and_what_was_stamped_before_is_put_right(tmp_path):
+def test_clock_is_set_by_the_answers_and_what_was_stamped_before_is_put_right(tmp_path):
     world = World(tmp_path / "wrong.db", wrong_s=7200.0)
     world.server.fail_registration = ServiceUnreachable("not yet")
     for _ in range(3):
@@ -179,7 +179,7 @@ def test_with_nothing_to_deliver_it_shows_that_it_lives(world):
     assert world.counts.done == 4
 
 
-def test_an_outage_is_waited_out_with_growing_pauses_and_told_once(world):
+def test_outage_is_waited_out_with_growing_pauses_and_told_once(world):
     world.run()
     world.server.fail = ServiceUnreachable("http://x: nobody listens there")
     delays = []
@@ -199,7 +199,7 @@ def test_an_outage_is_waited_out_with_growing_pauses_and_told_once(world):
     assert (world.counts.failed, world.counts.done) == (8, 2)
 
 
-def test_a_server_that_is_away_at_the_start(world):
+def test_server_that_is_away_at_the_start(world):
     world.server.fail_registration = ServiceUnreachable("nobody")
     world.add(1)
     world.run(3)
@@ -218,7 +218,7 @@ def test_what_waits_goes_out_in_bounded_batches(world):
     assert max(x for x in world.server.log if isinstance(x, int)) == MOST_SAMPLES
 
 
-def test_an_answer_that_never_came_leads_to_no_doubles(world):
+def test_answer_that_never_came_leads_to_no_doubles(world):
     """The server kept the batch, and its answer was lost: the same numbers are sent again."""
     world.run()
     world.add(1, 2, 3)
@@ -234,7 +234,7 @@ def test_an_answer_that_never_came_leads_to_no_doubles(world):
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 507, 429])
-def test_a_server_that_cannot_now_is_asked_again_and_nothing_is_dropped(world, status):
+def test_server_that_cannot_now_is_asked_again_and_nothing_is_dropped(world, status):
     world.run()
     world.add(1)
     world.server.fail = refused(status, "later", retry_after_s=45.0)
@@ -245,7 +245,7 @@ def test_a_server_that_cannot_now_is_asked_again_and_nothing_is_dropped(world, s
     assert world.delivery.refused == 0
 
 
-def test_a_silly_retry_after_is_bounded(world):
+def test_silly_retry_after_is_bounded(world):
     world.server.fail = refused(429, "later", retry_after_s=1e9)
     assert world.run() == 300.0
 
@@ -270,7 +270,7 @@ def test_samples_that_are_refused_are_found_dropped_and_counted_and_block_nothin
 
 
 @pytest.mark.parametrize("status", [400, 405, 408, 410, 451])
-def test_a_server_that_refuses_everything_costs_no_sample(world, status):
+def test_server_that_refuses_everything_costs_no_sample(world, status):
     """Somebody else answers at the server's address: nothing is wrong with the samples."""
     world.run()
     world.add(*range(10))
@@ -282,7 +282,7 @@ def test_a_server_that_refuses_everything_costs_no_sample(world, status):
     assert world.server.kept == list(range(10))
 
 
-def test_a_series_too_many_does_not_hold_up_the_others(world):
+def test_series_too_many_does_not_hold_up_the_others(world):
     world.run()
     world.add(0, 1)
     world.add(2, series=BAD)
@@ -315,7 +315,7 @@ def test_nothing_is_delivered_before_the_time_is_known_well(tmp_path):
     world.spool.close()
 
 
-def test_a_host_that_has_moved_tells_the_server_its_new_address(world):
+def test_host_that_has_moved_tells_the_server_its_new_address(world):
     world.run()
     world.registration = lambda: {"address": "10.0.0.77", "port": 9}
     world.run(round(NEWS_S / 8.0) + 2)
@@ -334,7 +334,7 @@ def test_after_an_outage_a_host_looks_at_once_whether_it_has_moved(world):
     assert world.server.kept == [1]
 
 
-def test_a_host_without_an_address_for_a_while_delivers_all_the_same(world):
+def test_host_without_an_address_for_a_while_delivers_all_the_same(world):
     world.run()
     world.no_address = ProbeError("the interface is down")
     world.add(1)
@@ -352,7 +352,7 @@ def test_samples_the_server_acknowledges_without_keeping_are_counted(world):
     assert "server: 2 samples refused and dropped: too far in the future" in world.said
 
 
-def test_a_server_that_forgot_us_is_told_again_and_nothing_is_lost(world):
+def test_server_that_forgot_us_is_told_again_and_nothing_is_lost(world):
     world.run()
     world.server.registered, world.server.key = False, None
     world.add(1)
@@ -363,7 +363,7 @@ def test_a_server_that_forgot_us_is_told_again_and_nothing_is_lost(world):
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_token_or_key_that_is_refused_is_told_once_and_tried_slowly(world, status):
+def test_token_or_key_that_is_refused_is_told_once_and_tried_slowly(world, status):
     world.add(1)
     world.server.fail_registration = refused(status, "the token is not known")
     assert [world.run() for _ in range(3)] == [60.0] * 3
@@ -375,7 +375,7 @@ def test_a_token_or_key_that_is_refused_is_told_once_and_tried_slowly(world, sta
     assert world.server.kept == [1]
 
 
-def test_a_key_that_is_refused_at_delivery(world):
+def test_key_that_is_refused_at_delivery(world):
     world.run()
     world.server.fail = refused(403, "the key is not that of a")
     world.add(1)
@@ -385,13 +385,13 @@ def test_a_key_that_is_refused_at_delivery(world):
     assert len(world.spool) == 1
 
 
-def test_a_name_that_is_taken(world):
+def test_name_that_is_taken(world):
     world.server.fail_registration = refused(409, "another host holds the name a")
     assert world.run() == 60.0
     assert "run `nws forget` for it; else choose another --host" in world.said[0]
 
 
-def test_a_new_token_is_read_when_told(world):
+def test_new_token_is_read_when_told(world):
     world.run(2)
     assert world.connects == ["k0"]
     world.delivery.reload()
@@ -400,7 +400,7 @@ def test_a_new_token_is_read_when_told(world):
     assert "close" in world.server.log
 
 
-def test_a_token_file_that_went_bad_is_told_and_tried_again(world):
+def test_token_file_that_went_bad_is_told_and_tried_again(world):
     world.no_token = UsageError("token: others may read it")
     world.run(2)
     assert world.said == ["server: token: others may read it; measurements are kept until it answers"]
@@ -418,7 +418,7 @@ def test_without_an_address_there_is_no_registration_yet(world):
     assert world.server.registered
 
 
-def test_a_new_schedule_is_fetched(world):
+def test_new_schedule_is_fetched(world):
     world.run()
     world.server.version = 2
     world.run()
@@ -447,7 +447,7 @@ def test_peers_that_moved_are_asked_for_now_and_then(world):
         {"every": {"memory": "often"}},
     ],
 )
-def test_a_registration_answered_with_nonsense(world, answer):
+def test_registration_answered_with_nonsense(world, answer):
     world.server.answer = answer
     world.add(1)
     world.run(2)
@@ -458,7 +458,7 @@ def test_a_registration_answered_with_nonsense(world, answer):
 
 
 @pytest.mark.parametrize("following", [None, 0, "7"])
-def test_an_acknowledgement_of_nothing_is_a_failure_not_a_loop(world, following):
+def test_acknowledgement_of_nothing_is_a_failure_not_a_loop(world, following):
     world.server.answer = {"next": following}
     world.add(1)
     world.run()
@@ -473,7 +473,7 @@ def test_periods_out_of_range_are_not_taken_over(world):
     assert world.delivery.period_s == 10.0
 
 
-def test_the_end_delivers_what_waits_and_hangs_up(world):
+def test_end_delivers_what_waits_and_hangs_up(world):
     world.run()
     world.add(*range(3))
     world.delivery.flush(5.0)
@@ -482,7 +482,7 @@ def test_the_end_delivers_what_waits_and_hangs_up(world):
     assert world.server.timeout_s == 5.0
 
 
-def test_the_end_in_an_outage_waits_for_nobody(world):
+def test_end_in_an_outage_waits_for_nobody(world):
     world.run()
     world.add(1)
     world.server.fail = ServiceUnreachable("gone")
@@ -500,7 +500,7 @@ def test_samples_whose_numbers_the_server_has_seen_already_are_counted_not_swall
     assert any("3 samples refused and dropped: the server had their numbers already" in s for s in world.said)
 
 
-def test_a_long_list_of_refusals_is_one_short_line(world):
+def test_long_list_of_refusals_is_one_short_line(world):
     world.server.answer = {"refused": {"count": 20, "reasons": ["x" * 200] * 20}}
     world.add(1, 2, 3)
     world.run()

@@ -12,6 +12,6 @@ print(*[name for name in {_HEAVY} if name in sys.modules])
 """
 
 
-def test_the_daemon_loads_nothing_heavy():
+def test_daemon_loads_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -8,7 +8,7 @@ from nws.base.errors import StoreError, UsageError
 from nws.daemon.identity import Identity, checked_host
 
 
-def test_a_key_is_kept_for_the_next_start_and_for_nobody_else(tmp_path):
+def test_key_is_kept_for_the_next_start_and_for_nobody_else(tmp_path):
     with Identity("a.b", tmp_path / "state") as identity:
         made = identity.key()
         assert len(made) >= 32
@@ -38,13 +38,13 @@ def test_names_that_are_none(name):
         checked_host(name)
 
 
-def test_a_state_directory_that_cannot_be(tmp_path):
+def test_state_directory_that_cannot_be(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="set APPLES_STATE to a directory it may write to"):
         Identity("a", tmp_path / "file")
 
 
-def test_a_key_that_cannot_be_read_or_kept(tmp_path):
+def test_key_that_cannot_be_read_or_kept(tmp_path):
     with Identity("a", tmp_path) as identity:
         (tmp_path / "sensor-a.key").mkdir()
         with pytest.raises(StoreError, match="the key of a cannot be read"):

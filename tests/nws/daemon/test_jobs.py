@@ -43,7 +43,7 @@ class Sensor:
         return [Measurement(CPU, 1.0, 0.5)]
 
 
-def test_a_spool_that_cannot_be_written_fails_the_run_and_is_told_once():
+def test_spool_that_cannot_be_written_fails_the_run_and_is_told_once():
     disk, said = Disk(), []
     run = Keeper(disk, said.append).job(Sensor())
     run()
@@ -73,6 +73,6 @@ def test_facts_of_this_host():
     assert facts["memory_bytes"] > 1 << 20
 
 
-def test_a_host_that_says_nothing(tmp_path):
+def test_host_that_says_nothing(tmp_path):
     facts = host_facts(tmp_path)
     assert (facts["cpu_model"], facts["memory_bytes"]) == ("", 0)

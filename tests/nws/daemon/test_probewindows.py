@@ -86,7 +86,7 @@ def test_no_turn_is_taken_before_the_server_has_told_the_time():
     assert net.log
 
 
-def test_every_peer_once_a_turn_and_never_outside(net):
+def test_peer_once_a_turn_and_never_outside(net):
     made = net.learn("abc")
     net.go_on(60)
     assert net.probed() == "bc" * 10
@@ -97,7 +97,7 @@ def test_every_peer_once_a_turn_and_never_outside(net):
         assert end <= turn.end
 
 
-def test_a_round_longer_than_a_turn_goes_on_in_the_next(net):
+def test_round_longer_than_a_turn_goes_on_in_the_next(net):
     made = net.learn("abcdef")
     net.takes = dict.fromkeys("bcdef", 0.7)
     net.go_on(120)
@@ -107,7 +107,7 @@ def test_a_round_longer_than_a_turn_goes_on_in_the_next(net):
     assert all(end <= made.turn("a", start).end for _, start, end in net.log)
 
 
-def test_a_link_that_no_turn_is_long_enough_for_fails_and_holds_up_nobody(net):
+def test_link_that_no_turn_is_long_enough_for_fails_and_holds_up_nobody(net):
     net.learn("abcd")
     net.takes["c"] = 5.0
     net.go_on(8 * 12)
@@ -161,7 +161,7 @@ def test_two_cliques_have_different_turns(net):
     assert {made.turn("a", start).clique for peer, start, _ in net.log if peer == "b"} == {"c0"}
 
 
-def test_a_new_schedule_counts_when_it_is_in_force_and_no_turn_reaches_across(net):
+def test_new_schedule_counts_when_it_is_in_force_and_no_turn_reaches_across(net):
     net.learn("ab")
     net.learn("ac", version=2, effective_from=START + 41.0)
     net.go_on(100)
@@ -172,7 +172,7 @@ def test_a_new_schedule_counts_when_it_is_in_force_and_no_turn_reaches_across(ne
     assert net.counts.missed == 0
 
 
-def test_a_schedule_for_now_is_taken_over_at_once(net):
+def test_schedule_for_now_is_taken_over_at_once(net):
     net.learn("ab")
     net.go_on(10)
     net.learn("ac", version=2, effective_from=net.t)
@@ -201,7 +201,7 @@ def test_alone_it_waits(net):
     assert net.counts.accounted == 0
 
 
-def test_a_stop_ends_a_turn_between_two_probes(net):
+def test_stop_ends_a_turn_between_two_probes(net):
     net.learn("abcdef")
     original = net.turns._probe
 

@@ -136,7 +136,7 @@ def test_nothing_to_keep_is_nothing(path):
         assert (len(spool), spool.oldest(1)) == (0, None)
 
 
-def test_a_restart_keeps_what_waits_and_never_uses_a_number_again(path):
+def test_restart_keeps_what_waits_and_never_uses_a_number_again(path):
     with Spool(path, "a") as spool:
         stream = spool.stream
         spool.add(some(1, 2))
@@ -151,7 +151,7 @@ def test_a_restart_keeps_what_waits_and_never_uses_a_number_again(path):
         assert spool.oldest(9).first > first + 2
 
 
-def test_a_server_that_has_seen_more_moves_the_numbers(path):
+def test_server_that_has_seen_more_moves_the_numbers(path):
     """A spool that was put back from an old copy: its next numbers were used already."""
     with Spool(path, "a") as spool:
         spool.add(some(1))
@@ -161,7 +161,7 @@ def test_a_server_that_has_seen_more_moves_the_numbers(path):
         assert spool.oldest(9).first == seen
 
 
-def test_a_full_spool_drops_the_oldest_and_counts_them(path):
+def test_full_spool_drops_the_oldest_and_counts_them(path):
     with Spool(path, "a", most_bytes=100_000) as spool:
         for start in range(0, 20_000, 100):
             spool.add(some(*range(start, start + 100)))
@@ -178,14 +178,14 @@ def test_a_full_spool_drops_the_oldest_and_counts_them(path):
         assert spool.dropped == dropped
 
 
-def test_a_second_process_is_kept_out(path):
+def test_second_process_is_kept_out(path):
     with Spool(path, "a") as spool:
         spool.add(some(1))
         with pytest.raises(StoreError, match=r"another sensor uses this spool; name another \(--spool\)"):
             Spool(path, "a")
 
 
-def test_the_spool_of_another_host(path):
+def test_spool_of_another_host(path):
     with Spool(path, "a") as spool:
         spool.add(some(1))
         stream, following = spool.stream, spool.oldest(1).next
@@ -197,20 +197,20 @@ def test_the_spool_of_another_host(path):
         assert spool.stream != stream
 
 
-def test_a_file_that_is_no_spool(path):
+def test_file_that_is_no_spool(path):
     path.parent.mkdir()
     path.write_text("no database, and longer than a header of one would be" * 50)
     with pytest.raises(StoreError, match=r"spool.db: not an SQLite database; move it away"):
         Spool(path, "a")
 
 
-def test_a_directory_that_cannot_be(tmp_path):
+def test_directory_that_cannot_be(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"its directory cannot be made: .*name another spool \(--spool\)"):
         Spool(tmp_path / "file" / "spool.db", "a")
 
 
-def test_a_full_disk_is_told_counted_and_over_when_there_is_room(path):
+def test_full_disk_is_told_counted_and_over_when_there_is_room(path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with Spool(path, "a") as spool:

@@ -134,7 +134,7 @@ def test_methods_are_scored_before_they_see_the_value(follow, values):
 
 @examples
 @given(series)
-def test_an_adaptive_window_steps_to_the_better_neighbour(follow, values):
+def test_adaptive_window_steps_to_the_better_neighbour(follow, values):
     records = follow(values)
     rungs = {MEAN: 0, MEDIAN: 0}
     for after in records:
@@ -189,7 +189,7 @@ def assert_blends(mean, median, values, mean_weights, median_weights):
 
 @examples
 @given(series)
-def test_a_blend_weights_every_method_by_its_record(follow, values):
+def test_blend_weights_every_method_by_its_record(follow, values):
     for after in follow(values):
         predicted, loss = after["predicted"], after["loss"]
         mean, median = after["answered"][PICKS + MSE], after["answered"][PICKS + MAE]
@@ -198,7 +198,7 @@ def test_a_blend_weights_every_method_by_its_record(follow, values):
 
 @examples
 @given(series)
-def test_the_selectors_together_are_blended_by_their_records(follow, values):
+def test_selectors_together_are_blended_by_their_records(follow, values):
     for after in follow(values):
         mean, median = after["together"][MSE], after["together"][MAE]
         losses = after["answer_loss"]
@@ -209,7 +209,7 @@ def test_the_selectors_together_are_blended_by_their_records(follow, values):
 
 @examples
 @given(series)
-def test_the_battery_goes_from_the_last_value_as_far_as_it_paid(follow, values):
+def test_battery_goes_from_the_last_value_as_far_as_it_paid(follow, values):
     records = follow(values)
     loss = np.zeros((2, len(LEAN)))
     for i, after in enumerate(records):

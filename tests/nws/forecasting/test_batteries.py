@@ -15,7 +15,7 @@ from nws.forecasting import batteries as module
 from nws.forecasting.batteries import Battery, BatteryBank, Pick
 
 
-def test_a_forecast_says_everything_a_planner_asks():
+def test_forecast_says_everything_a_planner_asks():
     battery = Battery()
     battery.replay([0.5, 0.5, 0.9], [10.0, 20.0, 30.0])
     forecast = battery.forecast()
@@ -43,7 +43,7 @@ def test_many_together_equal_each_alone(updates):
         assert [str(f) for f in a] == [str(f) for f in b]
 
 
-def test_a_replayed_store_forecasts_like_the_battery_that_lived_through_it():
+def test_replayed_store_forecasts_like_the_battery_that_lived_through_it():
     values = np.random.default_rng(3).random(500)
     lived, replayed = Battery(), Battery()
     for t, value in enumerate(values):
@@ -52,7 +52,7 @@ def test_a_replayed_store_forecasts_like_the_battery_that_lived_through_it():
     assert replayed.forecast() == lived.forecast()
 
 
-def test_a_bank_grows_where_its_pages_cannot_move(monkeypatch):
+def test_bank_grows_where_its_pages_cannot_move(monkeypatch):
     class Unmovable(mmap.mmap):
         def resize(self, size):
             raise SystemError("mmap: resizing not available")
@@ -85,7 +85,7 @@ def test_bank_that_finds_no_memory_stays_as_it_was(monkeypatch):
     assert bank.forecast(0).last == 4.0
 
 
-def test_a_bank_that_grows_keeps_what_it_knows():
+def test_bank_that_grows_keeps_what_it_knows():
     bank = BatteryBank(1)
     assert bank.add() == range(1)
     bank.update(0, 7.0, t=1.0)
@@ -113,14 +113,14 @@ def test_what_is_no_number_is_refused_and_nothing_is_taken(bad):
     assert [bank.samples(i) for i in range(3)] == [0, 0, 0]
 
 
-def test_the_largest_legal_values_leave_every_figure_finite():
+def test_largest_legal_values_leave_every_figure_finite():
     battery = Battery()
     battery.replay([module.LARGEST * (-1) ** i for i in range(60)], range(60))
     forecast = battery.forecast()
     assert all(map(math.isfinite, (forecast.value, forecast.mae, forecast.rmse)))
 
 
-def test_a_series_without_values_has_no_forecast():
+def test_series_without_values_has_no_forecast():
     bank = BatteryBank()
     bank.add(2)
     bank.update(0, 1.0, t=0.0)
@@ -131,7 +131,7 @@ def test_a_series_without_values_has_no_forecast():
 
 
 @pytest.mark.parametrize("index", [-1, 2])
-def test_a_series_that_is_not_there_is_named(index):
+def test_series_that_is_not_there_is_named(index):
     bank = BatteryBank()
     bank.add(2)
     for ask in (bank.forecast, bank.samples, lambda i: bank.update(i, 1.0, t=0.0)):

@@ -39,7 +39,7 @@ def test_gzip_is_known_by_its_content_not_its_name(write):
     }
 
 
-def test_every_problem_is_told_at_once_with_its_line(write):
+def test_problem_is_told_at_once_with_its_line(write):
     path = write("series,t,value\na,0,1\na,one,2\na,3,\n,4,5\na,9,nan\na,7\na,8,1\na,2,1\na,3,1\n")
     assert problems(path) == [
         "F:3: second column, the time: 'one' is not a finite number",
@@ -53,14 +53,14 @@ def test_every_problem_is_told_at_once_with_its_line(write):
 
 
 @pytest.mark.parametrize("header", ["series,value", "a,0,1", "series"])
-def test_a_header_must_name_three_columns(write, header):
+def test_header_must_name_three_columns(write, header):
     assert problems(write(f"{header}\na,1,2\n")) == [
         f"F:1: expected a header naming three columns, series,t,value; got {header!r}"
     ]
 
 
 @pytest.mark.parametrize("content", ["", "series,t,value\n"])
-def test_a_file_without_measurements_is_refused(write, content):
+def test_file_without_measurements_is_refused(write, content):
     assert problems(write(content)) == ["F:1: no measurements; expected a header and rows of series,t,value"]
 
 
@@ -84,13 +84,13 @@ def test_bytes_that_are_no_text_are_told_with_their_place(write):
     assert problems(path) == ["F:3: not UTF-8 text: byte 0xff at column 2"]
 
 
-def test_a_flood_of_problems_is_cut_and_counted(write):
+def test_flood_of_problems_is_cut_and_counted(write):
     told = problems(write("series,t,value\n" + "a,0,bad\n" * 1000))
     assert len(told) == 51
     assert told[-1] == "F: and 950 further problems"
 
 
-def test_a_field_beyond_reason_is_told_not_thrown(write):
+def test_field_beyond_reason_is_told_not_thrown(write):
     path = write("series,t,value\n" + "x" * 200_000 + ",0,1\na,y,1\n")
     assert problems(path) == [
         "F:2: not CSV: field larger than field limit (131072)",
@@ -98,7 +98,7 @@ def test_a_field_beyond_reason_is_told_not_thrown(write):
     ]
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_file_is_named(tmp_path):
     path = tmp_path / "nowhere.csv"
     assert problems(path) == [
         "F: cannot be read: No such file or directory; expected a CSV file, plain or .gz"

@@ -24,7 +24,7 @@ def test_no_error_is_charged_to_a_forecast_made_from_no_data(pick):
         assert battery.forecast(pick).rmse == 0.0
 
 
-def test_an_adaptive_window_that_has_grown_shrinks_again_when_the_series_moves(follow):
+def test_adaptive_window_that_has_grown_shrinks_again_when_the_series_moves(follow):
     # noise about a level is best met by long windows; a level that climbs by 5 a step only by the shortest
     calm = np.random.default_rng(3).normal(10.0, 1.0, 300)
     climb = 10.0 + 5.0 * np.arange(1, 121)

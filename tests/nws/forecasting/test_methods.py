@@ -30,26 +30,26 @@ def expected(record, method):
     return float(record["predicted"][METHODS.index(method)])
 
 
-def test_every_method_has_a_name_of_its_own():
+def test_method_has_a_name_of_its_own():
     assert len(set(METHODS)) == len(METHODS)
     assert set(TRIMMED) <= set(SLIDING)
     assert len(METHODS) == STATE["predicted"].shape[0]
     assert METHODS[AUTOREGRESSION] == f"ar{ORDER}"
 
 
-def test_the_text_of_a_forecast_names_the_method_and_what_selected_it():
+def test_text_of_a_forecast_names_the_method_and_what_selected_it():
     assert method_text(SELECTORS.index("mae/50"), METHODS.index("median_21")) == "median_21 (mae/50)"
     assert method_text(SELECTORS.index("mse/all"), METHODS.index("ar16")) == "ar16 (mse/all)"
     assert method_text(PICKS, 0) == "blend of all (mae)"
 
 
-def test_a_constant_series_is_forecast_exactly_by_everybody(follow):
+def test_constant_series_is_forecast_exactly_by_everybody(follow):
     final = follow([0.3] * 200)[-1]
     assert final["predicted"] == pytest.approx(np.full(len(METHODS), 0.3), rel=1e-15)
     assert final["answered"] == pytest.approx(np.full(len(SELECTORS), 0.3), rel=1e-15)
 
 
-def test_a_median_and_a_trimmed_mean_ignore_an_outlier(follow):
+def test_median_and_a_trimmed_mean_ignore_an_outlier(follow):
     final = follow([1.0] * 20 + [1000.0])[-1]
     assert expected(final, "median_21") == 1.0
     assert expected(final, "trimmed_21") == 1.0
@@ -72,7 +72,7 @@ def test_autoregression_bears_a_level_far_above_the_spread(follow):
     assert expected(follow(wave)[-1], "ar16") == pytest.approx(following, abs=50)
 
 
-def test_a_faded_autoregression_forgets_a_dependence_that_turned_round(follow):
+def test_faded_autoregression_forgets_a_dependence_that_turned_round(follow):
     shocks = np.random.default_rng(6).standard_normal(1000)
     values = [0.0]
     for i, shock in enumerate(shocks):
@@ -93,7 +93,7 @@ def test_adaptive_windows_grow_on_noise_and_shrink_when_the_level_moves(follow):
         assert records[-1]["predicted"][adaptive] == ramp[-1]
 
 
-def test_a_window_not_yet_full_takes_what_there_is(follow):
+def test_window_not_yet_full_takes_what_there_is(follow):
     final = follow([1.0, 2.0, 6.0])[-1]
     assert expected(final, "mean_51") == 3.0
     assert expected(final, "median_51") == 2.0

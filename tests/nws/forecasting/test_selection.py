@@ -49,13 +49,13 @@ def battery_and_methods(values):
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.sampled_from(sorted(MARGIN)), st.integers(0, 2**32 - 1))
-def test_the_battery_is_never_far_from_its_best_member(kind, seed):
+def test_battery_is_never_far_from_its_best_member(kind, seed):
     (mae, best_mae), (mse, best_mse) = battery_and_methods(make(kind, np.random.default_rng(seed)))
     assert mae <= MARGIN[kind] * best_mae
     assert math.sqrt(mse) <= MARGIN[kind] * math.sqrt(best_mse)
 
 
-def test_the_first_value_is_charged_to_nobody(follow):
+def test_first_value_is_charged_to_nobody(follow):
     # a battery that starts from an imagined 0 would be charged a million here
     first, second = follow([1e6, 1e6])
     for record in (first, second):
@@ -65,7 +65,7 @@ def test_the_first_value_is_charged_to_nobody(follow):
         assert not record["error"].any()
 
 
-def test_the_expected_error_is_unknown_after_one_value_and_the_mean_error_afterwards():
+def test_expected_error_is_unknown_after_one_value_and_the_mean_error_afterwards():
     battery = Battery()
     battery.update(5.0, t=0.0)
     assert math.isnan(battery.forecast().mae)
@@ -77,7 +77,7 @@ def test_the_expected_error_is_unknown_after_one_value_and_the_mean_error_afterw
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=80), st.sampled_from(Pick))
-def test_the_expected_errors_are_those_of_what_the_battery_answered(values, pick):
+def test_expected_errors_are_those_of_what_the_battery_answered(values, pick):
     battery, errors = Battery(), []
     for i, value in enumerate(values):
         if i > 0:

@@ -58,7 +58,7 @@ def test_turns_of_cliques_with_a_common_member_never_overlap(cliques):
 
 @given(some_cliques())
 @settings(max_examples=60, deadline=None)
-def test_every_ordered_pair_has_its_turn_within_the_stated_time(cliques):
+def test_ordered_pair_has_its_turn_within_the_stated_time(cliques):
     made = plan(cliques)
     rounds = {c.name: made.round_s(c.name) for c in cliques}
     for clique in cliques:
@@ -75,7 +75,7 @@ def test_every_ordered_pair_has_its_turn_within_the_stated_time(cliques):
 
 @given(some_cliques(), st.sampled_from(HOSTS))
 @settings(max_examples=40, deadline=None)
-def test_a_lost_holder_costs_nobody_else_a_turn(cliques, dead):
+def test_lost_holder_costs_nobody_else_a_turn(cliques, dead):
     # turns are a function of the clock: what a host computes does not depend on who else still does
     made = plan(cliques)
     before = [t for t in all_turns(made, START + 120) if t.holder != dead]
@@ -92,7 +92,7 @@ def test_a_lost_holder_costs_nobody_else_a_turn(cliques, dead):
 
 @given(some_cliques(), st.floats(0, 500))
 @settings(max_examples=60, deadline=None)
-def test_the_turn_now_is_one_of_the_turns(cliques, later):
+def test_turn_now_is_one_of_the_turns(cliques, later):
     made = plan(cliques)
     turns = all_turns(made, START + 520)
     for host in HOSTS:
@@ -103,12 +103,12 @@ def test_the_turn_now_is_one_of_the_turns(cliques, later):
 
 @given(some_cliques())
 @settings(max_examples=40, deadline=None)
-def test_a_schedule_is_the_same_after_a_journey(cliques):
+def test_schedule_is_the_same_after_a_journey(cliques):
     made = plan(cliques)
     assert Schedule.from_json(json.loads(json.dumps(made.to_json()))) == made
 
 
-def test_a_turn_keeps_its_guard_at_both_ends():
+def test_turn_keeps_its_guard_at_both_ends():
     made = plan((Clique(name="a", members=("h0", "h1")), Clique(name="b", members=("h1", "h2"))), guard_s=0.5)
     turn = made.next_turn("h0", START)
     assert turn.end - turn.start == pytest.approx(6.0 / 2 - 2 * 0.5)
@@ -122,7 +122,7 @@ def test_nothing_happens_before_it_is_in_force():
     assert START + 2 <= first <= START + 8
 
 
-def test_a_pair_in_two_cliques_is_probed_in_the_first():
+def test_pair_in_two_cliques_is_probed_in_the_first():
     made = plan((Clique(name="a", members=("h0", "h1")), Clique(name="b", members=("h0", "h1", "h2"))))
     turns = all_turns(made, START + 100)
     assert {t.clique for t in turns if "h1" in t.peers and t.holder == "h0"} == {"a"}
@@ -161,7 +161,7 @@ def test_hosts_of_one_site_are_together_and_sites_meet_through_their_first():
     ]
 
 
-def test_a_thousand_hosts_need_three_turns_a_frame():
+def test_thousand_hosts_need_three_turns_a_frame():
     made = automatic([f"n{i}" for i in range(1000)], {})
     assert schedule(made, version=1, effective_from=0.0).colours == 3
     assert len(pairs(made)) < 16 * 1000

@@ -20,7 +20,7 @@ def link(latency_s, bandwidth_Bps=1e8, t=100.0, errors=(0.0, 0.0)):
     )
 
 
-def test_a_path_adds_latencies_and_is_as_wide_as_its_narrowest_part():
+def test_path_adds_latencies_and_is_as_wide_as_its_narrowest_part():
     links = {
         ("a", "b"): link(1e-3, 3e8, t=50.0, errors=(3e-4, 1e7)),
         ("b", "c"): link(2e-3, 1e8, t=70.0, errors=(4e-4, 2e7)),
@@ -44,7 +44,7 @@ def test_of_as_many_hops_the_quickest_path_is_taken():
     assert compose(links, [("a", "z")])["a", "z"].through == ("m2",)
 
 
-def test_a_measured_pair_is_itself():
+def test_measured_pair_is_itself():
     found = compose({("a", "b"): link(1.0), ("a", "c"): link(0.1), ("c", "b"): link(0.1)}, [("a", "b")])
     assert (found["a", "b"].latency_s, found["a", "b"].through) == (1.0, ())
 
@@ -59,12 +59,12 @@ def test_no_path_no_answer(wanted):
     assert compose({("a", "b"): link(1.0)}, [wanted]) == {}
 
 
-def test_a_host_and_itself_is_only_what_was_measured():
+def test_host_and_itself_is_only_what_was_measured():
     links = {("a", "a"): link(1e-5), ("a", "b"): link(1.0), ("b", "a"): link(1.0)}
     assert compose(links, [("a", "a"), ("b", "b")]).keys() == {("a", "a")}
 
 
-def test_a_link_without_latency_is_none_and_unknown_bandwidth_stays_unknown():
+def test_link_without_latency_is_none_and_unknown_bandwidth_stays_unknown():
     links = {("a", "b"): link(math.nan), ("a", "c"): link(1.0, math.nan), ("c", "d"): link(1.0, 5.0)}
     found = compose(links, [("a", "b"), ("a", "d")])
     assert found.keys() == {("a", "d")}
@@ -73,7 +73,7 @@ def test_a_link_without_latency_is_none_and_unknown_bandwidth_stays_unknown():
     assert found["a", "d"].latency_s == 2.0
 
 
-def test_the_order_of_measuring_does_not_matter():
+def test_order_of_measuring_does_not_matter():
     pairs = [("a", "m"), ("a", "n"), ("m", "z"), ("n", "z")]
     one = compose({p: link(1.0) for p in pairs}, [("a", "z")])
     other = compose({p: link(1.0) for p in reversed(pairs)}, [("a", "z")])

@@ -29,7 +29,7 @@ PAIRS = st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(HOSTS)), uniq
 
 
 @given(PAIRS, st.randoms(use_true_random=False), st.integers(1, 40))
-def test_every_pair_is_what_composing_it_alone_gives(pairs, random, block):
+def test_pair_is_what_composing_it_alone_gives(pairs, random, block):
     """Latencies are distinct sums of powers, so that no two paths are equally quick."""
     order = random.sample(range(len(pairs)), len(pairs))
     links = {

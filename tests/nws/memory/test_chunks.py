@@ -57,7 +57,7 @@ def test_chunks_are_small(values, bytes_per_sample):
     assert len(pack(times, column)) / 360 < bytes_per_sample
 
 
-def test_a_period_with_a_gap_costs_little_more():
+def test_period_with_a_gap_costs_little_more():
     times, column = realistic(lambda rng: np.full(360, 0.5))
     gap = np.concatenate([times[:180], times[180:] + 1200.0])
     assert len(pack(gap, column)) < 1.3 * len(pack(times, column))

@@ -33,7 +33,7 @@ def test_hours_that_are_over_move_into_chunks_and_nothing_changes(path, memory, 
     assert [s.samples for s in memory.summaries()] == [300, 300]
 
 
-def test_an_hour_stays_open_until_late_samples_have_come(path, memory, clock, settle):
+def test_hour_stays_open_until_late_samples_have_come(path, memory, clock, settle):
     memory.append([Measurement(A, clock.now, 1.0)])
     clock.now += HOUR + compaction.GRACE_S - 1
     settle(memory)
@@ -43,7 +43,7 @@ def test_an_hour_stays_open_until_late_samples_have_come(path, memory, clock, se
     assert count(path, "chunk") == 1
 
 
-def test_a_reader_sees_every_sample_once_after_each_slice(path, memory, clock, kept, monkeypatch):
+def test_reader_sees_every_sample_once_after_each_slice(path, memory, clock, kept, monkeypatch):
     # how much is done on the way of an append depends on how fast the machine is
     monkeypatch.setattr(store, "_ON_THE_WAY_S", 0.0)
     names = [Series(Resource.CPU_NEW, f"h{i}") for i in range(7)]
@@ -97,7 +97,7 @@ def test_writers_close_hours_on_their_way(path, memory, clock):
     assert count(path, "chunk") >= 27
 
 
-def test_a_late_sample_joins_the_chunk_of_its_hour(path, memory, clock, kept, settle):
+def test_late_sample_joins_the_chunk_of_its_hour(path, memory, clock, kept, settle):
     start = clock.now
     memory.append([Measurement(A, start + 600.0 * i, float(i)) for i in range(6)])
     clock.now += 2 * HOUR
@@ -110,7 +110,7 @@ def test_a_late_sample_joins_the_chunk_of_its_hour(path, memory, clock, kept, se
     assert list(memory.rollup(A, bucket_s=600).count) == [1, 3, 1, 1, 1, 1]
 
 
-def test_a_sample_from_the_far_future_harms_nobody(path, memory, clock, kept, settle):
+def test_sample_from_the_far_future_harms_nobody(path, memory, clock, kept, settle):
     start, future = clock.now, clock.now + 1000 * DAY
     memory.append([Measurement(A, start, 1.0), Measurement(A, future, 2.0)])
     for _ in range(3):
@@ -122,7 +122,7 @@ def test_a_sample_from_the_far_future_harms_nobody(path, memory, clock, kept, se
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-def test_a_clock_that_is_set_by_an_hour(path, memory, clock, kept, settle, step):
+def test_clock_that_is_set_by_an_hour(path, memory, clock, kept, settle, step):
     expected = []
     for i in range(60 * 6):
         clock.now += 60.0 + (step if i in (100, 222) else 0.0)
@@ -133,7 +133,7 @@ def test_a_clock_that_is_set_by_an_hour(path, memory, clock, kept, settle, step)
     assert count(path, "chunk") >= 3
 
 
-def test_a_clock_that_was_wrong_by_years_does_not_keep_the_log_open(path, memory, clock, settle):
+def test_clock_that_was_wrong_by_years_does_not_keep_the_log_open(path, memory, clock, settle):
     clock.now += 3650 * DAY
     memory.append([Measurement(A, clock.now - 3650 * DAY, 1.0)])
     clock.now -= 3650 * DAY
@@ -141,7 +141,7 @@ def test_a_clock_that_was_wrong_by_years_does_not_keep_the_log_open(path, memory
     assert (count(path, "chunk"), count(path, "log")) == (1, 0)
 
 
-def test_a_log_too_long_is_closed_whatever_the_clock_says(path, memory, clock, monkeypatch, settle):
+def test_log_too_long_is_closed_whatever_the_clock_says(path, memory, clock, monkeypatch, settle):
     monkeypatch.setattr(compaction, "LARGEST_LOG", 100)
     memory.append([Measurement(A, clock.now, float(i)) for i in range(101)])
     settle(memory)
@@ -176,7 +176,7 @@ def test_old_samples_go_to_the_rollups_that_are_kept(path, clock, kept, settle):
         assert list(memory.rollup(A, bucket_s=600).mean) == [3.0, 4.0]
 
 
-def test_a_series_of_which_nothing_is_left(memory, clock, settle):
+def test_series_of_which_nothing_is_left(memory, clock, settle):
     memory.append([Measurement(A, clock.now, 3.0)])
     clock.now += 30 * DAY
     settle(memory)

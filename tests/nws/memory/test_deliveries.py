@@ -15,7 +15,7 @@ def values(memory, series=A):
     return list(memory.samples(series).values)
 
 
-def test_a_batch_of_nobody_in_particular(memory, batch, kept):
+def test_batch_of_nobody_in_particular(memory, batch, kept):
     delivery = batch(memory, NAMES, [(0, 1.0, 0.1), (1, 1.0, 0.2), (0, 2.0, 0.3)])
     assert memory.deliver([delivery]) == [Receipt(kept=3, next=3)]
     assert kept(memory) == {A: [(1.0, 0.1), (2.0, 0.3)], B: [(1.0, 0.2)]}
@@ -78,7 +78,7 @@ def test_what_nobody_wants_counts_as_delivered(memory, batch):
     assert values(memory) == [1, 3]
 
 
-def test_a_fault_in_one_delivery_keeps_nothing_of_any(memory, batch):
+def test_fault_in_one_delivery_keeps_nothing_of_any(memory, batch):
     good = batch(memory, NAMES, [(0, 1.0, 1.0)], source="a/1")
     bad = batch(memory, NAMES, [(1, 1.0, float("inf"))])
     with pytest.raises(UsageError, match=r"cpu\.new@b: inf at 1\.0 is not a measurement"):

@@ -29,7 +29,7 @@ def crowd(memory):
     return crowd
 
 
-def test_a_full_disk_keeps_nothing_of_the_step_and_all_before(memory, crowd, kept):
+def test_full_disk_keeps_nothing_of_the_step_and_all_before(memory, crowd, kept):
     memory.append([Measurement(A, 1.0, 0.5)])
     crowd(0)
     with pytest.raises(
@@ -73,7 +73,7 @@ def test_what_is_kept_is_said_to_be_kept_though_housekeeping_finds_no_room(
         settle(memory, budget_s=10.0)
 
 
-def test_a_file_as_long_as_it_may_be(path):
+def test_file_as_long_as_it_may_be(path):
     """The limit is of a process, so it is a process of its own that meets it, and lives on."""
     code = textwrap.dedent("""
         import resource, sys
@@ -103,7 +103,7 @@ def test_a_file_as_long_as_it_may_be(path):
     assert "weather.db: no room left on its disk or within a quota or limit; nothing of this" in done.stdout
 
 
-def test_a_disk_that_is_full(tmp_path, kept):
+def test_disk_that_is_full(tmp_path, kept):
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(

@@ -36,7 +36,7 @@ def batch_of(samples, first):
 
 @settings(max_examples=50, deadline=None)
 @given(batches)
-def test_a_pile_keeps_the_order_of_each_series(small_runs, found):
+def test_pile_keeps_the_order_of_each_series(small_runs, found):
     pile, kept = SortedBuffer(), {}
     for samples in found:
         batch = batch_of(samples, len(pile))

@@ -16,7 +16,7 @@ A, B = Series(Resource.CPU_NEW, "a"), Series(Resource.LATENCY, "a", "b")
 HOUR = 3600.0
 
 
-def test_a_new_memory_is_empty(memory, kept):
+def test_new_memory_is_empty(memory, kept):
     assert kept(memory) == {}
     assert memory.summaries() == []
     assert memory.names() == []
@@ -58,7 +58,7 @@ def test_since_and_most(memory, kept):
     assert kept(memory, since=1e9) == kept(memory, most=0) == {}
 
 
-def test_the_newest_across_hours_in_chunks_and_late_samples(memory, clock, kept, settle):
+def test_newest_across_hours_in_chunks_and_late_samples(memory, clock, kept, settle):
     start = clock.now
     memory.append([Measurement(A, start + 600.0 * i, float(i)) for i in range(60)])
     clock.now += 11 * HOUR
@@ -129,19 +129,19 @@ def test_what_is_no_number_is_refused_and_nothing_of_the_step_kept(memory, kept,
     assert kept(memory) == {}
 
 
-def test_a_time_beyond_all_calendars_is_refused(memory):
+def test_time_beyond_all_calendars_is_refused(memory):
     with pytest.raises(UsageError, match=r"cpu.new@a: 1.0 at 1e\+300 .* within ±1e\+11 s of the epoch"):
         memory.append([Measurement(A, 1e300, 1.0)])
 
 
-def test_a_retention_that_is_none(path):
+def test_retention_that_is_none(path):
     with pytest.raises(UsageError, match="keep minutes_s = 0: expected a positive, finite number of seconds"):
         Keep(minutes_s=0)
     with pytest.raises(UsageError, match="keep samples_s = inf"):
         Keep(samples_s=float("inf"))
 
 
-def test_a_memory_without_a_file(tmp_path, clock, kept, settle):
+def test_memory_without_a_file(tmp_path, clock, kept, settle):
     with Memory(tmp_path / "none" / "w.db", in_memory=True, clock=clock) as memory:
         memory.append([Measurement(A, clock.now, 0.5)])
         clock.now += 2 * HOUR

@@ -43,7 +43,7 @@ def change(path, statement, *values):
     connection.close()
 
 
-def test_a_new_file_that_another_process_is_preparing_is_waited_for(path):
+def test_new_file_that_another_process_is_preparing_is_waited_for(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     other = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -55,7 +55,7 @@ def test_a_new_file_that_another_process_is_preparing_is_waited_for(path):
     other.close()
 
 
-def test_a_step_with_a_programs_error_is_not_damage(path):
+def test_step_with_a_programs_error_is_not_damage(path):
     with Memory(path) as memory:
         with pytest.raises(ValueError, match="a defect"), memory.database.writing():
             raise ValueError("a defect")
@@ -84,7 +84,7 @@ def test_not_a_database(path):
     assert path.read_text().startswith("series,t")
 
 
-def test_a_database_of_another_program(path):
+def test_database_of_another_program(path):
     path.parent.mkdir()
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE theirs (x)")
@@ -131,7 +131,7 @@ def test_pages_of_noise(path, fill):
         ("progress", "written_to = 7", "the progress of its log"),
     ],
 )
-def test_a_row_that_makes_no_sense(path, fill, clock, table, change_, reason):
+def test_row_that_makes_no_sense(path, fill, clock, table, change_, reason):
     fill()
     change(path, f"UPDATE {table} SET {change_}")
     with Memory(path, clock=clock) as memory:
@@ -141,7 +141,7 @@ def test_a_row_that_makes_no_sense(path, fill, clock, table, change_, reason):
 
 
 @pytest.mark.parametrize("bucket_s", [0, 60, 600])
-def test_a_missing_block_is_noticed(path, fill, clock, bucket_s):
+def test_missing_block_is_noticed(path, fill, clock, bucket_s):
     """A row that SQLite does not find is as one that was deleted behind the store's back."""
     fill()
     change(path, "DROP TRIGGER block_0_DELETE")
@@ -154,7 +154,7 @@ def test_a_missing_block_is_noticed(path, fill, clock, bucket_s):
         memory.rollup(A, bucket_s=bucket_s) if bucket_s else memory.samples(A)
 
 
-def test_a_damaged_chunk_spoils_its_own_hour_alone(path, fill, clock):
+def test_damaged_chunk_spoils_its_own_hour_alone(path, fill, clock):
     fill()
     hour = int((clock.now - 30 * HOUR) // HOUR)
     change(path, "UPDATE block SET data = x'07' WHERE bucket_s = 0 AND span = ?", hour)
@@ -188,7 +188,7 @@ def test_sample_for_a_damaged_chunk_is_kept_and_loss_remembered(path, fill, cloc
         assert list(memory.samples(A, since=hour * HOUR, until=(hour + 1) * HOUR - 1.0).values) == [1.0]
 
 
-def test_a_name_is_read_from_its_copy(path, fill):
+def test_name_is_read_from_its_copy(path, fill):
     fill()
     change(path, "UPDATE series SET name = 'pressure@a'")
     with Memory(path) as memory:
@@ -198,7 +198,7 @@ def test_a_name_is_read_from_its_copy(path, fill):
         memory.names()
 
 
-def test_a_series_nobody_knows(path, fill):
+def test_series_nobody_knows(path, fill):
     fill()
     name = "pressure@a"
     for table in ("series", "series_copy"):
@@ -367,7 +367,7 @@ def test_repair_by_root_leaves_the_file_to_its_owner(path, fill):
     assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (65534, 0o600)
 
 
-def test_a_missing_stream_is_not_taken_for_a_new_one(path, memory, batch):
+def test_missing_stream_is_not_taken_for_a_new_one(path, memory, batch):
     memory.deliver([batch(memory, ["cpu.new@a"], [(0, 1.0, 1.0)], source="a/1", first=0)])
     change(path, "DROP TRIGGER source_DELETE")
     change(path, "DELETE FROM source")
@@ -388,19 +388,19 @@ def test_log_of_an_emptied_file_is_kept_aside(path, fill, clock):
     assert path.with_name("weather.db-wal.damaged-1").read_bytes() == log
 
 
-def test_a_directory_in_its_place(path):
+def test_directory_in_its_place(path):
     path.mkdir(parents=True)
     with pytest.raises(StoreError, match="cannot be opened: it is a directory"):
         Memory(path)
 
 
-def test_a_file_in_place_of_its_directory(tmp_path):
+def test_file_in_place_of_its_directory(tmp_path):
     (tmp_path / "state").write_text("")
     with pytest.raises(StoreError, match=r"its directory cannot be made: .*set APPLES_STATE"):
         Memory(tmp_path / "state" / "weather.db")
 
 
-def test_a_directory_that_may_not_be_written_to():
+def test_directory_that_may_not_be_written_to():
     """As an ordinary user, whoever runs the tests: root may write anywhere."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "weather.db"

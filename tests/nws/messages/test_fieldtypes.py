@@ -56,7 +56,7 @@ def test_a_batch():
     assert found.status == {"done": 3.0, "cpu_s": 0.5}
 
 
-def test_an_empty_batch():
+def test_empty_batch():
     found = parse(Batch, {})
     assert (found.series, len(found.index), len(found.t), found.source, found.status) == (
         (),
@@ -73,7 +73,7 @@ def test_an_event():
     assert parse(Event, {"t": 1, "kind": "plan made", "host": "a", "text": "x"}).host == "a"
 
 
-def test_every_mistake_is_told():
+def test_mistake_is_told():
     with pytest.raises(Malformed) as caught:
         parse(Registration, {"port": "4000", "site": "a b", "cpus": -1, "cores": 4, "cpu_model": "a\nb"})
     assert caught.value.problems == (

@@ -12,7 +12,7 @@ def test_no_cgroups_no_limits(host):
     assert host.cgroups().memory_limits() == []
 
 
-def test_every_level_up_to_the_mount(host):
+def test_level_up_to_the_mount(host):
     group = host.control_group("/a/b/c", version=2)
     quota(group, 3)
     quota(group.parent.parent, 2)
@@ -21,7 +21,7 @@ def test_every_level_up_to_the_mount(host):
     assert [(limit.group, limit.cpus) for limit in limits] == [("/a/b/c", 3), ("/a", 2), ("/", 1.5)]
 
 
-def test_a_container_sees_its_own_group_as_the_mount(host):
+def test_container_sees_its_own_group_as_the_mount(host):
     """Version 1 without a cgroup namespace: the path is the host's, the mount shows only our part."""
     group = host.control_group("/docker/f00", version=1, root="/docker/f00")
     assert group == host.sys
@@ -31,7 +31,7 @@ def test_a_container_sees_its_own_group_as_the_mount(host):
     assert (limit.group, limit.cpus) == ("/docker/f00", 1.5)
 
 
-def test_a_path_the_mount_does_not_show_is_the_mount_itself(host):
+def test_path_the_mount_does_not_show_is_the_mount_itself(host):
     group = host.control_group("/", version=2)
     (host.proc / "self" / "cgroup").write_text("0::/../outside\n")
     quota(group, 0.5)
@@ -58,7 +58,7 @@ def test_usage_is_told_in_seconds(host):
     assert host.cgroups().cpu_limits()[0].usage_s == 2.5
 
 
-def test_a_mount_point_with_a_blank(host, tmp_path):
+def test_mount_point_with_a_blank(host, tmp_path):
     group = host.control_group("/", version=2, mount="/my\\040cgroups")
     quota(group, 1)
     seen = []
@@ -87,7 +87,7 @@ def test_groups_compete_where_the_cpu_controller_manages_them(host):
     assert cgroups.cpu_groups({"": "/"}) == ()
 
 
-def test_a_group_of_version_1_has_its_shares_and_the_root_none(host):
+def test_group_of_version_1_has_its_shares_and_the_root_none(host):
     group = host.control_group("/batch", version=1)
     for directory in (group, group.parent):
         (directory / "cpu.shares").write_text("2048\n")

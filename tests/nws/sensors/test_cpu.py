@@ -26,11 +26,11 @@ def test_names_and_time_of_the_measurements(host):
     assert {m.t for m in found} == {host.t}
 
 
-def test_an_idle_host_gives_everything(host):
+def test_idle_host_gives_everything(host):
     assert readings(host.sensor()) == pytest.approx((1.0, 1.0, 2.0))
 
 
-def test_the_first_reading_watches_for_a_while_and_later_ones_since_the_last(host):
+def test_first_reading_watches_for_a_while_and_later_ones_since_the_last(host):
     sensor, start = host.sensor(), host.t
     sensor.measure()
     assert host.t == pytest.approx(start + 0.3)
@@ -40,7 +40,7 @@ def test_the_first_reading_watches_for_a_while_and_later_ones_since_the_last(hos
     assert host.t == pytest.approx(start + 10.3)
 
 
-def test_a_reading_from_long_ago_is_not_averaged_in(host):
+def test_reading_from_long_ago_is_not_averaged_in(host):
     sensor = host.sensor()
     sensor.measure()
     host.sleep(100_000)
@@ -65,19 +65,19 @@ def test_waiting_time_tells_a_spinner_from_a_part_time_task(host):
     assert readings(host.sensor())[0] == pytest.approx(1 / 3, abs=0.01)
 
 
-def test_a_part_time_task_alone_leaves_the_rest(host):
+def test_part_time_task_alone_leaves_the_rest(host):
     host.usable = {0}
     host.task(7, run=0.3, cpus={0})
     assert readings(host.sensor())[0] == pytest.approx(0.7, abs=0.01)
 
 
-def test_a_niced_spinner_hardly_counts(host):
+def test_niced_spinner_hardly_counts(host):
     host.usable = {0}
     host.task(7, run=1.0, nice=19, cpus={0})
     assert readings(host.sensor())[0] > 0.98
 
 
-def test_a_spinner_by_the_idle_policy_hardly_counts(host):
+def test_spinner_by_the_idle_policy_hardly_counts(host):
     host.usable = {0}
     host.task(7, run=1.0, policy=5, cpus={0})
     assert readings(host.sensor())[0] > 0.98
@@ -111,7 +111,7 @@ def test_tasks_of_no_session_count_one_by_one(host):
     assert readings(host.sensor())[0] == pytest.approx(1 / 3, abs=0.01)
 
 
-def test_a_session_of_higher_nice_value_weighs_less(host):
+def test_session_of_higher_nice_value_weighs_less(host):
     host.usable, host.autogroups = {0}, True
     host.session_nice = 19
     host.task(7, run=1.0, cpus={0}, session=5)
@@ -119,7 +119,7 @@ def test_a_session_of_higher_nice_value_weighs_less(host):
 
 
 @pytest.mark.parametrize(("weight", "new"), [(1024, 1 / 2), (8192, 1 / 9), (64, 16 / 17)])
-def test_a_control_group_competes_with_one_weight(host, weight, new):
+def test_control_group_competes_with_one_weight(host, weight, new):
     host.usable, host.autogroups = {0}, True
     (host.control_group("/batch", version=1) / "cpu.shares").write_text(f"{weight}\n")
     host.own_group("/")
@@ -128,7 +128,7 @@ def test_a_control_group_competes_with_one_weight(host, weight, new):
     assert readings(host.sensor())[0] == pytest.approx(new, abs=0.01)
 
 
-def test_a_throttled_group_wants_no_more_than_its_quota(host):
+def test_throttled_group_wants_no_more_than_its_quota(host):
     host.usable = {0}
     group = host.control_group("/small", version=1)
     for name, value in (("shares", 1024), ("cfs_quota_us", 20_000), ("cfs_period_us", 100_000)):
@@ -139,7 +139,7 @@ def test_a_throttled_group_wants_no_more_than_its_quota(host):
     assert readings(host.sensor())[0] == pytest.approx((1 - 0.2) / 2, abs=0.01)
 
 
-def test_a_newcomer_shares_the_weight_of_our_own_group(host):
+def test_newcomer_shares_the_weight_of_our_own_group(host):
     host.usable = {0}
     (host.control_group("/ours", version=1) / "cpu.shares").write_text("1024\n")
     host.task(7, run=0.5, wait=0.5, cpus={0}, group="/ours")
@@ -217,7 +217,7 @@ def test_many_small_tasks_count_together(big_host):
     assert readings(big_host.sensor())[2] == pytest.approx(8 - 0.8, abs=0.1)
 
 
-def test_a_kernel_that_does_not_count_waiting(host):
+def test_kernel_that_does_not_count_waiting(host):
     host.schedstat = False
     for tid in (7, 8, 9, 10):
         host.task(tid, run=0.5)
@@ -225,7 +225,7 @@ def test_a_kernel_that_does_not_count_waiting(host):
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_quota_binds_and_is_never_probed(host, version):
+def test_quota_binds_and_is_never_probed(host, version):
     group = host.control_group("/job", version=version)
     if version == 2:
         (group / "cpu.max").write_text("50000 100000\n")
@@ -240,7 +240,7 @@ def test_a_quota_binds_and_is_never_probed(host, version):
     assert (str(limit.series), limit.value) == ("cpu.limit@here", 0.5)
 
 
-def test_a_quota_is_shared_with_those_in_its_group_only(host):
+def test_quota_is_shared_with_those_in_its_group_only(host):
     group = host.control_group("/job", version=1)
     (group / "cpu.cfs_quota_us").write_text("50000\n")
     (group / "cpu.cfs_period_us").write_text("100000\n")
@@ -249,7 +249,7 @@ def test_a_quota_is_shared_with_those_in_its_group_only(host):
     assert readings(host.sensor())[:2] == pytest.approx((0.25, 0.5), abs=0.01)
 
 
-def test_a_groups_usage_tells_of_members_nobody_sees(host):
+def test_groups_usage_tells_of_members_nobody_sees(host):
     group = host.control_group("/job", version=2)
     (group / "cpu.max").write_text("60000 100000\n")
     usage = group / "cpu.stat"
@@ -262,13 +262,13 @@ def test_a_groups_usage_tells_of_members_nobody_sees(host):
     assert readings(sensor)[0] == pytest.approx(0.3, abs=0.02)
 
 
-def test_the_probe_corrects_the_passive_reading_step_by_step(host):
+def test_probe_corrects_the_passive_reading_step_by_step(host):
     sensor = host.sensor(gain=0.5, probe=lambda s: 0.88, probe_every=1)
     assert [round(readings(sensor)[0], 3) for _ in range(4)] == [0.94, 0.91, 0.895, 0.887]
     assert readings(sensor)[2] == pytest.approx(2 * readings(sensor)[0], abs=0.02)
 
 
-def test_a_long_probe_decides_where_the_model_does_not_hold(host):
+def test_long_probe_decides_where_the_model_does_not_hold(host):
     lengths = []
 
     def probe(seconds):
@@ -310,7 +310,7 @@ def test_short_processes_that_yield_to_a_long_probe_count_less(host):
     assert readings(host.sensor(gain=0.25, probe=probe))[0] == pytest.approx(0.98, abs=0.01)
 
 
-def test_the_probe_runs_now_and_then_and_when_the_load_moves(host):
+def test_probe_runs_now_and_then_and_when_the_load_moves(host):
     probes = []
 
     def probe(seconds):
@@ -329,7 +329,7 @@ def test_the_probe_runs_now_and_then_and_when_the_load_moves(host):
 
 
 @pytest.mark.parametrize(("probed", "new"), [(0.5, 2 / 3), (1.0, 2 / 3), (0.4, 2 / 3 - 0.1)])
-def test_a_probe_that_sat_on_a_shared_or_a_free_cpu_is_no_error_of_the_reading(host, probed, new):
+def test_probe_that_sat_on_a_shared_or_a_free_cpu_is_no_error_of_the_reading(host, probed, new):
     """Two spinners and a newcomer on two CPUs: 2/3 in the long run, 1/2 or 1 at any moment."""
     for tid in (7, 8):
         host.task(tid, run=1.0)
@@ -390,13 +390,13 @@ def test_without_proc_the_message_says_what_is_needed(tmp_path):
         sensor.measure()
 
 
-def test_a_proc_without_cpus(host):
+def test_proc_without_cpus(host):
     (host.proc / "stat").write_text("intr 5\n")
     with pytest.raises(ProbeError, match="no line begins with cpu0"):
         host.sensor().measure()
 
 
-def test_a_real_spinner_is_seen_on_its_cpu():
+def test_real_spinner_is_seen_on_its_cpu():
     """Real processes: three spinners bound to our CPU leave a newcomer there well under a whole one."""
     cpu = min(os.sched_getaffinity(0))
     code = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nprint(flush=True)\nwhile True: pass"
@@ -418,11 +418,11 @@ def test_a_real_spinner_is_seen_on_its_cpu():
     assert capacity == pytest.approx(new)
 
 
-def test_a_spin_gets_some_of_a_cpu():
+def test_spin_gets_some_of_a_cpu():
     assert 0.0 < spin(0.02) <= 1.0
 
 
-def test_a_spin_that_cannot_start(monkeypatch):
+def test_spin_that_cannot_start(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(
         ProbeError, match=r"spin probe: /no/such/python could not run for 0.02 s: .*No such file"
@@ -477,7 +477,7 @@ def test_no_probe_while_the_load_varies(host):
     assert probes == [sensor.probe_s]
 
 
-def test_a_quota_holds_at_each_level(host):
+def test_quota_holds_at_each_level(host):
     """One CPU and a quota of 0.6: two tasks leave a third of it, and then all that the quota allows."""
     group = host.control_group("/box", version=1)
     (group / "cpu.cfs_quota_us").write_text("60000")
@@ -543,7 +543,7 @@ def test_our_own_work_is_no_level(host):
     assert meter.read().levels == ()
 
 
-def test_the_probe_is_no_part_of_the_load(host):
+def test_probe_is_no_part_of_the_load(host):
     """A sample waits for it, so that its CPU time is known to be our own."""
     sensor = host.sensor(gain=0.25)
     started, sampled = threading.Event(), threading.Event()

@@ -40,7 +40,7 @@ def test_levels_keep_the_mean_and_are_few(busy):
 
 
 @given(st.floats(0.0, 2.0), st.lists(st.floats(-0.05, 0.05), min_size=2, max_size=30))
-def test_a_steady_load_has_no_levels(mean, noise):
+def test_steady_load_has_no_levels(mean, noise):
     assert levels_of([max(mean + each, 0.0) for each in noise]) == ()
 
 
@@ -69,7 +69,7 @@ def test_demands_stay_demands_and_follow_the_ratio(found, ratio):
 
 
 @given(st.lists(st.floats(0.15, 0.85), min_size=1, max_size=8), st.floats(0.3, 1.0))
-def test_the_sum_of_varying_demands_has_the_ratio(found, ratio):
+def test_sum_of_varying_demands_has_the_ratio(found, ratio):
     tasks = tasks_with(found)
     change = at_ratio(tasks, ratio, HERE)
     assert sum(change(task).demand for task in tasks) == pytest.approx(ratio * sum(found), rel=0.02)
@@ -88,7 +88,7 @@ def test_small_and_distant_tasks_keep_their_demand():
     assert part == pytest.approx(0.5 + 0.2 * 1.55, abs=0.01)
 
 
-def test_a_changed_hierarchy_has_the_same_shape_and_objects():
+def test_changed_hierarchy_has_the_same_shape_and_objects():
     part, busy = Task(demand=0.5, cpus=HERE), Task(demand=1.0, cpus=HERE)
     hierarchy = (part, SchedulingGroup(name="/a", weight=512.0, members=(busy,), limit=0.3))
     change = at_ratio(hierarchy, 0.9, HERE)

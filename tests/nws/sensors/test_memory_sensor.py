@@ -26,7 +26,7 @@ def test_available_memory_counts_cache_that_can_be_dropped(sensor):
     assert free(sensor) == 8 * GB
 
 
-def test_a_limit_of_version_1_binds_and_idle_file_cache_is_free(sensor, host):
+def test_limit_of_version_1_binds_and_idle_file_cache_is_free(sensor, host):
     group = host.control_group("/job", version=1)
     (group / "memory.limit_in_bytes").write_text(f"{4 * GB}\n")
     (group / "memory.usage_in_bytes").write_text(f"{3 * GB}\n")
@@ -34,7 +34,7 @@ def test_a_limit_of_version_1_binds_and_idle_file_cache_is_free(sensor, host):
     assert free(sensor) == 2 * GB
 
 
-def test_a_limit_of_version_2_anywhere_above_binds(sensor, host):
+def test_limit_of_version_2_anywhere_above_binds(sensor, host):
     group = host.control_group("/slice/job", version=2)
     (group / "memory.max").write_text("max\n")
     (group / "memory.current").write_text("5\n")
@@ -52,14 +52,14 @@ def test_no_limit_of_version_1_is_a_huge_number(sensor, host):
     assert free(sensor) == 8 * GB
 
 
-def test_a_group_over_its_limit_has_nothing_left(sensor, host):
+def test_group_over_its_limit_has_nothing_left(sensor, host):
     group = host.control_group("/job", version=2)
     (group / "memory.max").write_text(f"{GB}\n")
     (group / "memory.current").write_text(f"{2 * GB}\n")
     assert free(sensor) == 0
 
 
-def test_a_kernel_too_old_to_say(sensor, host):
+def test_kernel_too_old_to_say(sensor, host):
     (host.proc / "meminfo").write_text("MemTotal: 5 kB\n")
     with pytest.raises(ProbeError, match=r"meminfo: no line MemAvailable; .*Linux 3\.14"):
         sensor.measure()

@@ -66,7 +66,7 @@ def test_without_an_address_it_probes_the_loopback():
     assert bandwidth.value > 1e5
 
 
-def test_a_peer_by_address():
+def test_peer_by_address():
     with EchoServer() as server:
         sensor = create("network", SensorContext(host="a", peer="b", address=server.address))
         assert [str(m.series) for m in sensor.measure()] == ["network.latency@a>b", "network.bandwidth@a>b"]
@@ -117,7 +117,7 @@ def test_bandwidth_has_the_latency_taken_off(bandwidth):
     assert bandwidth_Bps(FakeLink(0.05, bandwidth), 0.05, ProbePlan()) == pytest.approx(bandwidth)
 
 
-def test_a_slow_link_is_probed_with_one_length_a_fast_one_with_growing_ones():
+def test_slow_link_is_probed_with_one_length_a_fast_one_with_growing_ones():
     slow, fast = FakeLink(0.0, 1e5), FakeLink(0.0, 1e9)
     for link in (slow, fast):
         bandwidth_Bps(link, 0.0, ProbePlan())
@@ -142,7 +142,7 @@ def test_where_time_is_short_fewer_transfers_count():
 
 @pytest.mark.parametrize("bandwidth", [1e4, 1e5, 1e6, 1e8])
 @pytest.mark.parametrize("round_trip", [0.0001, 0.02, 0.2])
-def test_a_probe_on_any_link_is_through_within_a_turn(bandwidth, round_trip):
+def test_probe_on_any_link_is_through_within_a_turn(bandwidth, round_trip):
     link = FakeLink(round_trip, bandwidth, left=1.8)
     bandwidth_Bps(link, round_trip, ProbePlan())
     assert link.left_s > 0
@@ -168,7 +168,7 @@ def test_something_else_listens(impostor):
         EchoConnection("b", impostor(b"SSH-2.0"))
 
 
-def test_the_server_goes_away_in_the_middle(impostor):
+def test_server_goes_away_in_the_middle(impostor):
     with (
         EchoConnection("b", impostor(READY)) as link,
         pytest.raises(ProbeError, match="1 bytes was answered by b''"),
@@ -176,7 +176,7 @@ def test_the_server_goes_away_in_the_middle(impostor):
         link.exchange_s(1)
 
 
-def test_the_server_says_nothing():
+def test_server_says_nothing():
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         pytest.raises(ProbeError, match="no greeting: timed out"),
@@ -184,13 +184,13 @@ def test_the_server_says_nothing():
         EchoConnection("b", listener.getsockname(), timeout_s=0.05)
 
 
-def test_a_full_server_says_so():
+def test_full_server_says_so():
     busy = pytest.raises(ProbeError, match="busy with other probes; try again later")
     with EchoServer(connections=1) as server, EchoConnection("b", server.address), busy:
         EchoConnection("b", server.address)
 
 
-def test_a_place_is_free_again_when_a_client_has_left():
+def test_place_is_free_again_when_a_client_has_left():
     with EchoServer(connections=1) as server:
         EchoConnection("b", server.address).__exit__(None, None, None)
         for _ in range(1000):
@@ -213,13 +213,13 @@ def test_closing_ends_connections_and_threads():
     assert threading.active_count() == before
 
 
-def test_a_silent_client_is_closed():
+def test_silent_client_is_closed():
     with EchoServer(silence_s=0.05) as server, socket.create_connection(server.address, timeout=2) as client:
         assert client.recv(1) == READY
         assert client.recv(1) == b""
 
 
-def test_a_message_longer_than_allowed_ends_the_connection():
+def test_message_longer_than_allowed_ends_the_connection():
     with EchoServer() as server, socket.create_connection(server.address, timeout=2) as client:
         assert client.recv(1) == READY
         client.sendall(HEADER.pack(1) + b"x")
@@ -228,7 +228,7 @@ def test_a_message_longer_than_allowed_ends_the_connection():
         assert client.recv(1) == b""
 
 
-def test_a_port_that_is_taken():
+def test_port_that_is_taken():
     with (
         EchoServer() as server,
         pytest.raises(ProbeError, match=r"cannot listen on 127.0.0.1 port .*or 0 for any"),
@@ -236,7 +236,7 @@ def test_a_port_that_is_taken():
         EchoServer(port=server.address[1])
 
 
-def test_a_probe_ends_with_its_time_even_if_the_server_is_silent(impostor):
+def test_probe_ends_with_its_time_even_if_the_server_is_silent(impostor):
     with pytest.raises(ProbeError, match="1 bytes was not acknowledged before the time for probes was over"):
         NetworkSensor(host="a", peer="b", address=impostor(READY, b""), plan=QUICK).measure(within_s=0.05)
     sensor = NetworkSensor(host="a", peer="b", address=("127.0.0.1", 9), plan=QUICK)
@@ -244,7 +244,7 @@ def test_a_probe_ends_with_its_time_even_if_the_server_is_silent(impostor):
         sensor.measure(within_s=0.0)
 
 
-def test_a_failed_bandwidth_probe_stores_nothing_not_even_the_latency_before_it():
+def test_failed_bandwidth_probe_stores_nothing_not_even_the_latency_before_it():
     """A fault of the original: failed bandwidth probes went into the series as values."""
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -273,7 +273,7 @@ def test_only_the_transfer_is_timed_not_the_exchange_around_it():
     assert bandwidth_Bps(link, round_trip_s(link, 3), ProbePlan()) == pytest.approx(2e6)
 
 
-def test_a_stranger_is_hung_up_on_without_a_word():
+def test_stranger_is_hung_up_on_without_a_word():
     with EchoServer(admits=lambda address: address == "192.0.2.7") as server:
         with pytest.raises(ProbeError, match="hung up on us, as it does on hosts that are in no clique"):
             EchoConnection("b", server.address)
@@ -281,7 +281,7 @@ def test_a_stranger_is_hung_up_on_without_a_word():
             EchoConnection("b", other.address, source="127.0.0.3").__exit__(None, None, None)
 
 
-def test_a_place_that_fell_silent_goes_to_the_next_client():
+def test_place_that_fell_silent_goes_to_the_next_client():
     with (
         EchoServer(connections=1, stale_s=0.0) as server,
         EchoConnection("b", server.address) as dead,

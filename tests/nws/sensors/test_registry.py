@@ -7,10 +7,10 @@ from nws.sensors import SensorContext, create, names
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_sensor_can_be_made(name):
+def test_sensor_can_be_made(name):
     assert callable(create(name, SensorContext(host="here")).measure)
 
 
-def test_an_unknown_name_is_answered_with_the_list():
+def test_unknown_name_is_answered_with_the_list():
     with pytest.raises(UsageError, match="no sensor is called 'disk'; there are cpu, memory, network"):
         create("disk", SensorContext(host="here"))

@@ -25,23 +25,23 @@ def spinner(cpus=BOTH, nice=0):
 
 
 @pytest.mark.parametrize(("spinners", "share"), [(0, 1.0), (1, 1.0), (2, 2 / 3), (4, 2 / 5)])
-def test_the_newcomer_is_one_of_equals(spinners, share):
+def test_newcomer_is_one_of_equals(spinners, share):
     assert share_of_new(TWO, [spinner()] * spinners, 1) == pytest.approx(share)
 
 
-def test_a_part_time_competitor_leaves_what_it_does_not_want():
+def test_part_time_competitor_leaves_what_it_does_not_want():
     assert newcomer_share(1.0, [Task(demand=0.3, cpus=BOTH)], 1) == pytest.approx(0.7)
 
 
-def test_a_niced_spinner_takes_little():
+def test_niced_spinner_takes_little():
     assert newcomer_share(1.0, [spinner(nice=19)], 1) == pytest.approx(1024 / (1024 + weight_of_nice(19)))
 
 
-def test_a_niced_newcomer_gets_little():
+def test_niced_newcomer_gets_little():
     assert newcomer_share(1.0, [spinner()], 1, weight_of_nice(19)) < 0.02
 
 
-def test_a_real_time_task_takes_all_it_wants():
+def test_real_time_task_takes_all_it_wants():
     assert newcomer_share(1.0, [Task(demand=0.8, weight=REALTIME_WEIGHT, cpus=BOTH)], 1) == pytest.approx(0.2)
 
 
@@ -61,11 +61,11 @@ def test_share_beside_pinned_and_many_movable_is_balanced(pinned, spinners, shar
     assert share_of_new(TWO, tasks, 1) == pytest.approx(share)
 
 
-def test_the_newcomer_goes_where_nobody_is_pinned():
+def test_newcomer_goes_where_nobody_is_pinned():
     assert share_of_new(TWO, [spinner({0})] * 3, 1) == pytest.approx(1.0)
 
 
-def test_a_little_movable_work_does_not_open_a_second_cpu_to_one_process():
+def test_little_movable_work_does_not_open_a_second_cpu_to_one_process():
     pinned = [spinner({0}), spinner({1})]
     assert share_of_new(TWO, [*pinned, Task(demand=0.01, cpus=BOTH)], 1) == pytest.approx(0.5, abs=0.01)
 
@@ -78,13 +78,13 @@ def group(*members, weight=1024.0, limit=float("inf"), name="g"):
     return SchedulingGroup(name=name, weight=weight, members=members, limit=limit)
 
 
-def test_a_group_has_one_weight_where_its_members_want_to_run():
+def test_group_has_one_weight_where_its_members_want_to_run():
     members = flattened([group(spinner({0}), spinner({0}, nice=19), spinner({1}))])
     assert sum(t.weight for t in members) == pytest.approx(weight_of_nice(0))
     assert members[0].weight == members[2].weight > 50 * members[1].weight
 
 
-def test_a_group_of_idlers_keeps_its_members():
+def test_group_of_idlers_keeps_its_members():
     idle = Task(demand=0.0, cpus=BOTH)
     assert flattened([group(idle)]) == [idle]
 
@@ -102,7 +102,7 @@ def test_weights_of_nested_groups_multiply():
     assert weights == pytest.approx([1024.0, 1024 / 7, 3 * 1024 / 7, 3 * 1024 / 7])
 
 
-def test_a_newcomer_joins_the_group_it_comes_from():
+def test_newcomer_joins_the_group_it_comes_from():
     new = Task(demand=1.0, cpus=BOTH, new=True)
     found = joined([spinner(), group(group(spinner(), name="in"), name="out")], ("out", "in"), [new])
     weights = [(t.new, t.weight) for t in flattened(found)]
@@ -123,7 +123,7 @@ FOUR = dict.fromkeys(range(4), 1.0)
 
 
 @given(tasks, st.integers(1, 6))
-def test_a_share_is_a_share(competitors, count):
+def test_share_is_a_share(competitors, count):
     share = share_of_new(FOUR, competitors, count)
     assert 0.0 <= share <= 1.0
     assert share * count <= 4 + 1e-9

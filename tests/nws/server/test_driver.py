@@ -51,14 +51,14 @@ def test_what_a_source_says_is_kept(service, driven):
     assert counts(driven) == {"done": 1}
 
 
-def test_a_source_with_nothing_new_is_no_failure(service, driven, monkeypatch):
+def test_source_with_nothing_new_is_no_failure(service, driven, monkeypatch):
     monkeypatch.setattr(driven.source, "read", lambda now: [])
     Driver(service, [driven], clock=lambda: 7.0).read(driven)
     assert (service.kept, counts(driven)) == ({}, {"done": 1})
 
 
 @pytest.mark.parametrize("failure", [ProbeError("nobody answers"), ZeroDivisionError("bug")])
-def test_a_source_that_fails_is_counted_every_time_and_told_once(service, source, driven, caplog, failure):
+def test_source_that_fails_is_counted_every_time_and_told_once(service, source, driven, caplog, failure):
     driver = Driver(service, [driven], clock=lambda: 7.0)
     source.failure = failure
     for _ in range(3):
@@ -80,7 +80,7 @@ def test_sources_are_read_at_their_period_until_the_end(service, source, driven,
     eventually(lambda: set(threading.enumerate()) <= others)
 
 
-def test_a_source_that_takes_too_long_is_skipped_and_counted(service, source, driven, eventually):
+def test_source_that_takes_too_long_is_skipped_and_counted(service, source, driven, eventually):
     source.held.clear()
     with Driver(service, [driven], clock=lambda: 7.0):
         eventually(lambda: driven.counters.counts()["skipped"] >= 2)

@@ -32,7 +32,7 @@ def test_no_request_makes_the_server_fail(tokens, caplog):
     assert expected <= answers, "they reach far enough"
 
 
-def test_the_same_seed_makes_the_same_requests():
+def test_same_seed_makes_the_same_requests():
     first, second = (
         [
             c.raw

@@ -23,7 +23,7 @@ class Stuck(io.StringIO):
         return super().write(text)
 
 
-def test_a_line_has_its_time(capsys, monkeypatch):
+def test_line_has_its_time(capsys, monkeypatch):
     monkeypatch.delenv("JOURNAL_STREAM", raising=False)
     with run.log_to_stderr():
         logging.getLogger("nws.server.any").info("grid %s", "lab")
@@ -35,7 +35,7 @@ def test_a_line_has_its_time(capsys, monkeypatch):
     assert "nor this" not in capsys.readouterr().err
 
 
-def test_a_terminal_that_stands_still_holds_nobody_up(monkeypatch):
+def test_terminal_that_stands_still_holds_nobody_up(monkeypatch):
     stuck = Stuck()
     monkeypatch.setattr(sys, "stderr", stuck)
     monkeypatch.setattr(run, "MOST_WAITING", 5)

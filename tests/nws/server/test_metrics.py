@@ -77,7 +77,7 @@ def page(call):
     return read
 
 
-def test_every_series_has_last_forecast_and_age_and_an_error_once_there_is_one(page):
+def test_series_has_last_forecast_and_age_and_an_error_once_there_is_one(page):
     families = parse(page())
     cpu = (("resource", "cpu.new"), ("host", "alpha"), ("unit", "CPU"))
     link = (("resource", "network.latency"), ("host", "alpha"), ("peer", "beta"), ("unit", "s"))
@@ -131,7 +131,7 @@ def test_unknown_paths_and_methods_make_no_new_labels(page, call):
     assert not [r for r in routes if "made" in r[0] or "MADE" in r[1]]
 
 
-def test_every_metric_is_in_the_documentation_and_every_one_documented_is_there(page):
+def test_metric_is_in_the_documentation_and_every_one_documented_is_there(page):
     text = (Path(__file__).parents[3] / "docs" / "weather-api.md").read_text()
     documented = set(re.findall(r"`((?:nws|process)_[a-z_]+)(?:\{[a-z,]+\})?`", text))
     assert documented == set(parse(page("?over=600")))

@@ -56,7 +56,7 @@ def test_asking_needs_the_role_read(guarded, path):
         assert guarded("GET", path, token=token).status_code not in (401, 403)
 
 
-def test_a_sensor_may_ask_for_the_schedule_with_its_own_token(guarded):
+def test_sensor_may_ask_for_the_schedule_with_its_own_token(guarded):
     assert guarded("GET", "/v1/schedule", token=W).status_code == 200
 
 
@@ -80,12 +80,12 @@ def test_forgetting_a_host_needs_the_role_admin(guarded):
     assert guarded("GET", "/v1/hosts/a", token=R).status_code == 404
 
 
-def test_a_body_is_not_read_for_who_may_not_send_it(guarded):
+def test_body_is_not_read_for_who_may_not_send_it(guarded):
     assert guarded("POST", "/v1/measurements", b"x" * 100_000).status_code == 401
 
 
 @pytest.mark.parametrize("header", ["Basic abc", "Bearer", "Bearer ", "token", ""])
-def test_an_authorization_that_is_no_bearer_token_is_malformed(guarded, header):
+def test_authorization_that_is_no_bearer_token_is_malformed(guarded, header):
     answer = guarded("GET", "/v1/hosts", headers={"Authorization": header})
     assert answer.status_code == 400
     assert "expected: Bearer TOKEN" in error(answer)
@@ -110,7 +110,7 @@ def test_many_refusals_are_few_lines_in_the_log(start, service, caplog):
     assert caplog.text.count("refused: ") == 3
 
 
-def test_every_answer_carries_the_security_headers(guarded):
+def test_answer_carries_the_security_headers(guarded):
     for answer in (guarded("GET", "/healthz"), guarded("GET", "/v1/hosts"), guarded("GET", "/nothing")):
         policy = answer.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy

@@ -111,13 +111,13 @@ def filled(ask, clock):
     return keys
 
 
-def test_the_description_is_valid_openapi():
+def test_description_is_valid_openapi():
     pytest.importorskip("openapi_spec_validator", reason="openapi-spec-validator is not installed").validate(
         DESCRIPTION
     )
 
 
-def test_every_operation_is_described_and_nothing_else():
+def test_operation_is_described_and_nothing_else():
     described = {
         (method.upper(), path)
         for path, operations in DESCRIPTION["paths"].items()
@@ -128,7 +128,7 @@ def test_every_operation_is_described_and_nothing_else():
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda e: f"{e.method} {e.path}")
-def test_the_role_an_operation_needs_is_the_one_described(operation):
+def test_role_an_operation_needs_is_the_one_described(operation):
     entry = DESCRIPTION["paths"][operation.path][operation.method.lower()]
     described = {Role(name) for need in entry.get("security", ()) for name in need}
     assert described == (set() if operation.roles is None else operation.roles | {Role.ADMIN})
@@ -139,7 +139,7 @@ def test_what_is_answered_is_what_is_described(ask, filled, answered, template, 
     answered(ask(template, "GET", path or template).status_code)
 
 
-def test_the_snapshot_holds_everything_that_was_measured(ask, filled):
+def test_snapshot_holds_everything_that_was_measured(ask, filled):
     document = ask("/v1/snapshot", "GET", "/v1/snapshot?composed=true").json()
     assert len(document["series"]["name"]) == 3 * 2 + 4 * 2
     assert len({len(column) for column in document["series"].values()}) == 1
@@ -153,7 +153,7 @@ def test_refusals_are_as_described(ask, filled, answered, template, method, path
     answered(ask(template, method, path, body).status_code)
 
 
-def test_a_host_writes_its_own_series_only(ask, filled):
+def test_host_writes_its_own_series_only(ask, filled):
     headers = {"X-NWS-Host": "a", "X-NWS-Key": filled["a"]}
     body = {"series": ["cpu.new@a", "cpu.new@b"], "index": [0, 1], "t": [NOW, NOW], "value": [0.5, 0.5]}
     answer = ask("/v1/measurements", "POST", "/v1/measurements", body, headers=headers)
@@ -176,14 +176,14 @@ def test_what_is_delivered_twice_is_kept_once(ask, filled, clock):
     assert (first["accepted"], first["next"], again["accepted"], again["next"]) == (1, 2, 0, 2)
 
 
-def test_a_sample_out_of_range_is_refused_alone_and_acknowledged(ask, filled, clock):
+def test_sample_out_of_range_is_refused_alone_and_acknowledged(ask, filled, clock):
     t = [clock.now, clock.now + 1e6]
     body = {"source": "far/1", "first": 1, "series": ["x.far@a"], "index": [0, 0], "t": t, "value": [1, 2]}
     answer = ask("/v1/measurements", "POST", "/v1/measurements", body).json()
     assert (answer["accepted"], answer["next"], answer["refused"]["count"]) == (1, 3, 1)
 
 
-def test_a_forgotten_host_is_gone(ask, filled, clock):
+def test_forgotten_host_is_gone(ask, filled, clock):
     body = {"address": "10.0.0.9", "port": 4000}
     ask("/v1/hosts/{host}", "POST", "/v1/hosts/gone", body)
     answer = ask("/v1/hosts/{host}", "DELETE", "/v1/hosts/gone")

@@ -99,13 +99,13 @@ def test_headers_that_decide_may_come_once(connect, name):
     assert message(peer.hear()) == f"header {name.lower()} given twice"
 
 
-def test_a_request_names_its_host(connect):
+def test_request_names_its_host(connect):
     peer = connect()
     peer.say(b"GET /healthz HTTP/1.1\r\n\r\n")
     assert message(peer.hear()) == "no Host header"
 
 
-def test_an_old_client_is_answered_and_closed(connect):
+def test_old_client_is_answered_and_closed(connect):
     peer = connect()
     peer.say(b"GET /healthz HTTP/1.0\r\n\r\n")
     status, headers, _ = peer.hear()
@@ -143,7 +143,7 @@ def test_too_many_requests_sent_ahead_end_the_connection(connect, service, monke
     held.set()
 
 
-def test_a_peer_that_asks_ahead_and_goes_away_leaves_nothing(start, connect, service, eventually, caplog):
+def test_peer_that_asks_ahead_and_goes_away_leaves_nothing(start, connect, service, eventually, caplog):
     own = start(service)
     state = own.server.uvicorn.server_state
     peer = connect(own)
@@ -160,7 +160,7 @@ def test_a_peer_that_asks_ahead_and_goes_away_leaves_nothing(start, connect, ser
     assert "failed" not in caplog.text
 
 
-def test_a_body_in_chunks_is_a_body(connect):
+def test_body_in_chunks_is_a_body(connect):
     peer = connect()
     body = b'{"t": 1.0}'
     peer.say(
@@ -190,7 +190,7 @@ def test_control_characters_in_a_path_are_refused(connect):
     assert message(peer.hear()) == "the path has control characters"
 
 
-def test_an_upgrade_is_not_taken_up(connect):
+def test_upgrade_is_not_taken_up(connect):
     peer = connect()
     peer.say(
         b"GET /healthz HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -209,7 +209,7 @@ def test_heads_that_do_not_come_to_an_end_are_given_up(connect, monkeypatch):
         assert peer.is_closed()
 
 
-def test_a_further_request_that_does_not_come_to_an_end_is_given_up(connect, monkeypatch):
+def test_further_request_that_does_not_come_to_an_end_is_given_up(connect, monkeypatch):
     peer = connect()
     peer.say(b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n")
     assert peer.hear()[0] == 200
@@ -218,7 +218,7 @@ def test_a_further_request_that_does_not_come_to_an_end_is_given_up(connect, mon
     assert message(peer.hear()) == "the request did not arrive in time"
 
 
-def test_a_body_that_does_not_come_is_given_up(connect, monkeypatch):
+def test_body_that_does_not_come_is_given_up(connect, monkeypatch):
     monkeypatch.setattr(bodies, "BODY_S", 0.1)
     peer = connect()
     peer.say(
@@ -229,7 +229,7 @@ def test_a_body_that_does_not_come_is_given_up(connect, monkeypatch):
     assert peer.is_closed()
 
 
-def test_a_refused_body_that_never_ends_is_given_up(connect, monkeypatch):
+def test_refused_body_that_never_ends_is_given_up(connect, monkeypatch):
     monkeypatch.setattr(protocol, "MESSAGE_S", 0.1)
     peer = connect()
     peer.say(b"POST /nothing HTTP/1.1\r\n" + HOST + b"Content-Length: 100\r\n\r\n")
@@ -238,7 +238,7 @@ def test_a_refused_body_that_never_ends_is_given_up(connect, monkeypatch):
     assert peer.is_closed()
 
 
-def test_an_answer_nobody_reads_is_given_up(start, connect, service, monkeypatch, eventually):
+def test_answer_nobody_reads_is_given_up(start, connect, service, monkeypatch, eventually):
     monkeypatch.setattr(protocol, "READING_S", 0.1)
     asked = []
     monkeypatch.setattr(service, "events", lambda *_: asked.append(1) or [{"text": "a" * 1000}] * 20_000)
@@ -265,7 +265,7 @@ def test_connections_beyond_the_bound_are_refused(start, connect, service, monke
         assert peer.hear()[0] == 200
 
 
-def test_a_peer_that_goes_away_in_the_middle_leaves_nothing(start, connect, service, eventually):
+def test_peer_that_goes_away_in_the_middle_leaves_nothing(start, connect, service, eventually):
     own = start(service)
     peer = connect(own)
     peer.say(

@@ -59,7 +59,7 @@ def test_hosts_and_one_host(filled):
     assert "not registered" in error(filled("GET", "/v1/hosts/beta"), 404)
 
 
-def test_the_schedule_and_whom_it_names(filled):
+def test_schedule_and_whom_it_names(filled):
     answer = filled("GET", "/v1/schedule").json()
     assert answer["schedule"]["version"] == 1
     assert answer["peers"] == {"alpha": ["10.0.0.1", 4000]}
@@ -87,7 +87,7 @@ def test_series_and_the_snapshot(filled):
 
 
 @recorded("nws/server/wrong_questions.txt", "path")
-def test_a_wrong_question_is_told_what_is_right(call, answered, path):
+def test_wrong_question_is_told_what_is_right(call, answered, path):
     answered(error(call("GET", path), 422))
 
 
@@ -114,7 +114,7 @@ def page(tmp_path):
     return tmp_path
 
 
-def test_the_page_is_open_and_its_files_are_asked_for_anew(start, service, page):
+def test_page_is_open_and_its_files_are_asked_for_anew(start, service, page):
     call = start(service, {"read": ["r" * 20]}, web=page)
     index = call("GET", "/")
     assert index.headers["Content-Type"] == "text/html; charset=utf-8"

@@ -82,7 +82,7 @@ def post(url, path, body, **headers):
     return requests.post(url + path, json=body, headers=headers, timeout=20)
 
 
-def test_a_server_is_ended_by_term_and_what_it_accepted_is_there_again(run, tmp_path, state_of_its_own):
+def test_server_is_ended_by_term_and_what_it_accepted_is_there_again(run, tmp_path, state_of_its_own):
     first = run("--listen", "127.0.0.1:0")
     assert first.url, first.lines
     key = post(first.url, "/v1/hosts/alpha", REGISTRATION).json()["key"]
@@ -121,7 +121,7 @@ def test_it_tells_systemd_when_it_is_ready_and_when_it_ends(run, tmp_path):
         assert process.end() == 0
 
 
-def test_a_certificate_makes_it_https_and_tokens_are_needed(run, nws, tmp_path, certificate):
+def test_certificate_makes_it_https_and_tokens_are_needed(run, nws, tmp_path, certificate):
     for name in ("write", "admin"):
         assert nws("token", tmp_path / f"{name}.token")[0] == 0
     settings = tmp_path / "weather.yaml"
@@ -202,7 +202,7 @@ def test_it_does_not_listen_beyond_this_host_without_a_token(nws, check):
     assert "no tokens are set: any client could write; make tokens with `nws token FILE`" in err
 
 
-def test_a_token_that_others_can_read_is_refused(nws, tmp_path):
+def test_token_that_others_can_read_is_refused(nws, tmp_path):
     token = tmp_path / "admin.token"
     token.write_text("t" * 20)
     token.chmod(0o644)
@@ -213,7 +213,7 @@ def test_a_token_that_others_can_read_is_refused(nws, tmp_path):
     assert f"chmod 600 {token}" in err
 
 
-def test_a_port_that_is_taken_ends_it_with_a_message(nws):
+def test_port_that_is_taken_ends_it_with_a_message(nws):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, _, err = nws("server", "--listen", f"127.0.0.1:{port}")
@@ -229,7 +229,7 @@ def test_mistakes_in_the_settings_are_told_with_their_lines(nws, tmp_path):
     assert f"{settings}:3: colour: unknown key" in err
 
 
-def test_a_store_that_cannot_be_opened_ends_it_with_a_message(nws, tmp_path):
+def test_store_that_cannot_be_opened_ends_it_with_a_message(nws, tmp_path):
     (tmp_path / "weather.db").write_text("this is no database, it is a text of some length" * 100)
     code, _, err = nws("server", "--listen", "127.0.0.1:0", "--store", tmp_path / "weather.db")
     assert code == 4
@@ -237,7 +237,7 @@ def test_a_store_that_cannot_be_opened_ends_it_with_a_message(nws, tmp_path):
 
 
 @pytest.mark.parametrize("listen", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "no such host:80"])
-def test_an_address_that_is_none_is_refused(nws, listen):
+def test_address_that_is_none_is_refused(nws, listen):
     code, _, err = nws("server", "--listen", listen, "--check")
     assert code == 2
     assert "listen" in err

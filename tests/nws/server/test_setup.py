@@ -43,7 +43,7 @@ def test_beyond_loopback_a_token_is_needed_and_the_message_says_how(host):
     assert "tokens:" in str(error.value)
 
 
-def test_a_name_that_begins_like_loopback_is_looked_up(monkeypatch):
+def test_name_that_begins_like_loopback_is_looked_up(monkeypatch):
     monkeypatch.setattr(
         socket, "getaddrinfo", lambda *a, **k: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.1.2.3", 80))]
     )
@@ -71,7 +71,7 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path):
     assert len(error.value.problems) == 3
 
 
-def test_a_key_of_another_certificate_is_refused(certificate, tmp_path):
+def test_key_of_another_certificate_is_refused(certificate, tmp_path):
     subprocess.run(
         ["openssl", "genpkey", "-algorithm", "ed25519", "-out", tmp_path / "other.key"],
         check=True,
@@ -82,7 +82,7 @@ def test_a_key_of_another_certificate_is_refused(certificate, tmp_path):
         prepare(config(tls=tls))
 
 
-def test_a_key_with_a_passphrase_is_refused_and_asks_nobody(certificate, tmp_path):
+def test_key_with_a_passphrase_is_refused_and_asks_nobody(certificate, tmp_path):
     subprocess.run(
         f"openssl pkcs8 -topk8 -in {certificate.key} -out {tmp_path}/locked.key -passout pass:secret".split(),
         check=True,
@@ -93,7 +93,7 @@ def test_a_key_with_a_passphrase_is_refused_and_asks_nobody(certificate, tmp_pat
         prepare(config(tls=tls))
 
 
-def test_a_key_that_everybody_reads_is_worth_a_warning(certificate, tmp_path):
+def test_key_that_everybody_reads_is_worth_a_warning(certificate, tmp_path):
     key = tmp_path / "open.key"
     key.write_bytes(certificate.key.read_bytes())
     key.chmod(0o644)
@@ -110,7 +110,7 @@ def test_passwords_in_the_address_of_a_source_are_refused_and_not_shown():
     assert "http://prometheus:9090/x" in "\n".join(prepare(config(prometheus=(source,))).lines())
 
 
-def test_a_port_that_is_taken_is_named_with_how_to_find_who_has_it():
+def test_port_that_is_taken_is_named_with_how_to_find_who_has_it():
     with bind(socket.AF_INET, "127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
@@ -120,12 +120,12 @@ def test_a_port_that_is_taken_is_named_with_how_to_find_who_has_it():
             bind(socket.AF_INET, "127.0.0.1", port)
 
 
-def test_an_address_of_another_host_is_refused():
+def test_address_of_another_host_is_refused():
     with pytest.raises(ConfigError, match="is no address of this host"):
         bind(socket.AF_INET, "192.0.2.1", 0)
 
 
-def test_an_address_with_both_kinds_is_the_old_one(monkeypatch):
+def test_address_with_both_kinds_is_the_old_one(monkeypatch):
     both = [
         (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 80, 0, 0)),
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80)),
@@ -134,7 +134,7 @@ def test_an_address_with_both_kinds_is_the_old_one(monkeypatch):
     assert resolve(Listen(host="localhost", port=80)) == (socket.AF_INET, "127.0.0.1")
 
 
-def test_a_server_that_ends_before_it_answers_is_an_error(tmp_path, monkeypatch):
+def test_server_that_ends_before_it_answers_is_an_error(tmp_path, monkeypatch):
     async def fails(self, sockets=None):
         self.should_exit = True
 

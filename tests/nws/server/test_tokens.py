@@ -23,18 +23,18 @@ def token_file(tmp_path):
     return write
 
 
-def test_a_token_is_one_line_of_a_private_file(token_file):
+def test_token_is_one_line_of_a_private_file(token_file):
     assert read_token(token_file()) == SECRET
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o620, 0o604, 0o660])
-def test_a_file_that_others_can_get_at_is_refused_with_the_command_that_mends_it(token_file, mode):
+def test_file_that_others_can_get_at_is_refused_with_the_command_that_mends_it(token_file, mode):
     path = token_file(mode=mode)
     with pytest.raises(ConfigError, match=f"mode {mode:04o}.*chmod 600 {path}"):
         read_token(path)
 
 
-def test_a_file_that_only_its_owner_may_read_is_fine(token_file):
+def test_file_that_only_its_owner_may_read_is_fine(token_file):
     assert read_token(token_file(mode=0o400)) == SECRET
 
 
@@ -46,17 +46,17 @@ def test_what_is_no_token_is_refused(token_file, content):
         read_token(token_file(content))
 
 
-def test_a_huge_file_is_not_read_to_its_end(token_file):
+def test_huge_file_is_not_read_to_its_end(token_file):
     with pytest.raises(ConfigError, match="not a token"):
         read_token(token_file("a" * 1_000_000))
 
 
-def test_an_absent_file_says_how_to_make_it(tmp_path):
+def test_absent_file_says_how_to_make_it(tmp_path):
     with pytest.raises(ConfigError, match=f"make one with: nws token {tmp_path / 'no'}"):
         read_token(tmp_path / "no")
 
 
-def test_a_pipe_or_a_directory_is_no_token(tmp_path):
+def test_pipe_or_a_directory_is_no_token(tmp_path):
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(ConfigError, match="not a regular file"):
         read_token(tmp_path / "pipe")
@@ -70,7 +70,7 @@ def test_all_unfit_files_are_told_at_once(token_file, tmp_path):
     assert len(error.value.problems) == 2
 
 
-def test_a_role_is_what_its_tokens_are_good_for(token_file):
+def test_role_is_what_its_tokens_are_good_for(token_file):
     files = {
         Role.READ: [token_file("r" * 20, name="r"), token_file("both" * 5, name="b")],
         Role.WRITE: [token_file("w" * 20, name="w"), token_file("both" * 5, name="b")],
@@ -90,7 +90,7 @@ def test_without_any_tokens_everybody_may_do_everything():
     assert not Tokens.none().required
 
 
-def test_a_token_that_is_no_text_is_unknown_and_no_error():
+def test_token_that_is_no_text_is_unknown_and_no_error():
     assert Tokens.of({Role.READ: [SECRET]}).roles("\udcff\udcfe") == frozenset()
 
 
@@ -100,7 +100,7 @@ def test_tokens_do_not_show_in_what_is_kept_of_them():
     assert SECRET not in fingerprint(SECRET)
 
 
-def test_a_new_token_is_private_whatever_the_umask(tmp_path):
+def test_new_token_is_private_whatever_the_umask(tmp_path):
     before = os.umask(0o277)
     try:
         create_token(tmp_path / "new")
@@ -116,19 +116,19 @@ def test_two_tokens_are_never_the_same(tmp_path):
     assert read_token(tmp_path / "a") != read_token(tmp_path / "b")
 
 
-def test_a_file_that_is_there_is_never_overwritten(token_file):
+def test_file_that_is_there_is_never_overwritten(token_file):
     path = token_file()
     with pytest.raises(UsageError, match="exists and was not changed"):
         create_token(path)
     assert read_token(path) == SECRET
 
 
-def test_a_place_where_no_file_can_be_made_is_named(tmp_path):
+def test_place_where_no_file_can_be_made_is_named(tmp_path):
     with pytest.raises(UsageError, match="cannot be made: No such file or directory"):
         create_token(tmp_path / "no" / "a")
 
 
-def test_the_command_makes_one_and_never_prints_it(tmp_path, capsys, program_signals):
+def test_command_makes_one_and_never_prints_it(tmp_path, capsys, program_signals):
     with pytest.raises(SystemExit) as end:
         main(["token", str(tmp_path / "new")])
     assert end.value.code == 0

@@ -69,7 +69,7 @@ def test_too_much_waiting_is_refused_for_a_moment(call, service, monkeypatch, ev
     assert call("POST", "/v1/measurements", batch("cpu.new@b", 200)).status_code == 200, "alone it is taken"
 
 
-def test_a_service_that_breaks_answers_everybody_and_goes_on(together, call, service, caplog):
+def test_service_that_breaks_answers_everybody_and_goes_on(together, call, service, caplog):
     service.failure = ZeroDivisionError("bug")
     service.gate.clear()
     with ThreadPoolExecutor(2) as pool:

@@ -26,7 +26,7 @@ def error(answer, status):
     return " ".join([told["message"], *told["problems"]])
 
 
-def test_a_host_registers_and_is_given_a_key_once(call):
+def test_host_registers_and_is_given_a_key_once(call):
     first = call("POST", "/v1/hosts/alpha", REGISTRATION).json()
     assert first["key"]
     assert first["every"] == {"cpu": 10.0, "memory": 10.0, "deliver": 10.0}
@@ -35,23 +35,23 @@ def test_a_host_registers_and_is_given_a_key_once(call):
     assert "key" not in again.json()
 
 
-def test_a_name_that_is_held_is_not_given_twice(call, alpha):
+def test_name_that_is_held_is_not_given_twice(call, alpha):
     assert "held by another host" in error(call("POST", "/v1/hosts/alpha", REGISTRATION), 409)
 
 
-def test_a_host_registers_itself_only(call, alpha):
+def test_host_registers_itself_only(call, alpha):
     answer = call("POST", "/v1/hosts/beta", REGISTRATION, headers=alpha)
     assert "X-NWS-Host is alpha, but the path has beta" in error(answer, 422)
 
 
 @pytest.mark.parametrize("name", ["-a", "a%20b", "a>b", "a@b", "ä", "a" * 65, ".", "%2e%2e", "a%0ab"])
-def test_a_host_is_called_by_a_legal_name(call, name):
+def test_host_is_called_by_a_legal_name(call, name):
     answer = call("POST", f"/v1/hosts/{name}", REGISTRATION)
     assert answer.status_code in (400, 404, 422)
     assert call("GET", "/v1/hosts").json()["hosts"] == []
 
 
-def test_a_registration_is_told_everything_that_is_wrong(call):
+def test_registration_is_told_everything_that_is_wrong(call):
     answer = call("POST", "/v1/hosts/alpha", {"port": 70_000, "colour": "red"})
     told = error(answer, 400)
     assert "address" in told
@@ -59,7 +59,7 @@ def test_a_registration_is_told_everything_that_is_wrong(call):
     assert "colour" in told
 
 
-def test_a_host_delivers_with_its_key(call, service, alpha):
+def test_host_delivers_with_its_key(call, service, alpha):
     answer = call("POST", "/v1/measurements", BATCH | {"source": "alpha/1", "first": 7}, headers=alpha)
     assert answer.status_code == 200
     assert answer.json()["accepted"] == 2
@@ -69,13 +69,13 @@ def test_a_host_delivers_with_its_key(call, service, alpha):
 
 
 @pytest.mark.parametrize("key", [None, "wrong"])
-def test_a_host_without_its_key_is_refused(call, service, alpha, key):
+def test_host_without_its_key_is_refused(call, service, alpha, key):
     headers = {"X-NWS-Host": "alpha"} | ({} if key is None else {"X-NWS-Key": key})
     assert "not alpha's" in error(call("POST", "/v1/measurements", BATCH, headers=headers), 403)
     assert service.kept == {}
 
 
-def test_a_host_that_never_registered_is_told_so(call):
+def test_host_that_never_registered_is_told_so(call):
     headers = {"X-NWS-Host": "omega", "X-NWS-Key": "k"}
     assert "not registered" in error(call("POST", "/v1/measurements", BATCH, headers=headers), 404)
 
@@ -94,14 +94,14 @@ def test_anybodys_series_need_the_role_admin(guarded, service):
     assert list(service.kept) == ["cpu.new@alpha"]
 
 
-def test_an_admin_writes_for_a_host_without_its_key(guarded):
+def test_admin_writes_for_a_host_without_its_key(guarded):
     guarded("POST", "/v1/hosts/alpha", REGISTRATION, token=W)
     named = {"X-NWS-Host": "alpha"}
     assert guarded("POST", "/v1/measurements", BATCH, token=A, headers=named).status_code == 200
     assert guarded("POST", "/v1/measurements", BATCH, token=W, headers=named).status_code == 403
 
 
-def test_an_empty_batch_is_a_sign_of_life(call, alpha):
+def test_empty_batch_is_a_sign_of_life(call, alpha):
     answer = call("POST", "/v1/measurements", {"status": {"done": 3}}, headers=alpha)
     assert answer.json()["accepted"] == 0
 
@@ -127,11 +127,11 @@ def test_short_bodies_never_become_huge_arrays(call):
         {"Content-Type": "application/json", "Content-Encoding": "gzip"},
     ],
 )
-def test_a_body_calls_itself_json(call, headers):
+def test_body_calls_itself_json(call, headers):
     assert "expected" in error(call("POST", "/v1/events", b"{}", headers=headers), 415)
 
 
-def test_a_body_may_state_that_it_is_utf8(call):
+def test_body_may_state_that_it_is_utf8(call):
     headers = {"Content-Type": "Application/JSON; charset=UTF-8"}
     assert call("POST", "/v1/measurements", b"{}", headers=headers).status_code == 200
 
@@ -143,14 +143,14 @@ def small(start, service):
     return start(service)
 
 
-def test_a_body_announced_as_too_long_is_not_read(small):
+def test_body_announced_as_too_long_is_not_read(small):
     answer = small("POST", "/v1/events", b" " * 1001)
     assert "1001 bytes: expected 1000 at most" in error(answer, 413)
     assert small("GET", "/healthz").status_code == 200, "on the same connection"
     assert small("POST", "/v1/measurements", b"{}".ljust(1000)).status_code == 200
 
 
-def test_a_body_that_grows_too_long_is_cut_off_while_it_arrives(small):
+def test_body_that_grows_too_long_is_cut_off_while_it_arrives(small):
     def chunks():
         for _ in range(100):
             yield b" " * 100
@@ -162,14 +162,14 @@ def test_a_body_that_grows_too_long_is_cut_off_while_it_arrives(small):
     assert answer.headers["Connection"] == "close"
 
 
-def test_a_refused_body_of_a_gigabyte_ends_the_connection(small, monkeypatch):
+def test_refused_body_of_a_gigabyte_ends_the_connection(small, monkeypatch):
     monkeypatch.setattr(bodies, "_THROWN_AWAY_BYTES", 2000)
     answer = small("POST", "/v1/events", b" " * 3000)
     assert answer.status_code == 413
     assert answer.headers["Connection"] == "close"
 
 
-def test_a_full_disk_refuses_writes_and_says_so_and_reads_go_on(call, service, alpha):
+def test_full_disk_refuses_writes_and_says_so_and_reads_go_on(call, service, alpha):
     call("POST", "/v1/measurements", BATCH, headers=alpha)
     service.failure = StoreError("weather.db: no room left on its disk")
     for method, path, body in [
@@ -186,7 +186,7 @@ def test_a_full_disk_refuses_writes_and_says_so_and_reads_go_on(call, service, a
     assert call("POST", "/v1/measurements", BATCH, headers=alpha).status_code == 200
 
 
-def test_the_log_tells_when_the_store_fails_and_when_it_works_again(call, service, caplog):
+def test_log_tells_when_the_store_fails_and_when_it_works_again(call, service, caplog):
     service.failure = StoreError("no room left")
     for _ in range(3):
         call("POST", "/v1/measurements", BATCH)
@@ -197,14 +197,14 @@ def test_the_log_tells_when_the_store_fails_and_when_it_works_again(call, servic
     assert lines == ["measurements cannot be stored: no room left", "measurements are stored again"]
 
 
-def test_an_event_is_kept_and_comes_back(call):
+def test_event_is_kept_and_comes_back(call):
     event = {"t": 12.5, "kind": "plan made", "host": "alpha", "text": "64 rows"}
     assert call("POST", "/v1/events", event).json() == event
     assert call("GET", "/v1/events?since=12&until=13").json() == {"events": [event]}
     assert call("GET", "/v1/events?since=13").json() == {"events": []}
 
 
-def test_a_host_reports_only_its_own_events(call, alpha):
+def test_host_reports_only_its_own_events(call, alpha):
     event = {"t": 1.0, "kind": "note", "host": "beta"}
     assert "reports its own events" in error(call("POST", "/v1/events", event, headers=alpha), 422)
     assert call("POST", "/v1/events", event | {"host": "alpha"}, headers=alpha).status_code == 200
@@ -221,14 +221,14 @@ def test_nobody_tells_events_of_a_host_whose_key_it_does_not_show(guarded):
     assert guarded("POST", "/v1/events", event, token=A).status_code == 200
 
 
-def test_a_limit_that_waiting_does_not_change_names_no_time(call, service):
+def test_limit_that_waiting_does_not_change_names_no_time(call, service):
     service.failure = TooManySeries("alpha has 3 series and may have 3")
     answer = call("POST", "/v1/measurements", BATCH)
     assert "may have 3" in error(answer, 429)
     assert "Retry-After" not in answer.headers
 
 
-def test_a_wrong_method_is_told_which_are_right(call):
+def test_wrong_method_is_told_which_are_right(call):
     answer = call("PUT", "/v1/events", {})
     assert "PUT is not for /v1/events" in error(answer, 405)
     assert {"GET", "POST"} <= set(answer.headers["Allow"].split(", "))

@@ -129,7 +129,7 @@ def test_what_a_full_disk_refused_is_delivered_later_and_once(service, monkeypat
     assert service.forecasts([ALPHA]).popitem()[1].samples == 5
 
 
-def test_a_really_full_store_degrades_and_recovers(service, clock):
+def test_really_full_store_degrades_and_recovers(service, clock):
     """SQLite itself refuses: the file may not grow by another page."""
     registered(service, "alpha")
     service.put(batch((ALPHA, START, 0.5)), as_host="alpha")
@@ -177,7 +177,7 @@ def test_hosts_last_seen_are_kept_while_the_service_lives(start, clock):
     assert start().host("alpha").last_seen >= START + 60
 
 
-def test_a_tick_never_raises(service, clock, monkeypatch):
+def test_tick_never_raises(service, clock, monkeypatch):
     registered(service, "alpha", "beta")
     service.put(batch((ALPHA, START, 0.5)), as_host="alpha")
     FullDisk(service, monkeypatch)

@@ -31,11 +31,11 @@ def problems(path):
     return [line.removeprefix(f"{path}:") for line in caught.value.problems]
 
 
-def test_a_file_that_sets_nothing_sets_nothing(written):
+def test_file_that_sets_nothing_sets_nothing(written):
     assert load_config(written("{}")) == ServiceConfig()
 
 
-def test_the_shipped_file_says_the_defaults():
+def test_shipped_file_says_the_defaults():
     assert load_config(SHIPPED) == dataclasses.replace(ServiceConfig(), grid="our machines")
 
 
@@ -127,7 +127,7 @@ def test_each_mistake_says_what_is_legal(written, answered, text):
     answered(problems(written(text)))
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_file_that_is_not_there(tmp_path):
     with pytest.raises(ConfigError, match="no such file"):
         load_config(tmp_path / "nowhere.yaml")
 

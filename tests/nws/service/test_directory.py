@@ -17,7 +17,7 @@ def kinds(service):
     return [(e.kind, e.host) for e in service.events(0, 4e9)]
 
 
-def test_a_host_registers_and_is_told_what_to_do(service):
+def test_host_registers_and_is_told_what_to_do(service):
     told = service.register("alpha", registration(site="east"), None)
     assert told.key
     assert told.now == START
@@ -30,7 +30,7 @@ def test_a_host_registers_and_is_told_what_to_do(service):
     assert (state.registered_at, state.last_seen, state.lost, state.series) == (START, START, False, 0)
 
 
-def test_a_name_is_held_by_its_key(service):
+def test_name_is_held_by_its_key(service):
     key = registered(service, "alpha")["alpha"]
     with pytest.raises(
         NameTaken, match=r"alpha belongs to the host at alpha.example.*DELETE /v1/hosts/alpha"
@@ -45,7 +45,7 @@ def test_a_name_is_held_by_its_key(service):
     assert service.host("alpha").address == "moved.example"
 
 
-def test_a_key_opens_its_own_host_only(service):
+def test_key_opens_its_own_host_only(service):
     keys = registered(service, "alpha", "beta")
     service.check_key("alpha", keys["alpha"])
     with pytest.raises(KeyRefused, match="alpha: another key came"):
@@ -56,14 +56,14 @@ def test_a_key_opens_its_own_host_only(service):
         service.check_key("gamma", keys["alpha"])
 
 
-def test_a_host_may_bring_its_key_so_that_a_lost_answer_locks_nobody_out(service):
+def test_host_may_bring_its_key_so_that_a_lost_answer_locks_nobody_out(service):
     own = "k" * 32
     service.register("alpha", registration(), own)
     assert service.register("alpha", registration(), own).key is None
     service.check_key("alpha", own)
 
 
-def test_a_key_that_is_too_short_is_replaced(service):
+def test_key_that_is_too_short_is_replaced(service):
     assert service.register("alpha", registration(), "short").key != "short"
 
 
@@ -113,7 +113,7 @@ def test_who_is_silent_is_lost_and_comes_back(service, clock):
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_a_clock_that_steps_loses_nobody(service, clock, hours):
+def test_clock_that_steps_loses_nobody(service, clock, hours):
     registered(service, "alpha")
     clock.advance(10)
     clock.step(3600 * hours)
@@ -161,7 +161,7 @@ def test_what_is_lost_stays_lost_over_a_restart_and_is_told_once(start, clock):
     assert [kind for kind, _ in kinds(second)] == ["host registered", "host lost"]
 
 
-def test_a_clock_set_back_over_a_restart_leaves_no_host_in_the_future(start, clock):
+def test_clock_set_back_over_a_restart_leaves_no_host_in_the_future(start, clock):
     first = start()
     registered(first, "alpha")
     first.close()
@@ -169,7 +169,7 @@ def test_a_clock_set_back_over_a_restart_leaves_no_host_in_the_future(start, clo
     assert start().host("alpha").last_seen == clock()
 
 
-def test_a_forgotten_host_is_gone_with_its_series_until_it_returns(start):
+def test_forgotten_host_is_gone_with_its_series_until_it_returns(start):
     service = start()
     registered(service, "alpha", "beta")
     service.put(batch((ALPHA, START, 0.5), ("network.latency@alpha>beta", START, 1e-4)), as_host="alpha")
@@ -187,7 +187,7 @@ def test_a_forgotten_host_is_gone_with_its_series_until_it_returns(start):
     assert len(service.series()) == 3
 
 
-def test_a_forgotten_host_returns_when_an_administrator_writes_its_series(service):
+def test_forgotten_host_returns_when_an_administrator_writes_its_series(service):
     registered(service, "alpha")
     service.put(batch((ALPHA, START, 0.5)), as_host="alpha")
     service.forget("alpha")
@@ -208,7 +208,7 @@ def test_nobody_forgets_a_host_that_is_not_there(service):
         service.forget("alpha")
 
 
-def test_an_entry_that_makes_no_sense_costs_that_host_only(start):
+def test_entry_that_makes_no_sense_costs_that_host_only(start):
     service = start()
     registered(service, "alpha", "beta")
     with service._parts.memory.database.writing() as connection:
@@ -217,7 +217,7 @@ def test_an_entry_that_makes_no_sense_costs_that_host_only(start):
     assert [h.name for h in start().hosts()] == ["beta"]
 
 
-def test_a_registration_that_cannot_be_kept_has_not_happened(service, monkeypatch):
+def test_registration_that_cannot_be_kept_has_not_happened(service, monkeypatch):
     def full(*_):
         raise StoreError("no room")
 
@@ -230,7 +230,7 @@ def test_a_registration_that_cannot_be_kept_has_not_happened(service, monkeypatc
     registered(service, "alpha")
 
 
-def test_a_schedule_that_cannot_be_kept_does_not_cost_a_host_its_key(service, clock, monkeypatch):
+def test_schedule_that_cannot_be_kept_does_not_cost_a_host_its_key(service, clock, monkeypatch):
     def full(*_):
         raise StoreError("no room")
 

@@ -42,7 +42,7 @@ def forecast_of(service, name=ALPHA):
     return service.forecasts([name])[Series.parse(name)]
 
 
-def test_a_forecast_is_that_of_the_battery(service):
+def test_forecast_is_that_of_the_battery(service):
     samples = walk(1, 120)
     for part in (samples[:50], samples[50:51], samples[51:]):
         feed(service, part)
@@ -65,7 +65,7 @@ def test_no_error_is_charged_to_a_forecast_made_from_no_data(service):
     assert plot.error[2] == 3.0
 
 
-def test_a_constant_series_is_foretold_without_error_from_the_start(service):
+def test_constant_series_is_foretold_without_error_from_the_start(service):
     feed(service, [(START + i, 7e9) for i in range(20)])
     assert (forecast_of(service).value, forecast_of(service).mae, forecast_of(service).rmse) == (
         7e9,
@@ -205,7 +205,7 @@ def spoil(path, how):
         "deep",
     ],
 )
-def test_a_saved_state_that_is_no_good_is_not_used(start, store, how):
+def test_saved_state_that_is_no_good_is_not_used(start, store, how):
     samples = walk(7, 150)
     first = start()
     feed(first, samples)
@@ -216,7 +216,7 @@ def test_a_saved_state_that_is_no_good_is_not_used(start, store, how):
     assert forecast_of(second) == of(samples)
 
 
-def test_the_state_of_another_store_is_not_used(start, tmp_path):
+def test_state_of_another_store_is_not_used(start, tmp_path):
     first, other = start(), start(store=tmp_path / "other.db")
     feed(first, walk(8, 50))
     feed(other, walk(9, 60))
@@ -228,7 +228,7 @@ def test_the_state_of_another_store_is_not_used(start, tmp_path):
     assert forecast_of(again) == of(walk(8, 50))
 
 
-def test_a_state_that_has_seen_more_than_the_store_is_not_used(start, store):
+def test_state_that_has_seen_more_than_the_store_is_not_used(start, store):
     """A power failure takes the end of the store's log with it, and not the state that was saved after it."""
     first = start()
     feed(first, walk(10, 50))
@@ -248,7 +248,7 @@ def test_a_state_that_has_seen_more_than_the_store_is_not_used(start, store):
     assert forecast_of(third) == of(walk(10, 50))
 
 
-def test_the_state_is_kept_private_and_beside_nothing(start, store):
+def test_state_is_kept_private_and_beside_nothing(start, store):
     first = start()
     feed(first, walk(1, 5))
     first.close()
@@ -256,7 +256,7 @@ def test_the_state_is_kept_private_and_beside_nothing(start, store):
     assert not list(store.parent.glob(".*"))
 
 
-def test_the_state_is_saved_now_and_then(service, clock, store):
+def test_state_is_saved_now_and_then(service, clock, store):
     feed(service, walk(1, 5))
     service.tick()
     for _ in range(40):
@@ -270,7 +270,7 @@ def test_the_state_is_saved_now_and_then(service, clock, store):
     assert service.counters().battery_saves == 1, "nothing new, nothing to save"
 
 
-def test_a_state_that_cannot_be_saved_is_counted_and_tried_again(service, clock, monkeypatch, caplog):
+def test_state_that_cannot_be_saved_is_counted_and_tried_again(service, clock, monkeypatch, caplog):
     feed(service, walk(1, 5))
 
     def full(path, *_):
@@ -289,7 +289,7 @@ def test_a_state_that_cannot_be_saved_is_counted_and_tried_again(service, clock,
     assert service.counters().battery_saves == 1
 
 
-def test_a_directory_that_takes_no_file_gives_one_sentence(tmp_path):
+def test_directory_that_takes_no_file_gives_one_sentence(tmp_path):
     seen = batteryfile.Seen(identity="x", cursor=1, names="y")
     with pytest.raises(StoreError, match="forecasters' state cannot be kept: No such file"):
         batteryfile.write(tmp_path / "nowhere" / "state", [], 0, seen)
@@ -334,7 +334,7 @@ def test_outlooks_of_many_series_leave_the_lock_to_others(service, monkeypatch):
     assert free == [True] * 4
 
 
-def test_a_log_that_does_not_reach_back_is_no_end(start, store, clock):
+def test_log_that_does_not_reach_back_is_no_end(start, store, clock):
     """Another program closed the hours that this service had not seen, while it was away."""
     samples = walk(1, 100)
     first = start()
@@ -349,7 +349,7 @@ def test_a_log_that_does_not_reach_back_is_no_end(start, store, clock):
     assert forecast_of(second) == of(samples)
 
 
-def test_a_service_in_memory_keeps_nothing(start, tmp_path):
+def test_service_in_memory_keeps_nothing(start, tmp_path):
     service = start(store=None, in_memory=True)
     feed(service, walk(1, 5))
     service.tick()
@@ -411,7 +411,7 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_forecasts_go_on(s
         kill(service)
 
 
-def test_a_service_of_its_settings_keeps_its_file_where_they_say(tmp_path, clock):
+def test_service_of_its_settings_keeps_its_file_where_they_say(tmp_path, clock):
     from nws.service.core import WeatherService
 
     with WeatherService(settings(store=tmp_path / "deep" / "w.db"), clock=clock) as service:

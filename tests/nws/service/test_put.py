@@ -42,7 +42,7 @@ def test_what_is_put_is_kept_and_foretold(alpha):
     "name",
     ["cpu.new@beta", "network.latency@beta>alpha", "x.power@beta", "x.hops@beta>alpha", "cpu.new@Alpha"],
 )
-def test_a_host_writes_its_own_series_only(alpha, name):
+def test_host_writes_its_own_series_only(alpha, name):
     with pytest.raises(ForeignSeries, match=f"alpha may not write {name}"):
         alpha.put(batch((ALPHA, START, 0.5), (name, START, 0.5)), as_host="alpha")
     assert kept(alpha) == []
@@ -53,7 +53,7 @@ def test_a_host_writes_its_own_series_only(alpha, name):
     assert kept(alpha) == []
 
 
-def test_a_host_writes_pairs_that_it_measures_and_what_it_got_elsewhere(alpha):
+def test_host_writes_pairs_that_it_measures_and_what_it_got_elsewhere(alpha):
     names = ["network.latency@alpha>beta", "network.bandwidth@alpha>alpha", "x.power@alpha", "x.hops@alpha>b"]
     receipt = alpha.put(batch(*((n, START, 1.0) for n in names)), as_host="alpha")
     assert receipt.accepted == 4
@@ -78,7 +78,7 @@ def test_who_is_not_registered_may_not_write(alpha):
         alpha.put(batch(("cpu.new@gamma", START, 0.5)), as_host="gamma")
 
 
-def test_a_host_may_have_so_many_series(start):
+def test_host_may_have_so_many_series(start):
     service = start(settings(limits=Limits(series_per_host=3)))
     registered(service, "alpha")
     service.put(batch((ALPHA, START, 1.0), ("x.a@alpha", START, 1.0)), as_host="alpha")
@@ -97,7 +97,7 @@ def test_a_host_may_have_so_many_series(start):
     assert len(service.series(host="alpha")) == 3
 
 
-def test_a_sample_out_of_range_is_left_out_alone_and_acknowledged(alpha, clock):
+def test_sample_out_of_range_is_left_out_alone_and_acknowledged(alpha, clock):
     values = [0.5, np.nan, np.inf, -2e120, 0.6]
     receipt = alpha.put(
         batch(
@@ -127,7 +127,7 @@ def test_twenty_reasons_are_enough(alpha):
     assert (receipt.refused.count, len(receipt.refused.reasons)) == (50, 20)
 
 
-def test_a_repeated_delivery_doubles_nothing(alpha):
+def test_repeated_delivery_doubles_nothing(alpha):
     first = batch(*((ALPHA, START + i, i / 10) for i in range(4)), source="alpha/1", first=0)
     more = batch(*((ALPHA, START + i, i / 10) for i in range(2, 6)), source="alpha/1", first=2)
     assert [alpha.put(b, as_host="alpha").accepted for b in (first, first, more)] == [4, 0, 2]
@@ -189,7 +189,7 @@ def test_streams_that_are_not_heard_any_more_make_room(start, clock):
         ]
 
 
-def test_a_file_inserted_again_after_many_others_is_kept_once(start, clock):
+def test_file_inserted_again_after_many_others_is_kept_once(start, clock):
     service = start(settings(limits=Limits(streams_per_host=2)))
     files = [batch((ALPHA, START - 10 - i, 0.5), source=f"insert/{i}") for i in range(5)]
     for file in files:
@@ -200,7 +200,7 @@ def test_a_file_inserted_again_after_many_others_is_kept_once(start, clock):
     assert [service.put(file, as_host=None).accepted for file in files] == [0] * 5
 
 
-def test_a_sign_of_life_is_a_batch_without_samples(alpha):
+def test_sign_of_life_is_a_batch_without_samples(alpha):
     receipt = alpha.put(batch(status={"done": 12.0}), as_host="alpha")
     assert (receipt.accepted, receipt.next, receipt.refused.count) == (0, 0, 0)
     assert alpha.host("alpha").status == {"done": 12.0}

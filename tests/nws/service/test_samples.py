@@ -43,7 +43,7 @@ def test_samples_as_they_were_measured(measured, value):
     assert (found.unit, found.resolution_s, found.truncated) == ("CPU", 0.0, False)
 
 
-def test_the_newest_are_given_where_they_are_too_many(measured):
+def test_newest_are_given_where_they_are_too_many(measured):
     service, times = measured
     found = service.samples(ALPHA, since=0, until=START, resolution="raw", most=5)
     assert found.t.tolist() == times[-5:].tolist()
@@ -93,14 +93,14 @@ def test_what_cannot_be_asked_is_refused(measured, answered, options):
     answered(str(caught.value))
 
 
-def test_a_series_nobody_knows(service):
+def test_series_nobody_knows(service):
     with pytest.raises(UnknownSeries, match="it has no measurements"):
         service.samples("cpu.new@nobody", since=0, until=1)
     with pytest.raises(Refused, match="unknown resource"):
         service.plot("cpu.old@nobody", since=0, until=1)
 
 
-def test_a_plot_shows_what_was_expected_before_each_point(measured):
+def test_plot_shows_what_was_expected_before_each_point(measured):
     service, times = measured
     plot = service.plot(ALPHA, since=times[0], until=times[100])
     assert plot.resolution_s == 0
@@ -116,7 +116,7 @@ def test_a_plot_shows_what_was_expected_before_each_point(measured):
     assert plot.low.tolist() == plot.high.tolist() == plot.value.tolist()
 
 
-def test_a_plot_learns_from_what_lies_before_it(measured):
+def test_plot_learns_from_what_lies_before_it(measured):
     service, _ = measured
     plot = service.plot(ALPHA, since=START - 600, until=START)
     assert np.isfinite(plot.forecast).all()
@@ -137,7 +137,7 @@ def test_gaps_are_gaps(measured):
     assert np.isnan(coarse.value).sum() == 1
 
 
-def test_a_long_plot_is_drawn_from_buckets(measured):
+def test_long_plot_is_drawn_from_buckets(measured):
     plot = measured[0].plot(ALPHA, since=START - 2 * HOUR, until=START, points=100)
     assert plot.resolution_s == 120
     assert len(plot.t) <= 102
@@ -148,12 +148,12 @@ def test_a_long_plot_is_drawn_from_buckets(measured):
     assert np.isfinite(plot.forecast[drawn][1:]).all()
 
 
-def test_a_plot_of_a_time_without_measurements_is_empty(measured):
+def test_plot_of_a_time_without_measurements_is_empty(measured):
     plot = measured[0].plot(ALPHA, since=START + 10, until=START + 20)
     assert len(plot.t) == len(plot.forecast) == 0
 
 
-def test_a_plot_of_one_point(service):
+def test_plot_of_one_point(service):
     service.put(batch((ALPHA, START, 0.5)), as_host=None)
     plot = service.plot(ALPHA, since=START - 10, until=START + 10)
     assert plot.value.tolist() == [0.5]

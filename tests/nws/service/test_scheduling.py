@@ -29,7 +29,7 @@ def test_hosts_that_register_make_cliques(service, clock):
     assert service.host("alpha").cliques == tuple(members(schedule))
 
 
-def test_every_version_is_newer_than_the_one_before(service, clock):
+def test_version_is_newer_than_the_one_before(service, clock):
     versions = [service.schedule().version]
     for i in range(5):
         registered(service, f"h{i}")
@@ -38,7 +38,7 @@ def test_every_version_is_newer_than_the_one_before(service, clock):
     assert len(set(versions)) >= 4
 
 
-def test_a_change_takes_effect_at_a_frame_that_every_sensor_can_know_of(service, clock):
+def test_change_takes_effect_at_a_frame_that_every_sensor_can_know_of(service, clock):
     registered(service, "alpha", "beta")
     first = settle(service, clock)
     assert first.effective_from - clock() < first.frame_s
@@ -50,7 +50,7 @@ def test_a_change_takes_effect_at_a_frame_that_every_sensor_can_know_of(service,
     assert second.effective_from % second.frame_s == 0
 
 
-def test_a_crowd_is_taken_together(service, clock):
+def test_crowd_is_taken_together(service, clock):
     before = service.schedule().version
     for i in range(100):
         registered(service, f"h{i:03d}")
@@ -60,7 +60,7 @@ def test_a_crowd_is_taken_together(service, clock):
     assert {m for c in schedule.cliques for m in c.members} == {f"h{i:03d}" for i in range(100)}
 
 
-def test_a_host_hears_of_its_own_cliques_and_peers_only(start, clock):
+def test_host_hears_of_its_own_cliques_and_peers_only(start, clock):
     service = start(settings(clique_most=2, sites={"a1": "a", "a2": "a", "b1": "b", "b2": "b"}))
     keys = registered(service, "a1", "a2", "b1", "b2")
     settle(service, clock)
@@ -76,14 +76,14 @@ def test_sites_of_the_file_win_over_what_sensors_say(start, clock):
     assert {h.name: h.site for h in service.hosts()} == {"alpha": "east", "beta": "west"}
 
 
-def test_a_host_without_an_echo_server_is_probed_by_nobody(service, clock):
+def test_host_without_an_echo_server_is_probed_by_nobody(service, clock):
     registered(service, "alpha", "beta")
     service.register("gamma", registration("gamma", port=0), None)
     assert "gamma" not in {m for c in settle(service, clock).cliques for m in c.members}
     assert "gamma" not in service.peers()
 
 
-def test_a_new_address_is_a_new_version_at_once(service, clock):
+def test_new_address_is_a_new_version_at_once(service, clock):
     keys = registered(service, "alpha", "beta")
     before = settle(service, clock)
     clock.advance(60)
@@ -96,7 +96,7 @@ def test_a_new_address_is_a_new_version_at_once(service, clock):
     assert same.schedule.version == told.schedule.version
 
 
-def test_a_forgotten_host_leaves_the_schedule(service, clock):
+def test_forgotten_host_leaves_the_schedule(service, clock):
     registered(service, "alpha", "beta", "gamma")
     before = settle(service, clock)
     clock.advance(60)
@@ -106,14 +106,14 @@ def test_a_forgotten_host_leaves_the_schedule(service, clock):
     assert {m for c in after.cliques for m in c.members} == {"alpha", "beta"}
 
 
-def test_a_lost_host_keeps_its_turns(service, clock):
+def test_lost_host_keeps_its_turns(service, clock):
     registered(service, "alpha", "beta")
     before = settle(service, clock)
     assert settle(service, clock, 100).version == before.version
     assert service.host("beta").lost
 
 
-def test_a_host_that_is_gone_for_long_leaves_its_place_between_cliques_to_another(start, clock):
+def test_host_that_is_gone_for_long_leaves_its_place_between_cliques_to_another(start, clock):
     service = start(settings(clique_most=2))
     hosts = ("a1", "a2", "b1", "b2")
     registered(service, *hosts)
@@ -159,7 +159,7 @@ def test_frames_grow_when_the_turns_have_no_room(start, caplog):
     assert "is too short for 10 cliques" in caplog.text
 
 
-def test_the_schedule_outlives_the_service(start, clock):
+def test_schedule_outlives_the_service(start, clock):
     first = start()
     registered(first, "alpha", "beta")
     before = settle(first, clock)
@@ -171,7 +171,7 @@ def test_the_schedule_outlives_the_service(start, clock):
     assert second.schedule() == before
 
 
-def test_the_version_goes_on_when_settings_change(start, clock):
+def test_version_goes_on_when_settings_change(start, clock):
     first = start()
     registered(first, "alpha", "beta")
     before = settle(first, clock)
@@ -181,7 +181,7 @@ def test_the_version_goes_on_when_settings_change(start, clock):
     assert second.schedule().frame_s == 8.0
 
 
-def test_a_new_store_starts_beyond_the_versions_of_an_old_one(start, clock, tmp_path):
+def test_new_store_starts_beyond_the_versions_of_an_old_one(start, clock, tmp_path):
     first = start()
     for i in range(20):
         registered(first, f"h{i}")
@@ -190,7 +190,7 @@ def test_a_new_store_starts_beyond_the_versions_of_an_old_one(start, clock, tmp_
     assert start(store=tmp_path / "other.db").schedule().version > first.schedule().version
 
 
-def test_a_clock_set_back_does_not_put_the_schedule_off(service, clock):
+def test_clock_set_back_does_not_put_the_schedule_off(service, clock):
     registered(service, "alpha", "beta")
     settle(service, clock)
     clock.advance(60)
@@ -204,14 +204,14 @@ def test_a_clock_set_back_does_not_put_the_schedule_off(service, clock):
     assert settle(service, clock, 1) == after
 
 
-def test_a_clock_set_forward_changes_nothing(service, clock):
+def test_clock_set_forward_changes_nothing(service, clock):
     registered(service, "alpha", "beta")
     before = settle(service, clock)
     clock.step(3600)
     assert settle(service, clock, 1) == before
 
 
-def test_a_kept_schedule_that_makes_no_sense_is_made_anew(start, clock):
+def test_kept_schedule_that_makes_no_sense_is_made_anew(start, clock):
     first = start()
     registered(first, "alpha", "beta")
     settle(first, clock)

@@ -94,7 +94,7 @@ def test_what_is_not_known_is_null(service):
     assert (row["forecast"], row["mae"], row["rmse"]) == (0.5, None, None)
 
 
-def test_an_empty_service_has_an_empty_snapshot(service):
+def test_empty_service_has_an_empty_snapshot(service):
     document = orjson.loads(encode(service.snapshot(composed=True).document))
     assert (document["hosts"], document["series"]["name"], document["composed"]["from"]) == ([], [], [])
 
@@ -140,7 +140,7 @@ def test_paths_may_lead_over_hosts_that_were_not_asked_for(grid):
     assert document["composed"]["through"] == [["b"], ["b"]]
 
 
-def test_a_pair_without_a_path_is_absent(grid):
+def test_pair_without_a_path_is_absent(grid):
     registered(grid, "island")
     pairs = orjson.loads(encode(grid.snapshot(composed=True).document))["composed"]
     assert "island" not in pairs["from"] + pairs["to"]
@@ -210,7 +210,7 @@ def test_series_are_found_by_host_and_resource(grid):
     )
 
 
-def test_a_battery_of_one_agrees(grid):
+def test_battery_of_one_agrees(grid):
     battery = Battery()
     battery.replay([0.5, 0.6, 0.7], [START, START + 10, START + 20])
     assert grid.forecasts(["cpu.new@b"]).popitem()[1] == battery.forecast()

@@ -47,7 +47,7 @@ def test_what_counts_as_the_same_file(file, text):
     assert (list(found.index), list(found.t), list(found.value)) == ([0, 1], [1.0, 2.0], [0.5, 3.0])
 
 
-def test_a_gzipped_file(file):
+def test_gzipped_file(file):
     assert len(read_columns(file(gzip.compress(b"cpu.new@a,1,0.5\n" * 3)), now=NOW)) == 3
 
 
@@ -56,7 +56,7 @@ def test_standard_input(monkeypatch):
     assert problems("-") == ["standard input:2: 'bad' has 1 columns; expected series,t,value"]
 
 
-def test_every_wrong_line_is_told(file):
+def test_wrong_line_is_told(file):
     lines = [
         "series,t,value",
         "cpu.new@a,1,0.5",
@@ -96,11 +96,11 @@ def test_very_many_wrong_lines_are_counted(file):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"series,t,value\n"])
-def test_a_file_of_nothing(file, content):
+def test_file_of_nothing(file, content):
     assert problems(file(content)) == [": no measurements; expected lines series,t,value"]
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_file_that_is_not_there(tmp_path):
     (told,) = problems(str(tmp_path / "none.csv"))
     assert told.startswith(": cannot be read: No such file or directory; expected CSV lines")
 
@@ -109,17 +109,17 @@ def test_a_directory(tmp_path):
     assert problems(str(tmp_path))[0].startswith(": cannot be read: Is a directory")
 
 
-def test_an_archive_that_breaks_off(file):
+def test_archive_that_breaks_off(file):
     whole = gzip.compress(b"".join(b"cpu.new@a,%d,0.5\n" % k for k in range(5000)))
     assert "cannot be read" in problems(file(whole[: len(whole) // 2]))[-1]
 
 
-def test_a_program_instead_of_a_file(file):
+def test_program_instead_of_a_file(file):
     found = problems(file(bytes(range(256)) * 400))
     assert all(len(line) < 300 for line in found)
 
 
-def test_a_line_without_an_end_takes_no_memory(file):
+def test_line_without_an_end_takes_no_memory(file):
     (told,) = problems(file(b"x" * 10_000_000))
     assert told.endswith("has 1 columns; expected series,t,value")
     assert len(told) < 200

@@ -41,7 +41,7 @@ def refused(ask, **options):
     return str(caught.value)
 
 
-def test_an_answer_is_its_samples_and_when_they_were_evaluated(ask, prometheus):
+def test_answer_is_its_samples_and_when_they_were_evaluated(ask, prometheus):
     prometheus.says([({"instance": "a:1"}, 1.5), ({"instance": "b:1"}, "2e9")], t=1700000000.25)
     answer = ask("sum by (instance) (up)")
     assert answer.t == 1700000000.25
@@ -69,7 +69,7 @@ def test_what_is_no_number_is_a_gap(ask, prometheus, text):
     assert [s.labels["instance"] for s in ask().samples] == ["b:1"]
 
 
-def test_a_token_goes_as_bearer_and_is_read_anew(prometheus, secret):
+def test_token_goes_as_bearer_and_is_read_anew(prometheus, secret):
     prometheus.says([])
     with PrometheusApi(PrometheusSettings(url=prometheus.url, token_file=secret)) as api:
         api.query("up")
@@ -95,24 +95,24 @@ def test_without_either_nothing_is_sent_whatever_netrc_says(ask, prometheus, tmp
     assert prometheus.authorizations == [None]
 
 
-def test_a_secret_that_others_may_read_is_not_used(ask, prometheus, secret):
+def test_secret_that_others_may_read_is_not_used(ask, prometheus, secret):
     secret.chmod(0o644)
     assert "chmod 600" in refused(ask, token_file=secret)
     assert prometheus.questions == []
 
 
-def test_a_secret_that_is_not_there(ask, tmp_path):
+def test_secret_that_is_not_there(ask, tmp_path):
     told = refused(ask, user="me", password_file=tmp_path / "nothing")
     assert "the password cannot be read: No such file" in told
 
 
 @recorded("nws/sources/statuses.txt", "status", "headers", "body")
-def test_a_status_is_told_with_what_to_do(ask, prometheus, answered, status, headers, body):
+def test_status_is_told_with_what_to_do(ask, prometheus, answered, status, headers, body):
     prometheus.status, prometheus.headers, prometheus.body = status, headers, body
     answered(refused(ask).replace(prometheus.url, "URL"))
 
 
-def test_a_refused_secret_is_named_by_its_file(ask, prometheus, secret):
+def test_refused_secret_is_named_by_its_file(ask, prometheus, secret):
     prometheus.status = 401
     told = refused(ask, token_file=secret)
     assert str(secret) in told
@@ -127,7 +127,7 @@ def test_what_prometheus_itself_says_is_passed_on(ask, prometheus, answered, sta
 
 
 @pytest.mark.parametrize("warnings", [["one store did not answer", "nor did another"], "odd"])
-def test_a_partial_answer_is_not_used(ask, prometheus, warnings):
+def test_partial_answer_is_not_used(ask, prometheus, warnings):
     prometheus.says([({"instance": "a:1"}, 1.0)], warnings=warnings)
     told = refused(ask)
     assert "a partial answer, which is not used" in told
@@ -156,7 +156,7 @@ def test_remarks_on_the_question_do_no_harm(ask, prometheus):
         {"resultType": "vector", "result": ["metric"]},
     ],
 )
-def test_an_answer_the_api_does_not_describe(ask, prometheus, data):
+def test_answer_the_api_does_not_describe(ask, prometheus, data):
     prometheus.body = json.dumps({"status": "success", "data": data}).encode()
     assert "an answer that its API does not describe" in refused(ask)
 
@@ -174,7 +174,7 @@ def test_nobody_answers(ask):
     assert "no answer within 0.1 s" in told
 
 
-def test_a_server_that_hangs_up(ask):
+def test_server_that_hangs_up(ask):
     with socket.create_server(("127.0.0.1", 0)) as rude:
         rude.settimeout(10)
 
@@ -190,19 +190,19 @@ def test_a_server_that_hangs_up(ask):
     assert "no answer: " in told
 
 
-def test_an_answer_cut_short(ask, prometheus):
+def test_answer_cut_short(ask, prometheus):
     prometheus.drip = (2, 30.0)
     prometheus.body = b"{"
     assert "no answer" in refused(ask, timeout_s=0.2)
 
 
-def test_an_answer_without_end(ask, prometheus, monkeypatch):
+def test_answer_without_end(ask, prometheus, monkeypatch):
     monkeypatch.setattr(httpapi, "LONGEST_ANSWER", 1000)
     prometheus.body = b" " * 1001
     assert "longer than 1000 bytes; narrow it with match" in refused(ask)
 
 
-def test_an_answer_that_drips(ask, prometheus):
+def test_answer_that_drips(ask, prometheus):
     # each piece comes in time, all of them never would
     prometheus.drip, prometheus.body = (1000, 0.05), b" " * httpapi._PIECE
     assert "took longer than 0.2 s" in refused(ask, every_s=0.2, timeout_s=0.2)

@@ -18,7 +18,7 @@ def new(**load):
     return target(**load).shares().new
 
 
-def test_an_idle_machine():
+def test_idle_machine():
     shares = target().shares()
     assert (shares.new, shares.running, shares.capacity) == (1.0, 1.0, 4.0)
 
@@ -50,7 +50,7 @@ def test_processes_seen_at_the_scrape_do_not_count_where_cpus_are_idle():
     assert new(user=1.0, runnable=12.0) == 1.0
 
 
-def test_the_exporter_that_counts_is_no_competitor():
+def test_exporter_that_counts_is_no_competitor():
     assert new(user=4.0, runnable=5.0) == pytest.approx(4 / 5)
 
 

@@ -32,7 +32,7 @@ def named(measurements):
     return {str(m.series): m.value for m in measurements}
 
 
-def test_an_idle_host_gives_a_newcomer_all_with_the_time_of_the_scrape(prometheus, source):
+def test_idle_host_gives_a_newcomer_all_with_the_time_of_the_scrape(prometheus, source):
     prometheus.says(prometheus.node("10.0.0.1:9100", memory=8e9, **IDLE))
     found = source().read(NOW)
     assert {m.t for m in found} == {SCRAPED}
@@ -64,7 +64,7 @@ def test_without_a_mapping_hosts_are_called_by_their_address(prometheus, source,
     assert {m.series.host for m in source().read(NOW)} == {host}
 
 
-def test_an_address_that_is_no_name_is_left_out_and_told_once(prometheus, source, caplog):
+def test_address_that_is_no_name_is_left_out_and_told_once(prometheus, source, caplog):
     prometheus.says([*prometheus.node("[fe80::1]:9100", **IDLE), *prometheus.node("b:9100", **IDLE)])
     reader = source()
     with caplog.at_level(logging.WARNING):
@@ -75,7 +75,7 @@ def test_an_address_that_is_no_name_is_left_out_and_told_once(prometheus, source
     ]
 
 
-def test_a_scrape_counts_once(prometheus, source):
+def test_scrape_counts_once(prometheus, source):
     reader = source()
     prometheus.says(prometheus.node(**IDLE))
     assert len(reader.read(NOW)) == 4
@@ -125,7 +125,7 @@ def test_memory_that_makes_no_sense_is_a_gap(prometheus, source, memory):
     assert "memory.free@a" not in named(source().read(NOW))
 
 
-def test_a_number_that_nobody_asked_for_is_not_looked_at(prometheus, source):
+def test_number_that_nobody_asked_for_is_not_looked_at(prometheus, source):
     prometheus.says(
         [*prometheus.node("a:1", **IDLE), ({"instance": "a:1", "job": "node", "reading": "labels"}, 1)]
     )

@@ -100,7 +100,7 @@ def test_memory_is_what_our_own_sensor_says_where_no_cgroup_limits_it(scraped):
     assert theirs >= ours - 0.2 * total
 
 
-def test_a_scrape_counts_once(scraped, real):
+def test_scrape_counts_once(scraped, real):
     url, _ = scraped
     with PrometheusSource(PrometheusSettings(url=url)) as source:
         first = {m.series: m.t for m in source.read(time.time())}
@@ -112,15 +112,15 @@ def test_prometheus_says_itself_what_is_wrong_with_a_matcher(scraped):
     refused(scraped[0], r"refused \(400\): bad_data: .*; check match", match="job=node")
 
 
-def test_a_job_that_is_not_there(scraped):
+def test_job_that_is_not_there(scraped):
     refused(scraped[0], r'no host: .* with job="nobody"', match='job="nobody"')
 
 
-def test_the_exporter_itself_is_no_prometheus(scraped):
+def test_exporter_itself_is_no_prometheus(scraped):
     refused(f"http://{scraped[1]}", r"answers, but not as Prometheus does|has no /api/v1/query")
 
 
-def test_a_dead_exporter_leaves_a_gap(real, tmp_path):
+def test_dead_exporter_leaves_a_gap(real, tmp_path):
     with (
         real.scraped(tmp_path) as (url, _, exporter),
         PrometheusSource(PrometheusSettings(url=url)) as source,
@@ -141,7 +141,7 @@ def refused(url, message, **options):
         source.read(time.time())
 
 
-def test_a_password_is_asked_for_and_given(real, tmp_path):
+def test_password_is_asked_for_and_given(real, tmp_path):
     # bcrypt of "open-sesame"
     users = 'basic_auth_users: {nws: "$2b$04$abcdefghijklmnopqrstuuXcjcm5avyCiJoD2uS24xa2lb6fjMB3G"}\n'
     command = real.prometheus_command(tmp_path, [], web=users)

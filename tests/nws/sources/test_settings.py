@@ -10,7 +10,7 @@ from nws.base.errors import ConfigError
 from nws.sources.prometheussettings import PrometheusSettings
 
 
-def test_an_address_is_enough():
+def test_address_is_enough():
     settings = PrometheusSettings(url="http://127.0.0.1:9090/")
     assert settings.url == "http://127.0.0.1:9090"
     assert settings.every_s == 30.0
@@ -35,7 +35,7 @@ def test_an_address_is_enough():
         ({"hosts": {"a:1": "alpha", "b:1": "alpha"}}, "two instances are called alpha"),
     ],
 )
-def test_a_mistake_is_told_with_what_is_legal(wrong, message):
+def test_mistake_is_told_with_what_is_legal(wrong, message):
     with pytest.raises(ConfigError) as caught:
         PrometheusSettings(**{"url": "http://here:9090", **wrong})
     assert len(caught.value.problems) == 1

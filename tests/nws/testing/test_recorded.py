@@ -42,7 +42,7 @@ def test_another_day():
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_a_file_as_export_writes_it(tmp_path, zipped):
+def test_file_as_export_writes_it(tmp_path, zipped):
     text = "series,t,value\n" + "".join(f"{m.series},{m.t!r},{m.value!r}\n" for m in RECORDING)
     path = tmp_path / "recording.csv"
     path.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
@@ -64,7 +64,7 @@ def test_nothing_cannot_be_played(recording):
         RecordedWeather(recording)
 
 
-def test_a_file_that_is_no_recording(tmp_path):
+def test_file_that_is_no_recording(tmp_path):
     (tmp_path / "x.csv").write_text("series,t,value\ncpu.new@a,1\n")
     with pytest.raises(ConfigError, match=r"x.csv:2: 'cpu.new@a,1' has 2 columns"):
         RecordedWeather(tmp_path / "x.csv")

@@ -17,12 +17,12 @@ from nws.testing import InMemoryServer
 SHARE = Series.parse("cpu.new@alpha")
 
 
-def test_the_example_of_the_documentation():
+def test_example_of_the_documentation():
     assert doctest.testmod(nws.testing).failed == 0
     assert doctest.testmod(nws.testing).attempted > 5
 
 
-def test_the_example_of_the_page():
+def test_example_of_the_page():
     page = Path(__file__).parents[3] / "docs" / "weather.md"
     _, _, rest = page.read_text(encoding="utf-8").partition("## In tests")
     exec(compile(rest.partition("```python\n")[2].partition("```")[0], str(page), "exec"), {})
@@ -41,7 +41,7 @@ def test_two_of_them_know_nothing_of_each_other():
             assert weather.forecasts() == {}
 
 
-def test_the_clock_decides_who_is_lost():
+def test_clock_decides_who_is_lost():
     now = [1.8e9]
     with InMemoryServer(ServiceConfig(lost_after_s=30.0), clock=lambda: now[0]) as server:
         server.register("alpha", cpus=4)

@@ -44,7 +44,7 @@ def test_measurements_may_come_from_a_generator_or_not_at_all(weather):
     assert weather.forecasts()[ALPHA].samples == 3
 
 
-def test_a_whole_history_equals_one_instant_after_another(weather):
+def test_whole_history_equals_one_instant_after_another(weather):
     values = np.random.default_rng(2).random((40, 2))
     one_by_one = InMemoryWeather()
     pool = (ALPHA, BETA)
@@ -64,7 +64,7 @@ def test_series_recorded_later_borrows_from_others(weather):
     assert borrowed.high - borrowed.low < 0.5 * (alone.high - alone.low)
 
 
-def test_a_list_that_changed_between_calls_is_read_anew(weather):
+def test_list_that_changed_between_calls_is_read_anew(weather):
     pool = [ALPHA]
     weather.record_many(pool, 0.0, [1.0])
     pool[0] = BETA
@@ -72,7 +72,7 @@ def test_a_list_that_changed_between_calls_is_read_anew(weather):
     assert {s: f.value for s, f in weather.forecasts().items()} == {ALPHA: 1.0, BETA: 2.0}
 
 
-def test_the_two_ways_of_recording_may_be_mixed(weather):
+def test_two_ways_of_recording_may_be_mixed(weather):
     pool = (ALPHA, BETA)
     weather.record_many(pool, 0.0, [1.0, 2.0])
     weather.record([Measurement(LINK, 0.5, 3.0), Measurement(BETA, 0.5, 2.0)])
@@ -80,7 +80,7 @@ def test_the_two_ways_of_recording_may_be_mixed(weather):
     assert {s: f.samples for s, f in weather.forecasts().items()} == {ALPHA: 2, BETA: 3, LINK: 1}
 
 
-def test_a_value_that_is_no_number_is_refused_by_name_and_nothing_is_taken(weather):
+def test_value_that_is_no_number_is_refused_by_name_and_nothing_is_taken(weather):
     with pytest.raises(UsageError, match=r"network.latency@alpha>beta: nan is not a measurement"):
         weather.record([Measurement(ALPHA, 0.0, 1.0), Measurement(LINK, 0.0, math.nan)])
     with pytest.raises(UsageError, match=r"cpu.new@beta: inf is not a measurement"):

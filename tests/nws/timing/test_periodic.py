@@ -21,7 +21,7 @@ def one_job(job, period_s, *, report=lambda line: None):
     return table
 
 
-def test_the_first_run_is_at_once_and_a_stop_ends_it():
+def test_first_run_is_at_once_and_a_stop_ends_it():
     lines = []
     table = one_job(lambda: table.stop(), 60.0, report=lines.append)
     tally = table.run()["measure"]
@@ -30,7 +30,7 @@ def test_the_first_run_is_at_once_and_a_stop_ends_it():
     assert lines == []
 
 
-def test_a_failed_probe_is_counted_told_and_does_not_end_it():
+def test_failed_probe_is_counted_told_and_does_not_end_it():
     lines, turns = [], []
 
     def job():
@@ -70,7 +70,7 @@ def test_runs_without_memory_are_counted_and_do_not_end_it(monkeypatch):
     assert [tally.failed for tally in tallies.values()] == [1, 1]
 
 
-def test_a_paced_run_that_apscheduler_dropped_is_made_up(monkeypatch):
+def test_paced_run_that_apscheduler_dropped_is_made_up(monkeypatch):
     monkeypatch.setattr(periodic, "_FORGOTTEN_S", 0.05)
     monkeypatch.setattr(periodic, "_WATCH_S", 0.02)
     submit, dropped = ThreadPoolExecutor.submit, []
@@ -103,7 +103,7 @@ def test_any_other_error_ends_it_and_is_raised():
         one_job(job, 0.1).run(60.0)
 
 
-def test_a_run_longer_than_its_period_has_others_skipped_and_they_are_told():
+def test_run_longer_than_its_period_has_others_skipped_and_they_are_told():
     lines, release = [], threading.Event()
 
     def report(line):
@@ -125,25 +125,25 @@ def test_it_ends_when_its_time_is_over():
     assert tally.done >= 1
 
 
-def test_a_tally_adds_up():
+def test_tally_adds_up():
     tally = Tally(due=10, done=4, failed=1, missed=2, skipped=1)
     assert tally.merged == 2
     assert str(tally) == "4 of 10 runs done; 1 failed, 2 missed, 1 skipped, 2 merged"
 
 
 @pytest.mark.parametrize("period", [0.0, -1.0, 1e300, float("inf"), float("nan")])
-def test_an_impossible_period(period):
+def test_impossible_period(period):
     with pytest.raises(UsageError, match=r"expected 0\.1 to 86400 s"):
         one_job(lambda: None, period)
 
 
 @pytest.mark.parametrize("duration", [-1.0, 1e300, float("inf"), float("nan")])
-def test_an_impossible_duration(duration):
+def test_impossible_duration(duration):
     with pytest.raises(UsageError, match=f"a duration of {duration} s: expected 0 to ".replace("+", r"\+")):
         one_job(lambda: None, 1.0).run(duration)
 
 
-def test_a_lost_run_is_told_once():
+def test_lost_run_is_told_once():
     program = (
         "import time\nfrom nws.timing.periodic import Timetable\ntable = Timetable(report=print)\n"
         "table.every('measure', lambda: time.sleep(0.5), 0.1)\ntable.run(0.6)"
@@ -179,7 +179,7 @@ def test_several_jobs_run_at_once_and_each_has_its_own_tally():
     assert str(total(tallies)) == "1 of 2 runs done; 1 failed"
 
 
-def test_a_paced_job_says_when_it_wants_to_run_and_counts_for_itself():
+def test_paced_job_says_when_it_wants_to_run_and_counts_for_itself():
     table = Timetable(report=say_nothing)
     turns = []
 
@@ -196,7 +196,7 @@ def test_a_paced_job_says_when_it_wants_to_run_and_counts_for_itself():
     assert (tally.due, tally.done, tally.failed, tally.merged) == (6, 5, 1, 0)
 
 
-def test_a_paced_job_in_a_hurry_runs_at_once_and_once_more_when_it_is_under_way():
+def test_paced_job_in_a_hurry_runs_at_once_and_once_more_when_it_is_under_way():
     table = Timetable(report=say_nothing)
     begun, go_on, turns = threading.Event(), threading.Event(), []
 
@@ -228,7 +228,7 @@ def test_a_paced_job_in_a_hurry_runs_at_once_and_once_more_when_it_is_under_way(
     assert len(turns) == 3
 
 
-def test_an_error_of_a_paced_job_ends_it_all():
+def test_error_of_a_paced_job_ends_it_all():
     table = Timetable(report=say_nothing)
 
     def job(counts):
@@ -239,7 +239,7 @@ def test_an_error_of_a_paced_job_ends_it_all():
         table.run(20.0)
 
 
-def test_a_new_period_counts_from_when_it_is_set():
+def test_new_period_counts_from_when_it_is_set():
     now = [0.0]
     table = Timetable(report=say_nothing, counter=lambda: now[0])
     turns = []
@@ -293,7 +293,7 @@ def test_jobs_that_change_the_table_while_it_ends_do_not_hang_it():
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
-def test_a_wall_clock_that_is_set_neither_stops_nor_multiplies_runs(monkeypatch, step):
+def test_wall_clock_that_is_set_neither_stops_nor_multiplies_runs(monkeypatch, step):
     """APScheduler goes by the wall clock; what it sees of it is moved here while the job runs."""
     from apscheduler.executors import base as executors
     from apscheduler.schedulers import base as schedulers

@@ -40,7 +40,7 @@ def test_until_it_is_set_it_carries_on_the_wall_clock_of_the_start(world):
     assert world.clock() == pytest.approx(world.true + 100.0)
 
 
-def test_a_sure_answer_sets_it_and_tells_how_wrong_it_was(world):
+def test_sure_answer_sets_it_and_tells_how_wrong_it_was(world):
     assert world.ask() == pytest.approx(-100.0)
     assert world.clock.is_set
     assert world.clock() == pytest.approx(world.true)
@@ -48,14 +48,14 @@ def test_a_sure_answer_sets_it_and_tells_how_wrong_it_was(world):
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
-def test_a_step_of_the_wall_clock_does_not_move_it(world, step):
+def test_step_of_the_wall_clock_does_not_move_it(world, step):
     world.ask()
     world.ahead += step
     world.sleep(10)
     assert world.clock() == pytest.approx(world.true, abs=1e-3)
 
 
-def test_the_answer_with_the_shortest_round_trip_counts(world):
+def test_answer_with_the_shortest_round_trip_counts(world):
     world.ask(there=0.0001, back=0.0001)
     # a crooked path: all of the delay is on the way there
     world.ask(there=0.8, back=0.0)
@@ -63,7 +63,7 @@ def test_the_answer_with_the_shortest_round_trip_counts(world):
     assert world.clock() == pytest.approx(world.true, abs=1e-3)
 
 
-def test_a_slow_first_answer_is_not_relied_upon(world):
+def test_slow_first_answer_is_not_relied_upon(world):
     assert world.ask(there=0.8, back=0.0) is None
     assert not world.clock.is_set
     assert world.clock() == pytest.approx(world.true + 100.0)
@@ -79,7 +79,7 @@ def test_on_a_slow_way_a_few_answers_set_it(world):
 
 
 @pytest.mark.parametrize("crooked", [(0.08, 0.0), (0.0, 0.08)], ids=["ahead", "behind"])
-def test_a_correction_is_spread_out_and_time_never_runs_backwards(world, crooked):
+def test_correction_is_spread_out_and_time_never_runs_backwards(world, crooked):
     world.ask(*crooked)
     off = (crooked[0] - crooked[1]) / 2
     assert world.clock() == pytest.approx(world.true + off)
@@ -104,7 +104,7 @@ def test_one_odd_answer_is_not_believed(world):
     assert world.clock() == pytest.approx(world.true, abs=0.01)
 
 
-def test_a_server_whose_clock_was_set_is_followed_once_it_says_so_three_times(world):
+def test_server_whose_clock_was_set_is_followed_once_it_says_so_three_times(world):
     world.ask()
     for _ in range(2):
         world.ask(server_off=3600.0)
@@ -128,7 +128,7 @@ def test_many_crooked_answers_leave_an_error_below_the_best_of_them(world):
     assert world.clock() == pytest.approx(world.true, abs=0.01)
 
 
-def test_the_counter_of_the_system_goes_on():
+def test_counter_of_the_system_goes_on():
     first = boot_time()
     assert boot_time() >= first > 0
     assert SteadyClock()() == pytest.approx(time.time(), abs=5)

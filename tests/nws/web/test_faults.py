@@ -28,7 +28,7 @@ def give(page, token):
     page.get_by_role("button", name="Use this token").click()
 
 
-def test_a_token_is_asked_for_kept_in_the_tab_and_forgotten_on_demand(open_page, own_grid):
+def test_token_is_asked_for_kept_in_the_tab_and_forgotten_on_demand(open_page, own_grid):
     with serve(own_grid, Tokens.of({Role.READ: [READ]})) as server:
         page = open_page(f"{server.url}/?host=e1", ready=False, expected=("401",))
         page.locator("dialog[open]").wait_for()
@@ -59,7 +59,7 @@ def test_without_tokens_there_is_nothing_to_forget(open_page, url):
     assert page.get_by_role("button", name="Forget token").count() == 0
 
 
-def test_the_page_survives_a_server_that_goes_away_and_comes_back(open_page, own_grid):
+def test_page_survives_a_server_that_goes_away_and_comes_back(open_page, own_grid):
     gone = (
         "ERR_CONNECTION_REFUSED",
         "ERR_CONNECTION_RESET",
@@ -140,14 +140,14 @@ def test_asked_to_slow_down_it_waits_as_long_as_it_is_told(open_page, url):
     assert re.search(r"Next try in (2 min|1\d\d s)\.", page.locator("#banner").inner_text())
 
 
-def test_an_answer_that_is_not_json_is_named_as_such(open_page, url):
+def test_answer_that_is_not_json_is_named_as_such(open_page, url):
     page = open_page(url)
     page.route("**/v1/hosts", lambda route: route.fulfill(status=200, body="<html>proxy</html>"))
     page.get_by_role("button", name="Refresh now").click()
     wait_for_text(page.locator("#banner"), "is not JSON; is this the weather server?")
 
 
-def test_a_plot_that_cannot_be_loaded_says_so_and_the_rest_stays(open_page, url):
+def test_plot_that_cannot_be_loaded_says_so_and_the_rest_stays(open_page, url):
     page = open_page(f"{url}/?host=e1", expected=("503",))
     refuse(page, "**/plot?*", 503, "the store is busy")
     page.get_by_role("group", name="Range").get_by_role("link", name="6 h").click()
@@ -155,7 +155,7 @@ def test_a_plot_that_cannot_be_loaded_says_so_and_the_rest_stays(open_page, url)
     assert page.locator("main dl.facts dd").count() > 5
 
 
-def test_a_degraded_server_says_why(open_page, url):
+def test_degraded_server_says_why(open_page, url):
     page = open_page(url, ready=False)
     body = json.dumps({"status": "degraded", "store": "weather.db", "reason": "the disk is full."})
     page.route(
@@ -168,7 +168,7 @@ def test_a_degraded_server_says_why(open_page, url):
     )
 
 
-def test_an_empty_service_says_how_to_start(open_page):
+def test_empty_service_says_how_to_start(open_page):
     clock = Clock()
     service = WeatherService(ServiceConfig(grid="new"), clock=clock, in_memory=True)
     with service, serve(Grid(service=service, clock=clock, sites={})) as server:
@@ -180,7 +180,7 @@ def test_an_empty_service_says_how_to_start(open_page):
         leave(page)
 
 
-def test_a_plot_that_loads_again_ends_the_complaint(open_page, url):
+def test_plot_that_loads_again_ends_the_complaint(open_page, url):
     page = open_page(f"{url}/?series=cpu.new@e1", ready=False, expected=("503",))
     refuse(page, "**/plot?*", 503, "the store is busy")
     page.reload()

@@ -22,7 +22,7 @@ def name_of(path):
     return path.relative_to(WEB).as_posix()
 
 
-def test_the_vendored_library_is_what_its_version_file_says():
+def test_vendored_library_is_what_its_version_file_says():
     told = json.loads((VENDORED / "VERSION.json").read_text(encoding="utf-8"))
     found = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in VENDORED.iterdir()}
     found.pop("VERSION.json")
@@ -40,7 +40,7 @@ class _Tags(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
-def test_the_page_has_no_inline_code_or_style_and_loads_its_own_files_only():
+def test_page_has_no_inline_code_or_style_and_loads_its_own_files_only():
     parser = _Tags()
     text = (WEB / "index.html").read_text(encoding="utf-8")
     parser.feed(text)
@@ -53,7 +53,7 @@ def test_the_page_has_no_inline_code_or_style_and_loads_its_own_files_only():
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_says_what_it_decides_and_puts_in_text_only(path):
+def test_module_says_what_it_decides_and_puts_in_text_only(path):
     text = path.read_text(encoding="utf-8")
     assert text.startswith("/* ")
     assert len(text.splitlines()) <= MOST_LINES
@@ -71,7 +71,7 @@ def test_a_module_says_what_it_decides_and_puts_in_text_only(path):
 
 
 @pytest.mark.parametrize("path", SHEETS, ids=name_of)
-def test_a_style_sheet_loads_nothing(path):
+def test_style_sheet_loads_nothing(path):
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"url\(|@import", text)
     # colours stand in one file, where the test of contrasts finds them; shadows are no ground for text
@@ -80,6 +80,6 @@ def test_a_style_sheet_loads_nothing(path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_every_import_leads_to_a_file(path):
+def test_import_leads_to_a_file(path):
     for target in re.findall(r'from "([^"]+)"', path.read_text(encoding="utf-8")):
         assert (path.parent / target).is_file(), target

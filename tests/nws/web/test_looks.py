@@ -89,7 +89,7 @@ def test_all_can_be_read_in_light_and_dark_has_a_name_and_fits_a_phone(open_page
     assert page.evaluate(OVERFLOW) == []
 
 
-def test_a_phone_is_served_from_the_beginning(open_page, url):
+def test_phone_is_served_from_the_beginning(open_page, url):
     page = open_page(f"{url}/?host=e1", viewport=PHONE, has_touch=True, is_mobile=True, device_scale_factor=2)
     plots_ready(page)
     assert page.evaluate(OVERFLOW) == []
@@ -98,7 +98,7 @@ def test_a_phone_is_served_from_the_beginning(open_page, url):
     page.wait_for_url("**range=6h*")
 
 
-def test_the_matrix_scrolls_inside_its_own_box(open_page, url):
+def test_matrix_scrolls_inside_its_own_box(open_page, url):
     page = open_page(f"{url}/?view=matrix", viewport={"width": 300, "height": 700})
     page.wait_for_selector("table.matrix td[role]")
     inner, outer = page.locator(".matrixbox").evaluate("n => [n.scrollWidth, n.clientWidth]")
@@ -106,7 +106,7 @@ def test_the_matrix_scrolls_inside_its_own_box(open_page, url):
     assert page.evaluate(OVERFLOW) == []
 
 
-def test_the_choice_of_colours_is_kept(open_page, url):
+def test_choice_of_colours_is_kept(open_page, url):
     page = open_page(url, color_scheme="dark")
     theme = page.locator("html")
     button = page.locator("#theme")
@@ -155,7 +155,7 @@ def test_tab_goes_from_the_skip_link_through_the_header_and_is_always_seen(open_
     assert {"1 h", "30 d", "From – to", "Earlier", "Live", "Refresh now"} <= set(order)
 
 
-def test_the_skip_link_leads_to_the_content(open_page, url):
+def test_skip_link_leads_to_the_content(open_page, url):
     page = open_page(url)
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -173,7 +173,7 @@ def test_after_a_link_the_new_heading_has_the_focus(open_page, url):
     )
 
 
-def test_a_refresh_leaves_the_focus_where_it_was(open_page, url):
+def test_refresh_leaves_the_focus_where_it_was(open_page, url):
     page = open_page(url)
     page.locator("#crumbs a").first.focus()
     before = page.locator("ol.events a").first

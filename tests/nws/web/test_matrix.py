@@ -39,7 +39,7 @@ def query(page):
     return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
 
 
-def test_every_pair_has_a_cell_named_in_full(matrix):
+def test_pair_has_a_cell_named_in_full(matrix):
     page = matrix()
     assert page.locator("table.matrix tbody th").all_inner_texts() == HOSTS
     assert page.locator("table.matrix td[role=gridcell]").count() == 64
@@ -79,7 +79,7 @@ def test_measures(matrix, answered, measure, a, b):
     answered(name(matrix(f"&measure={measure}"), a, b))
 
 
-def test_a_threshold_colours_cells_and_stands_in_the_address(matrix):
+def test_threshold_colours_cells_and_stands_in_the_address(matrix):
     page = matrix()
     page.locator("#limit").fill("3 ms")
     page.keyboard.press("Enter")
@@ -103,7 +103,7 @@ def test_low_bandwidth_is_what_is_worse(matrix):
     assert cell(page, "e1", "e2").get_attribute("data-verdict") == "well"
 
 
-def test_a_threshold_that_makes_no_sense_is_told(matrix):
+def test_threshold_that_makes_no_sense_is_told(matrix):
     page = matrix()
     page.locator("#limit").fill("5 bananas")
     page.keyboard.press("Enter")
@@ -127,7 +127,7 @@ def test_one_link_can_have_a_threshold_of_its_own(matrix):
     assert cell(again, "w1", "e1").get_attribute("data-verdict") == "beyond"
 
 
-def test_the_matrix_is_one_stop_for_tab_and_arrows_move_in_it(matrix):
+def test_matrix_is_one_stop_for_tab_and_arrows_move_in_it(matrix):
     page = matrix()
     assert page.locator("table.matrix td[tabindex='0']").count() == 1
     cell(page, "e1", "e1").focus()
@@ -153,7 +153,7 @@ def test_the_matrix_is_one_stop_for_tab_and_arrows_move_in_it(matrix):
     assert page.evaluate("document.activeElement.textContent") == "Latency over time"
 
 
-def test_a_group_against_another(matrix):
+def test_group_against_another(matrix):
     page = matrix()
     page.locator("#rows").select_option("east")
     wait_for_count(page.locator("table.matrix td[role]"), 16)
@@ -166,7 +166,7 @@ def test_a_group_against_another(matrix):
     wait_for_count(page.locator("table.matrix td[role]"), 64)
 
 
-def test_a_refresh_keeps_the_cell_that_has_the_focus(matrix):
+def test_refresh_keeps_the_cell_that_has_the_focus(matrix):
     page = matrix()
     cell(page, "w1", "w2").focus()
     with page.expect_response("**/v1/snapshot*"):

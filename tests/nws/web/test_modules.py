@@ -39,7 +39,7 @@ def test_quantities_are_told_with_their_prefix(ask, answered, value, unit):
     answered(ask("units", f"quantity({json.dumps(value)}, {json.dumps(unit)})"))
 
 
-def test_an_error_has_the_prefix_of_its_value(ask):
+def test_error_has_the_prefix_of_its_value(ask):
     assert ask("units", "withError(0.0125, 0.0004, 's')") == "12.5 ± 0.400 ms"
     assert ask("units", "withError(0.0125, null, 's')") == "12.5 ms"
 
@@ -57,7 +57,7 @@ def test_thresholds_are_read_as_people_write_them(ask, answered, text, unit, bar
     answered(number if number is None else f"{number:.12g}")
 
 
-def test_an_address_that_makes_no_sense_is_the_overview(ask):
+def test_address_that_makes_no_sense_is_the_overview(ask):
     state = ask("address", "parse('?range=9h&from=5&to=3&stale=never&measure=colour&sort=beauty&by=chance')")
     assert state["place"] == "grid"
     assert (state["range"], state["live"], state["stale_s"]) == ("1h", True, 300)
@@ -73,14 +73,14 @@ def test_gaps_are_found_between_points_and_after_the_last(ask):
     assert ask("plot/data", f"gaps({{t: [], value: []}}, {span}, 60)") == [[0, 100]]
 
 
-def test_the_band_is_there_only_where_both_forecast_and_error_are(ask):
+def test_band_is_there_only_where_both_forecast_and_error_are(ask):
     document = "{t: [1, 2, 3], value: [1, 2, 3], forecast: [null, 2, 3], error: [null, null, 0.5]}"
     found = ask("plot/data", f"columns({document})")
     assert (found["under"], found["over"]) == ([None, None, 2.5], [None, None, 3.5])
     assert found["low"] == [None, None, None]
 
 
-def test_a_table_of_very_many_points_is_thinned_and_keeps_the_newest(ask):
+def test_table_of_very_many_points_is_thinned_and_keeps_the_newest(ask):
     document = "{unit: 's', t: Array.from({length: 1000}, (_, i) => i)}"
     found = ask(
         "plot/data", f"(() => {{ const d = {document}; d.value = d.t; return rows(d, columns(d)); }})()"

@@ -41,7 +41,7 @@ def test_from_the_grid_down_to_a_series_and_back_up(open_page, url):
     assert page.locator("tr[data-host]").count() == 8
 
 
-def test_a_copied_address_shows_the_same_thing(open_page, url):
+def test_copied_address_shows_the_same_thing(open_page, url):
     page = open_page(f"{url}/?series=cpu.new@e1&range=6h&stale=15m&live=0")
     assert crumbs(page)[-1] == "CPU for a new process on e1"
     assert page.locator("#times [aria-current]").inner_text() == "6 h"
@@ -72,7 +72,7 @@ def test_back_and_forward_go_through_what_was_seen(open_page, url):
     assert heading(page) == "Links"
 
 
-def test_the_time_goes_along_to_other_places_and_their_own_state_does_not(open_page, url):
+def test_time_goes_along_to_other_places_and_their_own_state_does_not(open_page, url):
     page = open_page(f"{url}/?range=24h&q=e&sort=cpu")
     page.locator("tr[data-host=e1]").get_by_role("link", name="e1").click()
     settled(page)
@@ -93,7 +93,7 @@ def test_hosts_are_found_by_name_site_and_state(open_page, url):
     wait_for_count(page.locator("tr[data-host]"), 0)
 
 
-def test_the_tile_of_lost_hosts_leads_to_them(open_page, url):
+def test_tile_of_lost_hosts_leads_to_them(open_page, url):
     page = open_page(url)
     page.locator("dd[data-tile=lost] a").click()
     wait_for_count(page.locator("tr[data-host]"), 1)
@@ -108,7 +108,7 @@ def test_hosts_are_sorted_by_what_a_heading_says(open_page, url):
     assert query(page) == {"sort": "age"}
 
 
-def test_the_overview_tells_what_the_service_has(open_page, url, grid):
+def test_overview_tells_what_the_service_has(open_page, url, grid):
     page = open_page(url)
     tiles = {name: page.locator(f"dd[data-tile={name}]").inner_text() for name in ("hosts", "lost", "stale")}
     assert tiles == {"hosts": "8", "lost": "1", "stale": "1"}
@@ -169,7 +169,7 @@ def test_events_are_listed_newest_first_and_by_kind(open_page, url):
     assert "64 rows on e1, e2, w1" in page.locator("ol.events li").inner_text()
 
 
-def test_a_host_page_tells_what_the_host_is(open_page, url):
+def test_host_page_tells_what_the_host_is(open_page, url):
     page = open_page(f"{url}/?host=e1")
     told = page.locator("main dl.facts").inner_text()
     for part in ("10.0.0.1, port 4000", "8 × Model 7", "32.0 GB", "between", "● there"):

@@ -21,7 +21,7 @@ def open_table(figure):
     return [row.locator("th, td").all_inner_texts() for row in rows.all()]
 
 
-def test_a_series_page_tells_measurements_forecast_error_method_and_gaps(open_page, url, grid):
+def test_series_page_tells_measurements_forecast_error_method_and_gaps(open_page, url, grid):
     name = "cpu.new@e1"
     page = open_page(f"{url}/?series={name}")
     figure = loaded(page, name)
@@ -40,7 +40,7 @@ def test_a_series_page_tells_measurements_forecast_error_method_and_gaps(open_pa
     assert f"{forecast.samples:,}" in told
 
 
-def test_the_table_has_every_point_its_forecast_and_the_gap(open_page, url):
+def test_table_has_every_point_its_forecast_and_the_gap(open_page, url):
     page = open_page(f"{url}/?series=cpu.new@e1")
     rows = open_table(loaded(page, "cpu.new@e1"))
     newest = rows[0]
@@ -52,7 +52,7 @@ def test_the_table_has_every_point_its_forecast_and_the_gap(open_page, url):
     page.locator("details.values .scroll").wait_for()
 
 
-def test_a_short_time_in_the_gap_says_so(open_page, url):
+def test_short_time_in_the_gap_says_so(open_page, url):
     middle = sum(GAP) / 2
     page = open_page(f"{url}/?series=cpu.new@e1&from={middle - 60:.0f}&to={middle + 60:.0f}")
     figure = loaded(page, "cpu.new@e1")
@@ -60,7 +60,7 @@ def test_a_short_time_in_the_gap_says_so(open_page, url):
     assert figure.locator(".readout").inner_text() == "No values in this time."
 
 
-def test_the_gap_is_a_row_of_the_table(open_page, url):
+def test_gap_is_a_row_of_the_table(open_page, url):
     page = open_page(f"{url}/?series=cpu.new@e1&from={GAP[0] - 300:.0f}&to={GAP[1] + 300:.0f}")
     rows = open_table(loaded(page, "cpu.new@e1"))
     gaps = [row for row in rows if row[1] == "gap"]
@@ -131,7 +131,7 @@ def test_values_are_saved_with_full_precision(open_page, url, tmp_path):
     assert float(rows[-1]["value"]) == float(cpu_at(times_until(NOON - 5.0))[-1])
 
 
-def test_a_long_time_is_told_in_means_with_least_and_greatest(open_page, url):
+def test_long_time_is_told_in_means_with_least_and_greatest(open_page, url):
     page = open_page(f"{url}/?series=cpu.new@e1&range=7d")
     figure = loaded(page, "cpu.new@e1")
     assert " means of " in figure.locator(".sentence").inner_text()
@@ -139,7 +139,7 @@ def test_a_long_time_is_told_in_means_with_least_and_greatest(open_page, url):
     assert " … " in rows[0][4]
 
 
-def test_a_host_page_has_a_plot_of_every_series_and_loads_those_in_sight(open_page, url):
+def test_host_page_has_a_plot_of_every_series_and_loads_those_in_sight(open_page, url):
     page = open_page(f"{url}/?host=e1")
     own = ["cpu.new", "cpu.running", "cpu.capacity", "memory.free"]
     figures = page.locator("details.plotsection").first.locator("figure.plot")
@@ -154,7 +154,7 @@ def test_a_host_page_has_a_plot_of_every_series_and_loads_those_in_sight(open_pa
     loaded(page, "network.latency@e1>e2")
 
 
-def test_a_lost_hosts_plot_ends_and_says_how_long_ago(open_page, url):
+def test_lost_hosts_plot_ends_and_says_how_long_ago(open_page, url):
     page = open_page(f"{url}/?series=cpu.new@w4")
     figure = loaded(page, "cpu.new@w4")
     assert figure.locator("h2 .age").inner_text() == "30 min, stale"
@@ -163,7 +163,7 @@ def test_a_lost_hosts_plot_ends_and_says_how_long_ago(open_page, url):
     assert states == ["yes"] * 4
 
 
-def test_a_pairs_page_leads_to_the_way_back_and_the_other_measure(open_page, url):
+def test_pairs_page_leads_to_the_way_back_and_the_other_measure(open_page, url):
     page = open_page(f"{url}/?series=network.latency%40e1%3Ee2")
     page.get_by_role("link", name="The way back").click()
     settled(page)

@@ -20,7 +20,7 @@ def steps(page, name):
     page.wait_for_url("**from=*")
 
 
-def test_a_range_ends_now_by_the_servers_clock(open_page, url):
+def test_range_ends_now_by_the_servers_clock(open_page, url):
     page = open_page(f"{url}/?series=cpu.new@e1&live=0")
     for text, hours in (("6 h", 6), ("24 h", 24), ("7 d", 168), ("30 d", 720)):
         page.wait_for_load_state("networkidle")
@@ -71,7 +71,7 @@ def test_earlier_later_and_wider_move_the_time(open_page, url):
     assert span(page) == (NOON - 3600, NOON - 1800)
 
 
-def test_the_time_chosen_holds_for_events_plots_and_small_lines(open_page, url):
+def test_time_chosen_holds_for_events_plots_and_small_lines(open_page, url):
     page = open_page(f"{url}/?view=events&from={NOON - 3100:.0f}&to={NOON - 2900:.0f}")
     assert page.locator("ol.events .kind").all_inner_texts() == ["plan made"]
     page.locator("#crumbs a").first.click()
@@ -101,7 +101,7 @@ def test_live_reads_again_and_again_until_it_is_switched_off(open_page, url):
         page.get_by_role("button", name="Refresh now").click()
 
 
-def test_the_page_says_as_of_when_it_shows_things(open_page, url):
+def test_page_says_as_of_when_it_shows_things(open_page, url):
     page = open_page(f"{url}/?live=0")
     told = page.locator("#freshness").inner_text()
     assert re.fullmatch(r"Shown as of 12:00:\d\d by the server's clock, \d+ s ago\.", told)

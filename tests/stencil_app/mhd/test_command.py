@@ -26,7 +26,7 @@ def problems(name="blast", ranks=1, **texts):
     return list(caught.value.problems)
 
 
-def test_the_solution_has_names_axes_and_time(mhd, tmp_path):
+def test_solution_has_names_axes_and_time(mhd, tmp_path):
     done = mhd(0, "orszag-tang", "--n", 12, "--until", 0.05, "--out", "f.npz", "--history", "h.csv")
     assert (done.returncode, done.stderr) == (0, "")
     found = np.load(tmp_path / "f.npz")
@@ -65,7 +65,7 @@ def test_pictures(mhd, tmp_path):
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_format_whose_package_is_missing_says_which(monkeypatch):
+def test_format_whose_package_is_missing_says_which(monkeypatch):
     from stencil_app.mhd import settings
 
     monkeypatch.setattr(settings, "find_spec", lambda name: None)
@@ -113,7 +113,7 @@ def test_everything_wrong_is_said_at_once(tmp_path):
     assert "legal is a number above 0 and at most 0.5" in found[1]
 
 
-def test_a_benchmark_measures_slabs_of_one_height(mhd, tmp_path):
+def test_benchmark_measures_slabs_of_one_height(mhd, tmp_path):
     done = mhd(0, "orszag-tang", "--n", 24, "--benchmark", "b.json", "--rows", 6)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     found = json.loads((tmp_path / "b.json").read_text())
@@ -134,7 +134,7 @@ def test_what_does_not_go_with_a_benchmark():
     ]
 
 
-def test_a_mesh_too_small_for_its_slabs():
+def test_mesh_too_small_for_its_slabs():
     assert problems(n="8", ranks=3) == [
         "3 ranks: the mesh has 8 row(s), and a slab needs 3; take more cells along the slab axis (z, or y in the "
         "plane), or at most 2 rank(s)"
@@ -150,14 +150,14 @@ def test_a_mesh_too_small_for_its_slabs():
 
 
 @pytest.mark.parametrize("texts", [{"nz": "2"}, {"nz": "2", "slabs": "2"}, {"nz": "1", "ny": "2"}])
-def test_a_flat_periodic_box_is_refused(texts):
+def test_flat_periodic_box_is_refused(texts):
     axis = "y" if "ny" in texts else "z"
     assert problems(n="16", **texts) == [
         f"2 cells along {axis}: a box with periodic walls needs 1 or at least 3; take --n{axis} 1 or --n{axis} 3"
     ]
 
 
-def test_a_flat_open_box_is_accepted():
+def test_flat_open_box_is_accepted():
     texts = {"n": "16", "nz": "2", "boundary": "outflow"}
     assert check(entry("blast"), texts, ranks=1, strays=[]).slabs.size == 2
 
@@ -171,7 +171,7 @@ def test_history_has_the_last_cycle_once(mhd, tmp_path):
     assert [int(line["cycle"]) for line in table] == [0, 2, 3, 4]
 
 
-def test_an_unknown_problem_names_those_there_are(mhd):
+def test_unknown_problem_names_those_there_are(mhd):
     done = mhd(2, "rotor")
     assert done.returncode == 2
     assert done.stderr.count("no problem 'rotor'; there are alfven-wave, blast, brio-wu,") == 1
@@ -188,7 +188,7 @@ def test_negative_pressure_is_refused(mhd, monkeypatch):
     )
 
 
-def test_a_state_that_is_not_finite_ends_the_run_and_says_where(problem, alone, tmp_path):
+def test_state_that_is_not_finite_ends_the_run_and_says_where(problem, alone, tmp_path):
     mhd = problem("orszag-tang", n=8)
     slab = Slab(mhd, even(8, 1), alone)
     state = begin(slab, None)
@@ -231,7 +231,7 @@ def test_floors_are_counted_through_a_restart(monkeypatch, alone, tmp_path):
     assert resumed == run(16)
 
 
-def test_a_restart_with_another_option_is_refused(mhd):
+def test_restart_with_another_option_is_refused(mhd):
     words = ("orszag-tang", "--iterations", 2, "--checkpoint", "run.ck")
     assert mhd(0, *words, "--n", 8).returncode == 0
     done = mhd(0, "orszag-tang", "--n", 12, "--iterations", 4, "--restart", "run.ck")
@@ -254,7 +254,7 @@ def test_help_lists_the_problems_without_importing_them():
     assert "Vortex of Orszag and Tang" in done.stdout
 
 
-def test_the_report_of_the_validation_is_one_document(monkeypatch):
+def test_report_of_the_validation_is_one_document(monkeypatch):
     from click.testing import CliRunner
 
     from stencil_app.cli import validate

@@ -40,14 +40,14 @@ def test_brio_and_wu(reference):
     assert (np.array(errors) <= SLACK * np.array(validation.BRIO_WU[512])).all()
 
 
-def test_a_wide_tube_is_the_thin_one():
+def test_wide_tube_is_the_thin_one():
     thin, wide = (solved("ryu-jones", n=32, width=width, axis="z", courant=0.4) for width in (1, 3))
     assert thin[1].iteration <= wide[1].iteration
     rho = validation.centred(wide[0])["rho"]
     assert np.ptp(rho, axis=(1, 2)).max() < 1e-12
 
 
-def test_the_vortex_keeps_what_the_equations_keep():
+def test_vortex_keeps_what_the_equations_keep():
     slab, _, rho = orszag_tang(32)
     assert np.abs(rho - rho[::-1, ::-1]).max() < 1e-12
     now = totals(slab)
@@ -64,7 +64,7 @@ def test_the_vortex_keeps_what_the_equations_keep():
 
 @pytest.mark.parametrize("kind", ["travelling", "standing"])
 @pytest.mark.parametrize("dimensions", [2, 3])
-def test_a_circular_wave_is_where_it_was_after_a_period(kind, dimensions):
+def test_circular_wave_is_where_it_was_after_a_period(kind, dimensions):
     slab, _ = solved("alfven-wave", n=16, dimensions=dimensions, kind=kind)
     found = validation.centred(slab)
     slab.problem.initialise(slab.interior, 0)
@@ -76,7 +76,7 @@ def test_a_circular_wave_is_where_it_was_after_a_period(kind, dimensions):
 
 
 @pytest.mark.parametrize(("dimensions", "n", "kept"), [(2, 32, 0.5), (3, 12, 0.1)])
-def test_a_loop_is_carried_round_and_stays_across(dimensions, n, kept):
+def test_loop_is_carried_round_and_stays_across(dimensions, n, kept):
     slab, _ = solved("field-loop", n=n, dimensions=dimensions)
     found = validation.centred(slab)
     along = 2 * found["Bz"] - found["Bx"] if dimensions == 3 else found["Bz"]
@@ -90,7 +90,7 @@ def test_a_loop_is_carried_round_and_stays_across(dimensions, n, kept):
 
 
 @pytest.mark.parametrize("boundary", ["reflecting", "outflow"])
-def test_a_blast_at_walls_stays_symmetric(boundary):
+def test_blast_at_walls_stays_symmetric(boundary):
     slab, state = solved(
         "blast", n=12, boundary=boundary, until=0.25, field=0.0 if boundary == "reflecting" else 1.0
     )
@@ -106,7 +106,7 @@ def test_a_blast_at_walls_stays_symmetric(boundary):
         assert now["energy"] == pytest.approx(totals(slab)["energy"], rel=1e-12)
 
 
-def test_a_field_along_mirrors_stays_inside():
+def test_field_along_mirrors_stays_inside():
     """A box that reflects on all sides, closed field lines inside, a hot corner: nothing leaves."""
 
     def potential(axis, x, y, z):
@@ -144,14 +144,14 @@ def test_a_field_along_mirrors_stays_inside():
     assert np.abs(slab.field[[3, 17], B3]).max() < 1e-14
 
 
-def test_every_problem_says_what_it_is_and_begins_without_divergence():
+def test_problem_says_what_it_is_and_begins_without_divergence():
     for name in names():
         assert summary(name)
         options = {option.name for option in entry(name).options}
         assert {"n", "nx", "ny", "nz", "courant"} <= options
 
 
-def test_a_failed_check_is_seen():
+def test_failed_check_is_seen():
     good, bad = (
         validation.Check(problem="p", what="w", figure=figure, reference=None, limit=1.0)
         for figure in (1.0, np.nan)

@@ -17,7 +17,7 @@ HEIGHTS = st.lists(st.integers(3, 9), min_size=1, max_size=5)
 
 @settings(deadline=None, max_examples=15)
 @given(HEIGHTS, st.sampled_from(["periodic", "outflow", "reflecting"]))
-def test_every_cut_of_a_blast_gives_the_same_bits(heights, boundary):
+def test_cut_of_a_blast_gives_the_same_bits(heights, boundary):
     field = 0.0 if boundary == "reflecting" else 1.0
     options = {"n": 6, "nz": sum(heights), "boundary": boundary, "radius": 0.2, "field": field}
     parts, whole = (
@@ -43,7 +43,7 @@ def test_real_ranks_restarts_and_moving_slabs_agree(mhd):
     assert resumed.stdout == line
 
 
-def test_a_tube_along_the_slab_axis_over_three_ranks_is_the_one_along_x(mhd, tmp_path):
+def test_tube_along_the_slab_axis_over_three_ranks_is_the_one_along_x(mhd, tmp_path):
     for ranks, axis in ((0, "x"), (3, "z")):
         done = mhd(ranks, "ryu-jones", "--n", 24, "--axis", axis, "--courant", 0.4, "--out", f"{axis}.npz")
         assert done.returncode == 0, done.stderr
@@ -55,7 +55,7 @@ def test_a_tube_along_the_slab_axis_over_three_ranks_is_the_one_along_x(mhd, tmp
         np.testing.assert_allclose(x[one].ravel(), z[other].ravel(), atol=1e-12)
 
 
-def test_the_thinnest_slab_is_its_own_neighbour_and_between_others(mhd):
+def test_thinnest_slab_is_its_own_neighbour_and_between_others(mhd):
     words = ("blast", "--n", 6, "--iterations", 4)
     assert mhd(0, "blast", "--n", 6, "--nz", 3, "--iterations", 4).returncode == 0
     assert mhd(2, *words).stdout == mhd(0, *words).stdout != ""
@@ -73,7 +73,7 @@ def test_slabs_follow_a_file_while_the_run_goes_on(mhd, tmp_path):
     assert done.stderr == "slabs: 14: 14 rows together, the mesh has 15; the slabs stay as they are\n"
 
 
-def test_a_run_killed_while_it_writes_goes_on_from_the_checkpoint_before(mhd, tmp_path):
+def test_run_killed_while_it_writes_goes_on_from_the_checkpoint_before(mhd, tmp_path):
     program = tmp_path / "killed.py"
     program.write_text(
         "import os, signal\n"

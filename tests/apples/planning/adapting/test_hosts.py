@@ -20,7 +20,7 @@ def test_one_look_is_not_enough():
     assert policy.changes == 1
 
 
-def test_a_look_that_disagrees_begins_anew():
+def test_look_that_disagrees_begins_anew():
     policy = HostPolicy()
     answers = [policy.judge(one) for one in (look(), look(fresh_s=90.0), look(), look())]
     assert answers == [False, False, False, True]
@@ -69,7 +69,7 @@ def test_ranks_say_what_their_own_host_gives_and_others_are_left_as_they_were():
     assert c == snapshot(0.5).conditions[2]
 
 
-def test_a_host_of_which_no_price_is_known_is_left_as_it_was():
+def test_host_of_which_no_price_is_known_is_left_as_it_was():
     found = as_ranks_see_it(snapshot(0.5), [("a", 1e-3)], Costs(seconds_per_row={}), [1e8])
     assert found.conditions == snapshot(0.5).conditions
     assert not math.isnan(found.conditions[0].availability.value)

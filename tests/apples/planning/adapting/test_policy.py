@@ -30,7 +30,7 @@ def periodic(period_s, duty, factor, phase=0.0):
 
 
 @pytest.mark.parametrize("row_s", [EVEN, MIXED])
-def test_a_constant_load_moves_nothing(row_s):
+def test_constant_load_moves_nothing(row_s):
     without, adapted, moves = Machine(row_s, steady, iterations=600).both()
     assert (adapted, moves) == (without, [])
 
@@ -43,7 +43,7 @@ def test_noise_of_a_tenth_moves_nothing(seed):
 @pytest.mark.parametrize("row_s", [EVEN, MIXED])
 @pytest.mark.parametrize("factor", [1.3, 2.0, 4.0, 0.4])
 @pytest.mark.parametrize("noise", [0.0, 0.03])
-def test_a_step_is_followed_at_once_and_nearly_as_well_as_by_knowing_it(row_s, factor, noise):
+def test_step_is_followed_at_once_and_nearly_as_well_as_by_knowing_it(row_s, factor, noise):
     machine = Machine(row_s, step(10.0, factor), noise=noise, iterations=1500)
     _, adapted, moves = machine.both()
     assert 1 <= len(moves) <= 2
@@ -59,7 +59,7 @@ def test_a_step_is_followed_at_once_and_nearly_as_well_as_by_knowing_it(row_s, f
 
 
 @pytest.mark.parametrize("row_s", [EVEN, MIXED])
-def test_a_load_that_goes_again_is_followed_back(row_s):
+def test_load_that_goes_again_is_followed_back(row_s):
     machine = Machine(row_s, lambda t: [2.0 if r == 1 and 10 < t < 60 else 1.0 for r in range(4)])
     without, adapted, moves = machine.both()
     rows = moves[-1][1]
@@ -75,13 +75,13 @@ def test_a_load_that_goes_again_is_followed_back(row_s):
     phase=st.floats(0, 1),
     move_s=st.tuples(st.floats(0.0, 0.3), st.floats(0, 1e-3)),
 )
-def test_a_load_that_comes_and_goes_never_costs_more_than_a_little(period_s, duty, factor, phase, move_s):
+def test_load_that_comes_and_goes_never_costs_more_than_a_little(period_s, duty, factor, phase, move_s):
     load = periodic(period_s, duty, factor, phase)
     without, adapted, _ = Machine(EVEN, load, move_s=move_s, iterations=1500).both()
     assert adapted <= 1.03 * without
 
 
-def test_a_move_that_costs_more_than_it_saves_is_not_made():
+def test_move_that_costs_more_than_it_saves_is_not_made():
     dear = Machine(EVEN, step(10.0, 2.0), iterations=400, move_s=(0.0, 0.0))
     policy = SlabPolicy(
         AdaptationInputs(
@@ -91,7 +91,7 @@ def test_a_move_that_costs_more_than_it_saves_is_not_made():
     assert dear.run(policy)[1] == []
 
 
-def test_a_dear_move_waits_until_the_load_has_lasted():
+def test_dear_move_waits_until_the_load_has_lasted():
     machine = Machine(EVEN, step(10.0, 2.0), iterations=3000)
     inputs = AdaptationInputs(rows=machine.plan, hosts=tuple("abcd"), caps=(400.0,) * 4, collective_s=5.0)
     (first, _), *_ = machine.run(SlabPolicy(inputs))[1]
@@ -132,7 +132,7 @@ def inputs(**more):
     return AdaptationInputs(rows=(50, 50), hosts=("a1", "a2"), caps=(100.0, 100.0), **more)
 
 
-def test_a_proposal_says_what_is_wrong_what_it_gains_and_what_it_costs():
+def test_proposal_says_what_is_wrong_what_it_gains_and_what_it_costs():
     policy = SlabPolicy(inputs(row_s=(1e-3, 1e-3), share=(0.4, 0.4)))
     (proposal,) = hear(policy, (50, 50), (1e-3, 3e-3), 6)
     assert proposal.rows == (75, 25)
@@ -149,7 +149,7 @@ def test_a_proposal_says_what_is_wrong_what_it_gains_and_what_it_costs():
         ({}, "a2 is the slowest"),
     ],
 )
-def test_a_proposal_names_a_host_in_any_case(more, why):
+def test_proposal_names_a_host_in_any_case(more, why):
     (proposal,) = hear(SlabPolicy(inputs(**more)), (50, 50), (1e-3, 3e-3), 6)
     assert proposal.why == why
 
@@ -198,7 +198,7 @@ def test_settings_shape_the_answer():
     assert len(hear(slow, (50, 50), (1e-3, 3e-3), 16)) == 0
 
 
-def test_a_move_that_does_not_keep_its_promise_is_undone():
+def test_move_that_does_not_keep_its_promise_is_undone():
     """Load that comes and goes within a report cannot be seen in means, but in what becomes of a move."""
     machine = Machine(EVEN, periodic(0.5, 0.25, 2.0), iterations=700, move_s=(0.0, 0.0))
     without, adapted, moves = machine.both()

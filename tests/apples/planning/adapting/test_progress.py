@@ -28,7 +28,7 @@ LINE = {
 }
 
 
-def test_a_line_says_what_a_row_costs_and_an_iteration_takes():
+def test_line_says_what_a_row_costs_and_an_iteration_takes():
     told = parse_progress(json.dumps(LINE))
     assert told.row_s == pytest.approx((0.01, 0.02))
     assert told.iteration_s == pytest.approx(0.2)
@@ -60,7 +60,7 @@ def test_so_is_what_is_no_line_at_all(line):
 
 
 @given(st.lists(st.floats(1e-5, 1e-2), min_size=1, max_size=8), st.integers(20, 300))
-def test_a_balanced_cut_is_better_than_any_neighbour(row_s, size):
+def test_balanced_cut_is_better_than_any_neighbour(row_s, size):
     row_s = np.array(row_s)
     rows = balanced(row_s, size, 1, np.full(len(row_s), np.inf))
     assert rows.sum() == size
@@ -98,7 +98,7 @@ def test_settings_out_of_their_range_are_all_named():
     ]
 
 
-def test_the_file_that_is_shipped_lists_the_defaults():
+def test_file_that_is_shipped_lists_the_defaults():
     from apples.model.config import find_config
     from nws.base.reader import load_yaml
 

@@ -41,7 +41,7 @@ def live(trace, settings, switches, estimator):
 
 @pytest.mark.parametrize("priority", ["fcfs", "wfp", "procs - wait"])
 @pytest.mark.parametrize("backfill", ["easy", "conservative"])
-def test_a_replay_decides_as_the_live_queue_does(trace, priority, backfill):
+def test_replay_decides_as_the_live_queue_does(trace, priority, backfill):
     @settings(max_examples=50, deadline=None)
     @given(rows, st.sampled_from(["request", "increment", "doubling", "half"]))
     def hold(found, overrun):
@@ -54,7 +54,7 @@ def test_a_replay_decides_as_the_live_queue_does(trace, priority, backfill):
     hold()
 
 
-def test_the_two_event_orders_differ_where_an_end_and_a_submission_meet(trace):
+def test_two_event_orders_differ_where_an_end_and_a_submission_meet(trace):
     """Job 0 ends early just when job 2 comes. In batch order job 1 was there first; in pyss order 2 overtakes it."""
     jobs = trace((0, 10, 6, 100), (1, 10, 8, 10), (10, 50, 2, 50))
     assert simulate(jobs, Replay()).start.tolist() == [0, 10, 20]
@@ -67,7 +67,7 @@ def test_in_pyss_order_a_submission_that_does_not_fit_causes_no_pass(trace):
     assert simulate(jobs, Replay()).passes == 8
 
 
-def test_an_end_that_was_not_expected_is_no_free_processor_in_pyss_order(trace):
+def test_end_that_was_not_expected_is_no_free_processor_in_pyss_order(trace):
     """At 10 job 1 ends as expected and job 2 early: job 3 may start at once, and job 4 when job 2's end is handled."""
     jobs = trace((0, 10, 4, 10), (0, 10, 4, 50), (10, 5, 4, 5), (10, 5, 4, 5))
     schedule = simulate(jobs, Replay(event_order="pyss"))
@@ -100,7 +100,7 @@ def test_history_from_the_simulation_and_from_the_log(trace):
     assert log_estimates(late, SimilarJobs(scheme)).tolist() == [100, 100, 100]
 
 
-def test_a_log_without_waits_has_no_history(trace):
+def test_log_without_waits_has_no_history(trace):
     with pytest.raises(ConfigError, match="has no waits"):
         log_estimates(trace((0, 1, 1, 1)), SimilarJobs(Scheme()))
 
@@ -137,6 +137,6 @@ def test_nothing_to_replay(trace):
         Replay(event_order="random")
 
 
-def test_a_job_of_a_trace_is_known_by_its_place(trace):
+def test_job_of_a_trace_is_known_by_its_place(trace):
     jobs = trace((3, 1, 4, 9), users=[7])
     assert Jobs(jobs)[0] == QueueJob(id=0, procs=4, request_s=9.0, submit_s=3.0, user="7", project="0")

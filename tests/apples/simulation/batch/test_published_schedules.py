@@ -16,7 +16,7 @@ from apples.simulation.batch.reading import read_trace
         ("SDSC-SP2-sc15.swf.gz", "SDSC-SP2-easy-waits.txt.gz", 54_006),
     ],
 )
-def test_every_start_is_the_published_one(reference, log, published, jobs):
+def test_start_is_the_published_one(reference, log, published, jobs):
     schedule = simulate(read_trace(reference(log)), Replay(event_order="pyss"))
     with gzip.open(reference(published), "rt") as lines:
         number, submit, wait, _, _, _, backfilled = np.loadtxt(lines).T

@@ -56,7 +56,7 @@ def test_what_is_left_out_is_counted(file):
     assert trace.intake.mended["no time limit, taken as the run time"] == 1
 
 
-def test_a_history_that_will_not_do(file):
+def test_history_that_will_not_do(file):
     with pytest.raises(ConfigError, match="no column Account, Timelimit; make it with sacct --allusers"):
         read_trace(file("history.txt", HEADER.replace("Account|", "").replace("Timelimit|", "")))
     with pytest.raises(ConfigError, match=r"no job that ran among 1 line \(a step of a job: 1\)"):
@@ -74,7 +74,7 @@ SITE = text_of("apples/simulation/batch/sacct_site.txt")
 """What a site prints: steps, an array half of which waits, a heterogeneous job, cancellations, and no limits."""
 
 
-def test_a_sites_own_output(file):
+def test_sites_own_output(file):
     trace = read_trace(file("history.txt", *SITE.splitlines()))
     assert trace.id.tolist() == [4211, 4212, 4212, 4215, 4215, 4218, 4220]
     assert trace.procs.tolist() == [16, 4, 4, 8, 32, 2, 2]

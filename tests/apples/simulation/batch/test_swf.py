@@ -8,7 +8,7 @@ from apples.simulation.batch.reading import read_trace
 from tests.transcripts import recorded
 
 
-def test_a_log_and_its_header(file, swf_line):
+def test_log_and_its_header(file, swf_line):
     path = file(
         "site.swf.gz",
         "; Computer: a test",
@@ -59,13 +59,13 @@ def test_everything_odd_is_counted(file, swf_line):
 
 
 @recorded("apples/simulation/swf_problems.txt", "lines")
-def test_a_file_without_jobs(file, answered, lines):
+def test_file_without_jobs(file, answered, lines):
     with pytest.raises(ConfigError) as caught:
         read_trace(file("none.swf", *lines))
     answered(str(caught.value).split("none.swf")[-1])
 
 
-def test_a_file_that_cannot_be_read(tmp_path, file, swf_line):
+def test_file_that_cannot_be_read(tmp_path, file, swf_line):
     with pytest.raises(ConfigError, match=r"none\.swf: cannot be read \(No such file"):
         read_trace(tmp_path / "none.swf")
     with pytest.raises(ConfigError, match="Is a directory"):

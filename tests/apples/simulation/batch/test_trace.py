@@ -20,7 +20,7 @@ def test_months_begin_with_the_first_job(trace):
     assert [np.flatnonzero(jobs.in_month(number)).tolist() for number in range(4)] == [[0, 1], [2], [], [3]]
 
 
-def test_a_load_is_reached_by_stretching_arrivals(trace):
+def test_load_is_reached_by_stretching_arrivals(trace):
     jobs = trace((100, 10, 4, 10), (105, 10, 4, 10), (110, 10, 8, 10))
     assert jobs.offered_load(8) == pytest.approx(160 / 80)
     thinner = jobs.stretched(4)
