@@ -21,7 +21,7 @@ import click
 
 from apples.cli.optiongroups import option, record_of, with_options
 from apples.errors import ConfigError, NotExecutable, ProgramNotFound
-from nws.base.paths import user_name
+from nws.base.lock import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

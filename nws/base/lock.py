@@ -12,8 +12,6 @@ import time
 from pathlib import Path
 from typing import Self
 
-from nws.base.paths import user_name
-
 
 class LockHeld(Exception):
     """Another process holds the lock. `holder`: a description of it, such as "process 7 of eve on vm, since ..."."""
@@ -133,6 +131,16 @@ def open_private(path: str | os.PathLike[str], flags: int) -> int:
         os.close(descriptor)
         raise PermissionError(errno.EPERM, f"it is no regular file of user {os.geteuid()}; remove it")
     return descriptor
+
+
+def user_name() -> str:
+    """Return the name of this process's user; the number of one without an entry in passwd, as in containers."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.geteuid())
 
 
 def _description() -> str:

@@ -15,16 +15,6 @@ from pathlib import Path
 from nws.base.errors import StoreError
 
 
-def user_name() -> str:
-    """Return the name of this process's user; the number of one without an entry in passwd, as in containers."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.geteuid())
-
-
 def state_dir(environ: Mapping[str, str] | None = None) -> Path:
     """Return directory for everything kept between runs, absolute; it need not exist yet.
 
