@@ -103,7 +103,7 @@ def test_rank_that_fails_gives_its_exit_code(run, known, small):
 def test_history_of_the_first_run(run, known):
     table = run("apples", "history", state=known).out.splitlines()
     assert table[0].split() == ["run", "what", "scheduler", "ranks", "predicted", "observed", "error"]
-    assert table[2].startswith("mean absolute error of 1 finished runs: ")
+    assert table[2].startswith("mean absolute error of 1 finished run: ")
     run_id = table[1].split()[0]
     one = run("apples", "history", run_id, state=known).out
     assert one.startswith(f"run {run_id}: heat 64, apples, finished\nhost ")

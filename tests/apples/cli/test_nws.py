@@ -97,7 +97,8 @@ def test_failed_run_has_ended_too(run, known, small, server):
 def test_without_the_service_it_says_so_once_and_measures(run, known, small):
     command = run("apples-run", *small, "--dry-run", "--json", "--nws", NOT_THERE, state=known)
     assert command.code == 0
-    first, second = command.err.splitlines()[:2]
+    starting, first, second = command.err.splitlines()[:3]
+    assert starting == "· starting …"
     assert first == (
         f"· no weather from the service ({NOT_THERE}: nobody listens there (connection refused)); "
         "planning with what can be measured here"
