@@ -227,7 +227,7 @@ class History:
             before = table.get(machine, MeasuredBenchmarks(measured_at=0.0, benchmarks=()))
             # Of a damaged or meaningless benchmark nothing is used: it is measured again.
             usable = [b for b in sound if 0 < b.seconds_per_row < math.inf]
-            if usable:
+            if usable and isinstance(measured_at, float):
                 table[machine] = MeasuredBenchmarks(
                     measured_at=max(before.measured_at, measured_at),
                     benchmarks=(*before.benchmarks, *usable),
@@ -260,7 +260,7 @@ class History:
     def _decoded(self, statement: str, values: Sequence[object], kind: type[T]) -> list[T]:
         return list(self._sound(self._rows(statement, values), kind))
 
-    def _sound(self, rows: Iterable[tuple[str, bytes]], kind: type[T]) -> Iterator[T]:
+    def _sound(self, rows: Iterable[tuple[str, object]], kind: type[T]) -> Iterator[T]:
         """Yield the values of (name, blob) that are undamaged; report the others."""
         for name, blob in rows:
             try:
@@ -312,8 +312,11 @@ def _packed(value: object) -> bytes:
 _decoders: dict[Any, Any] = {}
 
 
-def _unpacked(blob: bytes, kind: type[T]) -> T:
-    content = bytes(blob[4:])
+def _unpacked(blob: object, kind: type[T]) -> T:
+    # A damaged page may hold a value of any type in the place of a blob.
+    if not isinstance(blob, bytes):
+        raise _Damaged("it is no sequence of bytes")
+    content = blob[4:]
     if zlib.crc32(content).to_bytes(4, "big") != blob[:4]:
         raise _Damaged("its checksum does not match its content")
     if kind not in _decoders:
