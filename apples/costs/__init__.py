@@ -1,1 +1,1 @@
-"""Learning from finished runs: history, benchmarks, and the corrections fitted to them."""
+"""Prices of a run: evidence (benchmarks and finished runs, read once), costs as functions of it, and their store."""
