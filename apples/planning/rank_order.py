@@ -49,6 +49,8 @@ def tree_positions(problem: Problem, tree: nx.Graph[int] | None = None) -> IntAr
 
     tree : the problem's spanning tree if it is known already
     """
+    if len(problem.hosts) == 1:
+        return problem.slot_of.astype(np.int64)
     walk = _walk(spanning_tree(problem) if tree is None else tree)
     place = np.empty(len(walk), dtype=np.int64)
     place[walk] = np.arange(len(walk))
