@@ -108,13 +108,13 @@ class RankRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Return whether it ended with another exit code than 0."""
-        return self.ended is not None and self.exit_code != 0
+        """Return whether it ended with another exit code than 0, or before MPI_Finalize."""
+        return self.ended is not None and (self.exit_code != 0 or self.error is not None)
 
     @property
     def shell_code(self) -> int:
-        """Return the exit code as a shell shows it, 128 + signal for a killed rank; 0 while it runs."""
-        return 128 + self.signal if self.signal is not None else self.exit_code or 0
+        """Return the exit code as a shell shows it: 128 + signal for a killed rank, 1 for a failed one that gave 0."""
+        return 128 + self.signal if self.signal is not None else self.exit_code or int(self.failed)
 
     def describe(self) -> str:
         """Return one line, as in `rank 3 on beta was killed by signal 9 (KILL)`."""

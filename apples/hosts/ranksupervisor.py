@@ -24,7 +24,7 @@ from apples.hosts.kernel import (
     reaped,
 )
 from apples.hosts.relays import Labeller, PmiRelay, segment_prefix
-from apples.hosts.statusfile import StatusFile
+from apples.hosts.statusfile import LEFT_EARLY, StatusFile
 
 #: Sent by the kernel when the rank wrapper is dead; users do not send this signal.
 ORPHANED = signal.SIGALRM
@@ -230,6 +230,10 @@ class RankSupervisor:
             error = f"aborted the run (MPI_Abort) with code {self._pmi.aborted}"
             # An abort is a failure even with code 0.
             wait_status = (self._pmi.aborted & 0xFF or 1) << 8
+        elif (
+            wait_status == 0 and self._ended_by == "itself" and self._pmi is not None and self._pmi.left_early
+        ):
+            error = LEFT_EARLY
         self._status.ended(
             wait_status, ended_by=ended_by or self._ended_by, error=error, peak_bytes=self._peak_bytes
         )

@@ -104,7 +104,7 @@ class PmiRelay:
         self._other = {program: hydra, hydra: program}
         self._program, self._hydra = program, hydra
         self._request = b""
-        self._answered = False
+        self._answered = self._finalized = False
         # the rank has stated its address, and has then met the others
         self._stated = self._exchanged = False
         # Hydra answers the barrier where all ranks are on one host, where not every rank states its address, and in
@@ -123,6 +123,7 @@ class PmiRelay:
             self._answered = fd == self._hydra
             if not self._answered:
                 self._request = data
+                self._finalized |= b"cmd=finalize" in data
                 if self._in_finalize(data):
                     self._answer_at = time.monotonic() + FINALIZE_S
                     return True
@@ -165,8 +166,17 @@ class PmiRelay:
             The descriptor on which hydra answers. None if nothing was sent: the program sent the message itself, did
             not reach MPI_Finalize, or hydra has ended.
         """
-        finalized = self._request == BARRIER and self._answered
-        return self._hydra if finalized and write_all(self._hydra, FINALIZE) else None
+        return self._hydra if self._skipped_exit and write_all(self._hydra, FINALIZE) else None
+
+    @property
+    def left_early(self) -> bool:
+        """Whether a program that has ended did so before MPI_Finalize; with `ofi`, perhaps by `_exit` after it."""
+        return bool(self._request) and not self._finalized and not self._skipped_exit
+
+    @property
+    def _skipped_exit(self) -> bool:
+        """Whether the program was in MPI_Finalize, and has not sent the message of its exit handler."""
+        return self._request == BARRIER and self._answered
 
 
 def abort_code(message: bytes) -> int:

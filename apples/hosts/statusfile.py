@@ -10,6 +10,9 @@ import time
 
 from nws.base.files import write_whole
 
+#: Error of a rank that left the others waiting, as `STOP` of Fortran does.
+LEFT_EARLY = "ended with exit code 0 before MPI_Finalize"
+
 
 def quoted(text: str) -> str:
     """Return `text` as a JSON string, without the import of json (2 ms)."""

@@ -2,18 +2,25 @@
 
 `mpiexec`'s exit code proves nothing (MPICH joins the codes of its ranks bit by bit: 3, 4 and 5 give 7, and a run
 whose ranks never started can give 0). A run is finished when every rank has recorded exit code 0. Of the ranks that
-failed, those that were ended because of another are not to blame, and the first of the others is named.
+failed, those that were ended because of another are not to blame, and the first of the others is named. A rank that
+ends with exit code 0 before MPI_Finalize fails as well, unless all end so.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from apples.hosts.hostmessages import RankRecord, signal_name
+from apples.hosts.statusfile import LEFT_EARLY
+from apples.launching import openmpi
 from apples.launching.termination import Termination
 from apples.model.plan import Outcome, RankStatus
 from nws.base.durations import format_seconds
 
 TIME_LIMIT, LAUNCHER_FAILED = 124, 125
+#: Seconds in which `mpiexec` ends the other ranks after the end of one; clocks of hosts may differ by as much.
+AT_ONCE_S = 5.0
 #: Exit code of ranks that were asked to end with a checkpoint: 128 + SIGTERM.
 ADAPTED = 143
 
@@ -65,6 +72,10 @@ def judge(launch: LaunchResult, ending: Termination) -> Outcome:
             _outcome(launch, "failed", LAUNCHER_FAILED, _lost(launch.lost)), lost=dict(launch.lost)
         )
     culprits = [r for r in records if _to_blame(r) and r.failed]
+    if not culprits and len(records) == len(launch.hosts) and launch.mpiexec_code >= 0:
+        records = [_left_early(record, launch) for record in records]
+        launch = replace(launch, records=records)
+        culprits = [r for r in records if _to_blame(r) and r.failed]
     if culprits:
         code = max(r.shell_code for r in culprits)
         return _outcome(launch, "failed", code, _blame(culprits, len(launch.hosts)))
@@ -81,6 +92,22 @@ def _is_odd(record: RankRecord) -> bool:
 def _to_blame(record: RankRecord) -> bool:
     """Return whether a rank failed by itself, or lost its supervisor, which the launcher never kills first."""
     return record.ended is None or (record.failed and record.ended_by == "itself")
+
+
+def _left_early(record: RankRecord, launch: LaunchResult) -> RankRecord:
+    """Return a record with an error if its rank ended with 0 and `mpiexec` therefore ended the others and itself.
+
+    Supervisors see such an end in the conversation with hydra. Open MPI has none. Its `mpiexec` returns 1 after a rank
+    that skipped MPI_Finalize, and 0 after an abort whose code is 0 in its lowest eight bits.
+    """
+    victims = [r.ended for r in launch.records if r is not None and r.ended is not None and r.exit_code != 0]
+    if record.ended is None or record.exit_code != 0 or record.ended_by != "itself":
+        return record
+    if not victims or abs(min(victims) - record.ended) > AT_ONCE_S:
+        return record
+    aborted = launch.mpiexec_code == 0 and launch.names == openmpi.NAMES
+    why = "aborted the run (MPI_Abort) with code 0 or a multiple of 256" if aborted else LEFT_EARLY
+    return msgspec.structs.replace(record, error=why)
 
 
 def _lost(lost: Mapping[str, str]) -> str:

@@ -224,7 +224,8 @@ def measured(bare_machine, state_of_its_own):
     return Path(shutil.copytree(bare_machine[2], state_of_its_own))
 
 
-#: Prints its rank, then sleeps for the first argument's seconds; with a second argument, rank 1 ends with that code.
+#: Prints its rank, then sleeps for the first argument's seconds; with a second argument, rank 1 ends with that code, by
+#: MPI_Abort with a third.
 MPI_SOURCE = """
 #include <mpi.h>
 #include <stdio.h>
@@ -239,6 +240,7 @@ int main(int argc, char **argv) {
     MPI_Barrier(MPI_COMM_WORLD);
     line = sprintf(text, "%d of %d %s\\n", rank, ranks, getenv("GIVEN") ? getenv("GIVEN") : "");
     if (write(1, text, line) != line) return 1;
+    if (argc > 3 && rank == 1) MPI_Abort(MPI_COMM_WORLD, atoi(argv[2]));
     if (argc > 2 && rank == 1) _exit(atoi(argv[2]));
     if (argc > 1) sleep(atoi(argv[1]));
     MPI_Finalize();

@@ -51,10 +51,19 @@ def test_program_of_any_mpi_runs_as_one_job(program, runs, capfd) -> None:
 
 
 @pytest.mark.mpi
-def test_program_of_any_mpi_fails_with_its_code(program, runs) -> None:
-    outcome = run(runs.request(program, "600", "7"))
-    assert (outcome.ended, outcome.exit_code) == ("failed", 7)
-    assert "rank 1 on localhost ended with exit code 7" in outcome.message
+@pytest.mark.parametrize(
+    ("ending", "code", "reason"),
+    [
+        (["7"], 7, "ended with exit code 7"),
+        (["0"], 1, "ended with exit code 0 before MPI_Finalize"),
+        (["256", "abort"], 1, r"aborted the run \(MPI_Abort\) with code (256|0 or a multiple of 256)"),
+    ],
+)
+def test_program_of_any_mpi_names_the_failed_rank(program, runs, ending, code, reason) -> None:
+    outcome = run(runs.request(program, "600", *ending, hosts=["localhost"] * 3))
+    assert (outcome.ended, outcome.exit_code) == ("failed", code)
+    assert re.fullmatch(f"rank 1 on localhost {reason}", outcome.message)
+    assert [status.to_blame for status in outcome.statuses] == [False, True, False]
 
 
 @pytest.mark.mpi

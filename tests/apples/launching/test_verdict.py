@@ -9,8 +9,11 @@ import pytest
 
 from apples.hosts.hostmessages import RankRecord, signal_name
 from apples.hosts.statusfile import StatusFile
+from apples.launching.openmpi import NAMES
 from apples.launching.termination import GracePeriods, Termination
 from apples.launching.verdict import LaunchResult, judge
+
+HYDRA = ("mpiexec", "hydra_pmi_proxy")
 
 
 def record(rank: int, code: int | None = 0, **changes: object) -> RankRecord:
@@ -32,7 +35,11 @@ def killed(rank: int, signal: int, **changes: object) -> RankRecord:
 
 
 def verdict(
-    *records: RankRecord | None, mpiexec_code: int = 0, said: str = "", ending: Termination | None = None
+    *records: RankRecord | None,
+    mpiexec_code: int = 0,
+    said: str = "",
+    ending: Termination | None = None,
+    names=HYDRA,
 ):
     launch = LaunchResult(
         hosts=[f"host{rank}" for rank in range(len(records))],
@@ -41,6 +48,7 @@ def verdict(
         mpiexec_stderr=said,
         observed_s=4.2,
         time_limit_s=90.0,
+        names=names,
     )
     return judge(launch, ending or quiet())
 
@@ -93,6 +101,42 @@ def test_mpiexec_was_killed() -> None:
     outcome = verdict(killed(0, 9, ended_by="parent"), killed(1, 9, ended_by="parent"), mpiexec_code=-9)
     assert outcome.exit_code == 125
     assert "none failed by itself (mpiexec was killed by signal 9 (KILL))" in outcome.message
+
+
+EARLY = "ended with exit code 0 before MPI_Finalize"
+
+
+@pytest.mark.parametrize(
+    ("records", "mpiexec", "names", "code", "message"),
+    [
+        # the supervisor knows it
+        (
+            [record(0, 0, error=EARLY), killed(1, 9, ended_by="parent")],
+            9,
+            HYDRA,
+            1,
+            f"rank 0 on host0 {EARLY}",
+        ),
+        ([record(0, 0, error=EARLY), record(1, 0, error=EARLY)], 0, HYDRA, 0, ""),
+        # only mpiexec knows it
+        ([record(0), killed(1, 15, ended_by="parent", ended=2.5)], 1, NAMES, 1, f"rank 0 on host0 {EARLY}"),
+        ([record(0), killed(1, 15, ended_by="parent", ended=1.5)], 0, NAMES, 1, "MPI_Abort) with code 0 or"),
+        (
+            [record(0), record(1, 0, ended=3.0), killed(2, 9, ended_by="parent")],
+            1,
+            NAMES,
+            f"host0 {EARLY}; 1 of",
+        ),
+        # the end of another rank is no reason
+        ([record(0), record(1, 7)], 1, NAMES, 7, "rank 1 on host1 ended with exit code 7"),
+        ([record(0), killed(1, 9, ended_by="parent", ended=60.0)], 1, NAMES, 125, "daemon was killed"),
+        ([record(0), killed(1, 9, ended_by="parent")], -9, NAMES, 125, "mpiexec was killed by signal 9"),
+    ],
+)
+def test_rank_that_ended_early_is_named(records, mpiexec, names, code, message) -> None:
+    outcome = verdict(*records, mpiexec_code=mpiexec, names=names)
+    assert message in outcome.message
+    assert outcome.exit_code == code
 
 
 @pytest.mark.parametrize(("signal", "code", "name"), [(SIGINT, 130, "INT"), (SIGTERM, 143, "TERM")])
