@@ -28,8 +28,9 @@ HOST_AGENT = Path(hostagent.__file__)
 #: Starts the rank wrapper that the agent of a host names; by default that of this machine.
 _WRAPPER_THERE = 'w=${APPLES_WRAPPER:-$1}; shift; exec "${APPLES_PYTHON:-$0}" -I -S "$w" "$@"'
 
-#: One thread per rank: the planner counts ranks, and threads of neighbours would compete for their cores.
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+#: Variables of ranks, unless the user sets them. One thread per rank: the planner counts ranks, and threads of
+#: neighbours would compete for their cores. No signal for UCX, which takes HUP to print its state and go on.
+RANK_DEFAULTS = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "UCX_DEBUG_SIGNO": "0"}
 
 #: Network module for programs outside this environment, if their MPICH has several. With UCX, a receive of MPICH 5.0.2
 #: from MPI_ANY_SOURCE never completes if its message arrived from another host before (docs/launching.md).
@@ -174,14 +175,14 @@ def carried(environment: Mapping[str, str]) -> list[str]:
 def rank_environment(
     request: LaunchRequest, base: Mapping[str, str], foreign: tuple[str, ...] = FOREIGN
 ) -> dict[str, str]:
-    """Return the environment of `mpiexec` and its ranks: the request's variables, else the user's, else `ONE_THREAD`.
+    """Return the environment of `mpiexec` and its ranks: the request's variables, else the user's, else the defaults.
 
     Args:
         base: the user's environment
         foreign: prefixes of names in `base` that are left out
     """
     user = {name: value for name, value in base.items() if not name.startswith(foreign)}
-    return {**ONE_THREAD, **user, **request.environment}
+    return {**RANK_DEFAULTS, **user, **request.environment}
 
 
 def local_environment(request: LaunchRequest, base: Mapping[str, str], _socket: str) -> dict[str, str]:

@@ -304,6 +304,7 @@ EXCHANGE_ONE(1, f08_)
 /* --- start and end -------------------------------------------------------------------------------- */
 
 static void started(const int *error) {
+    monitor_after_init();
     if (monitor_thread.depth == 1 && (error == NULL || *error == 0)) {
         monitor_identify();
         monitor_resolve_c();
@@ -316,13 +317,13 @@ static void started(const int *error) {
 #define INIT_ONE(i, suffix, ...)                                                                                      \
     EXPORT void mpi_init_##suffix(P1) {                                                                               \
         NEXT(f_init, i, "mpi_init_" #suffix)                                                                          \
-        monitor_thread.depth++;                                                                                       \
+        monitor_before_init();                                                                                        \
         ON(f_init[i], 1);                                                                                             \
         started((int *)a1);                                                                                           \
     }                                                                                                                 \
     EXPORT void mpi_init_thread_##suffix(P3) {                                                                        \
         NEXT(f_init_thread, i, "mpi_init_thread_" #suffix)                                                            \
-        monitor_thread.depth++;                                                                                       \
+        monitor_before_init();                                                                                        \
         ON(f_init_thread[i], 3);                                                                                      \
         started((int *)a3);                                                                                           \
     }                                                                                                                 \

@@ -75,6 +75,8 @@ extern struct page monitor_no_page; /* the page of a process that is not measure
 /* monitor.c: shared state */
 uint64_t monitor_wall(void);
 void monitor_slept(void);
+void monitor_before_init(void);
+void monitor_after_init(void);
 
 /* Between these two calls readers see an odd sequence number, and read again. The lock is only needed if several
    threads may call MPI at once. */

@@ -63,6 +63,7 @@ __attribute__((constructor)) static void add_symbols(void) {
 /* --- start and end -------------------------------------------------------------------------------- */
 
 static int started(int rc) {
+    monitor_after_init();
     if (monitor_thread.depth == 1 && rc == 0) {
         monitor_identify();
         monitor_resolve_c();
@@ -74,13 +75,13 @@ static int started(int rc) {
 
 EXPORT int MPI_Init(P2) {
     REQUIRE(Init)
-    monitor_thread.depth++;
+    monitor_before_init();
     return started(PLAINLY(r_Init, 2));
 }
 
 EXPORT int MPI_Init_thread(P4) {
     REQUIRE(Init_thread)
-    monitor_thread.depth++;
+    monitor_before_init();
     return started(PLAINLY(r_Init_thread, 4));
 }
 

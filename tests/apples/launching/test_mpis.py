@@ -8,6 +8,7 @@ import re
 import signal
 import stat
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from apples.launching.mpis import Family, family_of, linked_mpi
 from apples.launching.preflight import files_on_hosts
 from apples.launching.termination import GracePeriods
 from apples.model.launchrequest import MpiChoice
+from apples.monitoring.environment import figures_of
+from apples.monitoring.job import JOB, MonitoredRun
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
 HERE = HostAccess(grace=QUICK, here=True)
@@ -64,6 +67,33 @@ def test_program_of_any_mpi_names_the_failed_rank(program, runs, ending, code, r
     assert (outcome.ended, outcome.exit_code) == ("failed", code)
     assert re.fullmatch(f"rank 1 on localhost {reason}", outcome.message)
     assert [status.to_blame for status in outcome.statuses] == [False, True, False]
+
+
+@pytest.mark.mpi
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize(
+    ("number", "ended", "message"),
+    [
+        (signal.SIGHUP, "interrupted", "the run was interrupted by signal HUP"),
+        (signal.SIGUSR1, "failed", r"rank \d on localhost was killed by signal 10 \(USR1\)"),
+    ],
+)
+def test_program_of_any_mpi_is_ended_by_signals(
+    program, runs, wait_for, capfd, number, ended, message
+) -> None:
+    # UCX takes HUP, and then prints hundreds of lines; MPICH takes USR1.
+    def send() -> None:
+        wait_for(lambda: len(figures_of(runs.directory, JOB)) == 2)
+        os.kill(os.getpid(), number)
+
+    request = runs.request(program, "600", environment=MonitoredRun().environment(runs.directory))
+    sender = threading.Thread(target=send)
+    sender.start()
+    outcome = run(request)
+    sender.join()
+    assert (outcome.ended, [status.signal for status in outcome.statuses]) == (ended, [number] * 2)
+    assert re.match(message, outcome.message)
+    assert all(re.fullmatch("[01] of 2 ", line) for line in capfd.readouterr().out.splitlines())
 
 
 @pytest.mark.mpi
