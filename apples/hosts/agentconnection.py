@@ -25,6 +25,7 @@ from apples.hosts.frames import FromAgent, ToAgent, Unframer, frame
 from apples.hosts.hostmessages import AgentReport
 from apples.hosts.kernel import FORWARDED, PR_SET_PDEATHSIG, close_all_but, prctl
 from apples.hosts.travelling import agent_program
+from nws.base.hostconnection import silence
 from nws.base.sentprogram import PYTHON, framed
 from nws.base.ssh import meaning
 
@@ -258,8 +259,10 @@ class AgentConnection:
     def check_silence(self, now: float, timeouts: LivenessTimeouts) -> None:
         """Count the host as lost if it was silent for too long."""
         if not self.over and now >= self.silent_at(timeouts):
-            after = "did not answer" if self.report is None else "was not heard of"
-            self.lose(f"{after} for {now - self.received_at:.0f} s; it is off, frozen, or its link is cut")
+            after, why = "was not heard of", "it is off, frozen, or its link is cut"
+            if self.report is None:
+                after, why = "did not answer", silence(self._unframer.noise)
+            self.lose(f"{after} for {now - self.received_at:.0f} s; {why}")
 
     def lose(self, why: str) -> None:
         """Count the host as lost; the first reason is kept."""
@@ -291,7 +294,8 @@ class AgentConnection:
             return "was lost: its connection ended" + (f" ({lines[-1]})" if lines else "")
         if self.address.address is None:
             return f"could not start its host agent: {self.stderr_text() or f'it ended with code {code}'}"
-        return meaning(address, code, self.stderr_text(), PYTHON)
+        noise = self._unframer.noise.decode(errors="replace")
+        return meaning(address, code, self.stderr_text(), PYTHON, noise)
 
 
 class Heartbeats(threading.Thread):

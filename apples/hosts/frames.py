@@ -53,7 +53,7 @@ LONGEST = 64 << 20
 #: Bytes that are read or written at once.
 CHUNK = 1 << 16
 #: The most output of a login shell before the preamble, in bytes.
-LONGEST_GREETING = 1 << 16
+LONGEST_GREETING = 1 << 20
 
 
 def frame(kind: bytes, payload: bytes = b"") -> bytes:

@@ -26,7 +26,7 @@ from apples.model.launchrequest import Notify
 from apples.slurm import keepalive as allocationkeepalive
 from apples.slurm import records, runner
 from apples.slurm.commands import Shape, Wishes, salloc
-from apples.slurm.meanings import WAITS, hopeless, meaning
+from apples.slurm.meanings import WAITS, hopeless, meaning, reported_end
 from apples.slurm.records import Job, Partition
 from nws.base.durations import parse_duration
 from nws.base.hostlist import fold
@@ -137,7 +137,7 @@ LOOK_S, GONE_S = 2.0, 15.0
 #: Seconds a job that has ended may take to be cleared from its nodes before its record is read as it is.
 CLEARED_S = 10.0
 
-_PENDING = re.compile(r"(?:Pending|Granted) job allocation (\d+)")
+_PENDING = re.compile(r"^salloc: (?:Pending|Granted) job allocation (\d+)", re.MULTILINE)
 
 
 class AllocationRefused(LaunchError):
@@ -202,11 +202,9 @@ class OwnAllocation(Allocation):
 
     def fate(self) -> Job | None:
         """See `Allocation.fate`. Messages of `salloc` count more than the controller's record at that moment."""
-        text = self._stderr.decode(errors="replace").lower()
-        if "time limit" in text:
-            return Job(number=self.number, state="TIMEOUT")
-        if "preempted" in text:
-            return Job(number=self.number, state="PREEMPTED")
+        state = reported_end(self._stderr.decode(errors="replace"))
+        if state is not None:
+            return Job(number=self.number, state=state)
         deadline = time.monotonic() + CLEARED_S
         job = runner.job(self.number)
         while job is not None and job.state == "COMPLETING" and time.monotonic() < deadline:

@@ -17,11 +17,13 @@ from typing import Any, Self, TypeVar
 
 from nws.base.sentprogram import BOOTSTRAP, PYTHON, framed, interpreter
 from nws.base.ssh import find_ssh, meaning, ssh_command
+from nws.base.terminal import visible
 
 Given = TypeVar("Given")
 Found = TypeVar("Found")
 
-#: Begins each answer; programs that are sent have the same. Other output, as of a login shell, is skipped.
+#: Begins each answer, wherever it is in a line: a login shell may print a prompt before it. Programs that are sent have
+#: the same.
 MARK = "APPLES-CHECK 1 "
 
 #: Connections that are made at the same time.
@@ -31,10 +33,20 @@ AT_ONCE = 32
 _LAST_WORDS_S = 2.0
 #: Longest line of output, bytes.
 _LONGEST_LINE = 16 << 20
+#: Bytes of a login shell's output that are kept for messages.
+_NOISE = 1 << 10
 
 
 class HostCheckError(Exception):
     """A host does not answer as expected. The text is a sentence without its subject."""
+
+
+def silence(noise: bytes) -> str:
+    """Return why a host that printed this, and nothing else, may be silent."""
+    last = noise.decode(errors="replace").strip().split("\n")[-1]
+    if not last:
+        return "it is off, overloaded, or cut off"
+    return f"its login shell printed '{visible(last)}' and may wait for input; it must run commands without a terminal"
 
 
 class HostConnection:
@@ -43,7 +55,8 @@ class HostConnection:
     address : destination for ssh, None for this machine.  through : command prefix that replaces ssh
     program : source of the program there; its answers, lines of JSON, begin with `MARK`
     python : interpreter there, None for any
-    received : bytes that `taken` has not taken yet.  Subclasses may frame texts in another way.
+    received : bytes that `taken` has not taken yet.  noise : what a login shell printed before the first answer
+    Subclasses may frame texts in another way.
     """
 
     def __init__(
@@ -81,7 +94,7 @@ class HostConnection:
         assert self._process.stdin is not None
         # a host that does not read must not block this process; `receive` sends the rest
         os.set_blocking(self._process.stdin.fileno(), False)
-        self.received, self._late = b"", False
+        self.received, self.noise, self._late = b"", b"", False
         self._unsent = memoryview(framed(program) + self.packed(request))
         self._send()
 
@@ -137,12 +150,17 @@ class HostConnection:
 
     def taken(self) -> bytes | None:
         """Take the text of the next answer from `received`; None if it is not complete."""
-        while b"\n" in self.received:
-            line, _, self.received = self.received.partition(b"\n")
-            if line.startswith(MARK.encode()):
-                return line[len(MARK) :]
-            # Output of a login shell is skipped.
-        return None
+        before, mark, after = self.received.partition(MARK.encode())
+        if not mark:
+            # Lines without a mark are dropped; the last part of one may be its beginning.
+            lines, newline, self.received = before.rpartition(b"\n")
+            self.noise = (self.noise + lines + newline)[-_NOISE:]
+            return None
+        text, newline, rest = after.partition(b"\n")
+        if not newline:
+            return None
+        self.noise, self.received = b"", rest
+        return text
 
     def answer(self, within_s: float) -> bytes:
         """Return the text of the next answer; raises `HostCheckError` if there is none in time."""
@@ -155,9 +173,7 @@ class HostConnection:
             ready = select.select([stdout], [stdin] if self._unsent else [], [], left_s)
             if left_s == 0 or not any(ready):
                 self._late = True
-                raise HostCheckError(
-                    f"did not answer within {within_s:g} s; it is off, overloaded, or cut off"
-                )
+                raise HostCheckError(f"did not answer within {within_s:g} s; {silence(self._noise())}")
             if ready[1]:
                 self._send()
             if ready[0]:
@@ -168,6 +184,9 @@ class HostConnection:
             if len(self.received) > _LONGEST_LINE:
                 raise HostCheckError(f"sent a line of more than {_LONGEST_LINE} bytes")
         return text
+
+    def _noise(self) -> bytes:
+        return (self.noise + self.received)[-_NOISE:]
 
     def _send(self) -> None:
         """Send as much as the connection takes at once."""
@@ -194,7 +213,7 @@ class HostConnection:
         if self._address is None:
             last = (text.strip().splitlines() or [""])[-1]
             return f"ended its own check with code {code}: {last}"
-        return meaning(self._address, code, text, self._python)
+        return meaning(self._address, code, text, self._python, self._noise().decode(errors="replace"))
 
 
 def _document(text: bytes) -> dict[str, Any]:

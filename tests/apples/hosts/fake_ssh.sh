@@ -16,5 +16,6 @@ Host key verification failed." ;;
     dead) exit 255 ;;
     mute) exec sleep 600 ;;
     chatty) echo "Welcome to chatty" ;;
+    prompting) printf 'Welcome> ' ;;
 esac
 exec sh -c "$*"

@@ -37,10 +37,12 @@ def needs(**more):
 
 
 def test_unfit_hosts_have_reasons_in_order(fake_ssh):
-    asked = candidates("locked", "alpha", "stranger", "changed", "nameless", "off", "bare", "chatty")
+    asked = candidates(
+        "locked", "alpha", "stranger", "changed", "nameless", "off", "bare", "chatty", "prompting"
+    )
     found = {one.candidate.name: one for one in preflight.check(asked, needs(), limit_s=60.0)}
     assert list(found) == [one.name for one in asked]
-    assert [name for name, one in found.items() if one.fit] == ["alpha", "chatty"]
+    assert [name for name, one in found.items() if one.fit] == ["alpha", "chatty", "prompting"]
     reasons = {name: one.reason.split(";")[0] for name, one in found.items() if not one.fit}
     assert reasons == {
         "locked": "refuses our key",

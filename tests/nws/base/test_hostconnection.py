@@ -38,3 +38,18 @@ def test_program_imports_nothing_from_the_working_directory(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     with HostConnection(None, {}, program=b"import json\n" + ECHO) as host:
         assert host.receive(20.0) == {}
+
+
+@pytest.mark.parametrize("noise", ["Welcome> ", "\\033]0;lab\\007", "a\\nb", "APPLES-", "APPLES-CHECK 2 \\n"])
+def test_connection_noise_before_an_answer_is_skipped(noise):
+    host = HostConnection(None, {}, ("sh", "-c", f"printf '{noise}'; exec \"$@\"", "sh"), program=ECHO)
+    with host:
+        assert host.receive(20.0) == {}
+
+
+def test_connection_shell_that_waits_is_quoted():
+    host = HostConnection(
+        None, {}, ("sh", "-c", r"printf 'Motto\nChoose\033> '; exec sleep 60"), program=ECHO
+    )
+    with host, pytest.raises(HostCheckError, match=r"shell printed 'Choose\\x1b>' and may wait for input"):
+        host.receive(0.3)
