@@ -83,7 +83,9 @@ class ProgressNotes:
         self._next_s = min(1.5 * document["elapsed_s"], document["elapsed_s"] + 300.0)
         done, total, left_s = document["iteration"], document["iterations"], document["left_s"]
         if total is None:
-            self._console.note(f"{done} iterations of the communication pattern so far")
+            self._console.note(
+                f"{done} steps of the communication pattern, or of the program's output, so far"
+            )
         else:
             share = done / total if total else 1.0
             self._console.note(f"iteration {done} of {total} ({share:.0%}), about {left_s:.3g} s left")

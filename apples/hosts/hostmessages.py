@@ -92,6 +92,7 @@ class RankRecord(Struct, frozen=True, kw_only=True):
     ended_by : "itself"; "request", after a signal or a closed lifeline; "parent", because its parents were killed
     error : an event instead of an exit or a signal, as in `cannot run …`, `aborted the run …`
     peak_bytes : largest resident memory of the program, None where it is unknown
+    swept : processes that the program left, and that its supervisor killed
     """
 
     rank: int
@@ -105,6 +106,7 @@ class RankRecord(Struct, frozen=True, kw_only=True):
     ended_by: Literal["itself", "request", "parent"] | None = None
     error: str | None = None
     peak_bytes: int | None = None
+    swept: int = 0
 
     @property
     def failed(self) -> bool:

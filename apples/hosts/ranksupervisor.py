@@ -220,7 +220,8 @@ class RankSupervisor:
         while left := children(os.getpid()):
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
-            os.waitpid(-1, 0)
+            # Children that had ended before are no news.
+            self._status.swept += os.waitpid(-1, 0)[1] == signal.SIGKILL
         deadline = time.monotonic() + DRAIN_S
         while any(isinstance(r, Labeller) for r in self._relays.values()) and time.monotonic() < deadline:
             self._serve(50)

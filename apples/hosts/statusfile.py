@@ -32,13 +32,15 @@ def host_of(rank: int, hosts: str) -> str:
 class StatusFile:
     """The status file of one rank, and the descriptor that notifies the host agent of changes.
 
-    pid : the program, once it runs.  bell : descriptor that gets the rank after each change, None for none
+    pid : the program, once it runs.  swept : processes that it left, and that were killed
+    bell : descriptor that gets the rank after each change, None for none
     """
 
     def __init__(self, run_dir: str, rank: int, host: str, bell: int | None) -> None:
         self.path = os.path.join(run_dir, f"status-{rank:05d}.json")
         self.rank, self.host = rank, host
         self.pid: int | None = None
+        self.swept = 0
         self._bell = bell
         self._started = time.time()
 
@@ -64,6 +66,7 @@ class StatusFile:
                 "ended_by": quoted(ended_by),
                 "error": None if error is None else quoted(error),
                 "peak_bytes": peak_bytes,
+                "swept": self.swept,
             }
         )
 

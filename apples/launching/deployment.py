@@ -9,11 +9,14 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from apples.errors import ConfigError, LaunchError, NotExecutable, ProgramNotFound
 from apples.launching.command import with_parent_death
+from apples.launching.failedoutput import described_output
 from apples.model.launchrequest import Notify
 from apples.model.template import Deployment
 from nws.base.files import write_whole
@@ -22,8 +25,6 @@ from nws.base.files import write_whole
 SCRATCH_PREFIX = ".apples-run-"
 #: Bytes and files of the user's directory that are copied for a short run; the others are linked.
 _MOST_BYTES, _MOST_FILES = 256 << 20, 10_000
-#: Bytes of a failed command's output that its message quotes.
-_QUOTED = 400
 #: Seconds that a command may take to end after an interrupt, before it is killed.
 _END_S = 5.0
 
@@ -56,22 +57,25 @@ def run_commands(
             raise ProgramNotFound(
                 f"{what}: program {command[0]!r} is not found; give its path, or install it"
             )
-        code, output = _run([program, *command[1:]], deployment.directory, environment)
-        if code != 0:
-            how = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
-            shown = output.decode(errors="replace").strip()[-_QUOTED:]
-            raise LaunchError(f"{what}: {shlex.join(command)} {how}" + (f": {shown}" if shown else ""))
+        with tempfile.NamedTemporaryFile() as output:
+            code = _run([program, *command[1:]], deployment.directory, environment, output)
+            if code != 0:
+                how = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
+                shown = described_output(f"{what}-{os.path.basename(command[0])}", Path(output.name))
+                raise LaunchError(f"{what}: {shlex.join(command)} {how}{shown}")
 
 
-def _run(command: list[str], directory: Path | None, environment: Mapping[str, str]) -> tuple[int, bytes]:
-    """Return exit code and output of a command; its whole process group is ended if this call is interrupted."""
+def _run(
+    command: list[str], directory: Path | None, environment: Mapping[str, str], output: IO[bytes]
+) -> int:
+    """Return the exit code of a command; its whole process group is ended if this call is interrupted."""
     try:
         process = subprocess.Popen(
             with_parent_death(command, os.getpid()),
             cwd=directory,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
@@ -79,11 +83,10 @@ def _run(command: list[str], directory: Path | None, environment: Mapping[str, s
         raise NotExecutable(f"program {command[0]!r} cannot be executed: {error.strerror}") from error
     with process:
         try:
-            output, _ = process.communicate()
+            return process.wait()
         except BaseException:
             _end_group(process)
             raise
-    return process.returncode, output
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

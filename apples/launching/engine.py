@@ -34,7 +34,7 @@ from apples.launching.termination import (
     ShowStates,
     Termination,
 )
-from apples.launching.verdict import LaunchResult, judge
+from apples.launching.verdict import LaunchResult, aftermath, judge
 from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome
 from apples.model.progress import CheckpointAndEnd, NewSlabs, Order, parse_progress
@@ -222,19 +222,19 @@ def launch(request: LaunchRequest, method: LaunchMethod, grace: GracePeriods, no
             loop.run(hosts)
         finally:
             code = processes.close()
-    outcome = judge(
-        LaunchResult(
-            hosts=hosts,
-            records=[processes.records.get(rank) for rank in range(len(hosts))],
-            mpiexec_code=code,
-            mpiexec_stderr=processes.stderr_text(),
-            observed_s=time.monotonic() - started,
-            time_limit_s=request.time_limit_s,
-            lost=processes.lost_hosts(),
-            names=method.names,
-        ),
-        termination,
+    result = LaunchResult(
+        hosts=hosts,
+        records=[processes.records.get(rank) for rank in range(len(hosts))],
+        mpiexec_code=code,
+        mpiexec_stderr=processes.stderr_text(),
+        observed_s=time.monotonic() - started,
+        time_limit_s=request.time_limit_s,
+        lost=processes.lost_hosts(),
+        names=method.names,
     )
+    outcome = judge(result, termination)
+    if text := aftermath(result):
+        notify(f"the launcher {text}")
     if outcome.ended == "adapted":
         outcome = replace(outcome, lost=loop.left)
     return outcome if request.controller is None else replace(outcome, moves=request.controller.ended())

@@ -8,15 +8,19 @@ ends with exit code 0 before MPI_Finalize fails as well, unless all end so.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from signal import SIGKILL
 
 import msgspec
 
+from apples.hosts.agentconnection import AGENT_TIMEOUT_S
 from apples.hosts.hostmessages import RankRecord, signal_name
 from apples.hosts.statusfile import LEFT_EARLY
 from apples.launching import openmpi
 from apples.launching.termination import Termination
 from apples.model.plan import Outcome, RankStatus
 from nws.base.durations import format_seconds
+from nws.base.hostlist import fold
+from nws.base.wording import counted
 
 TIME_LIMIT, LAUNCHER_FAILED = 124, 125
 #: Seconds in which `mpiexec` ends the other ranks after the end of one; clocks of hosts may differ by as much.
@@ -80,6 +84,33 @@ def judge(launch: LaunchResult, ending: Termination) -> Outcome:
         code = max(r.shell_code for r in culprits)
         return _outcome(launch, "failed", code, _blame(culprits, len(launch.hosts)))
     return _launcher_lost(launch)
+
+
+def aftermath(launch: LaunchResult) -> str:
+    """Return what the launch ended, killed or left, in one sentence; empty if all ranks ended without being killed."""
+    records = [r for r in launch.records if r is not None and r.ended is not None]
+    ended = [r for r in records if r.ended_by != "itself" and r.signal is not None]
+    killed = sum(r.signal == SIGKILL for r in ended)
+    swept = [r for r in records if r.swept]
+    lost = [host for host in dict.fromkeys(launch.hosts) if host in launch.lost]
+    parts = []
+    if ended:
+        parts.append(f"ended {_ranks(ended)}" + (f", {killed} of them by KILL" if killed else ""))
+    if swept:
+        parts.append(
+            f"killed {counted(sum(r.swept for r in swept), 'process')} that {_ranks(swept)} had left"
+        )
+    if lost:
+        parts.append(
+            f"left ranks on {fold(lost)}, which end there {AGENT_TIMEOUT_S:g} s after the connection"
+        )
+    return "; ".join(parts)
+
+
+def _ranks(records: Sequence[RankRecord]) -> str:
+    """Return the numbers of ranks as `rank 3` or `ranks 0-2,5`."""
+    numbers = fold([str(r.rank) for r in records]).strip("[]")
+    return f"rank{'s' if len(records) > 1 else ''} {numbers}"
 
 
 def _is_odd(record: RankRecord) -> bool:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from apples.errors import ConfigError, LaunchError
 from apples.launching.deployment import SCRATCH_PREFIX, deploy, scratch_copy
+from apples.launching.failedoutput import described_output
 from apples.model.grid import Host
 from apples.model.launchrequest import LaunchRequest, MpiChoice, Notify
 from apples.model.plan import Outcome, unplanned
@@ -51,7 +52,6 @@ _UNEVEN = 3
 _HONOURED = 0.5
 #: Factor on the iterations of a pair of runs that decides whether a program ignores its pieces.
 _SURELY_TIMES = 4
-_QUOTED = 400
 
 
 class Launches(Protocol):
@@ -109,8 +109,9 @@ class _Starter:
                 outcome = self.platform.run(launch, lambda line: None)
                 where = " and ".join(dict.fromkeys(hosts))
                 what = f"a short run of {name} on {where} with pieces {', '.join(map(str, rows))}"
-                if outcome.ended == "failed":
-                    outcome = replace(outcome, message=outcome.message + _tail(run_dir / "output.txt"))
+                if outcome.ended in ("failed", "time limit"):
+                    shown = described_output(name, run_dir / "output.txt")
+                    outcome = replace(outcome, message=outcome.message + shown)
                 check_finished(outcome, what)
             return ShortRun(
                 rows=tuple(rows),
@@ -294,11 +295,3 @@ def _ignored(request: BenchmarkRequest, run: ShortRun) -> str:
         "ranks took "
         f"{took} of CPU time; check how the command passes rows, or write `pieces: even` if it always divides evenly"
     )
-
-
-def _tail(file: Path) -> str:
-    try:
-        text = file.read_text(encoding="utf-8", errors="replace").strip()[-_QUOTED:]
-    except OSError:
-        return ""
-    return f"; its output ended with: {text}" if text else ""

@@ -22,6 +22,8 @@ OnEvent = Callable[[str, dict[str, Any]], None]
 
 #: Least seconds between two reports.
 EVERY_S = 1.0
+#: A count of more than this many times the iterations is one of other steps, as those of a solver in each iteration.
+_ROUNDED = 1.05
 
 
 class AttemptProgress:
@@ -60,11 +62,13 @@ class AttemptProgress:
         if found is None or now - self._reported_at < EVERY_S or (found.counted and self._exact):
             return
         self._exact = not found.counted
-        done, left = float(found.done), found.left
+        done, left = float(found.done), None if found.left is None else max(found.left, 0.0)
         if found.counted and self._counted_each is not None:
             done /= self._counted_each
         if left is None and (self._exact or self._counted_each is not None):
-            left = max(self._iterations - done, 0.0)
+            if done <= _ROUNDED * self._iterations + 1:
+                done = min(done, self._iterations)
+                left = self._iterations - done
             # Only the application itself counts restarts.
             done += self._first
         self._begin = self._begin or (now, done)

@@ -2,9 +2,9 @@
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a noun: "rows", "lines of cells"."""
+    """Return the plural of a noun: "rows", "processes", "lines of cells"."""
     head, of, part = noun.partition(" of ")
-    return f"{head}s{of}{part}"
+    return f"{head}{'es' if head.endswith('s') else 's'}{of}{part}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -261,9 +261,8 @@ def test_command_that_fails_ends_the_run(checked, tmp_path, key):
     Path("crash.sh").chmod(0o755)
     with Path("wave2d.yaml").open("a") as file:
         file.write(f'{key}: [./crash.sh, "{{{{ size }}}}"]\n')
-    with pytest.raises(
-        LaunchError, match=rf"{key}: .*crash.sh 64 failed with exit code 3: no mesh"
-    ) as caught:
+    stated = rf"{key}: .*crash.sh 64 failed with exit code 3; its output ended with: no mesh in .*; all of it is in .*"
+    with pytest.raises(LaunchError, match=rf"{stated}/output/{key}-crash.sh.txt") as caught:
         called(run, 64, "--app", "wave2d.yaml")
     assert caught.value.exit_code == 125
     assert not list(tmp_path.glob("apples-*-*"))

@@ -161,7 +161,10 @@ def test_mpis_shared_memory_goes_with_the_ranks(runs, capfd, death: str) -> None
 
 
 def test_what_a_program_leaves_running_is_ended(runs) -> None:
-    assert run(runs.request(*sh("sleep 600 & setsid sleep 600 & exit 0"))).finished
+    notes: list[str] = []
+    request = runs.request(*sh("sleep 600 & setsid sleep 600 & exit 0"))
+    assert mpirun.run(request, HostAccess(here=True), notes.append).finished
+    assert notes == ["the launcher killed 4 processes that ranks 0-1 had left"]
     assert runs.left() == {}
 
 

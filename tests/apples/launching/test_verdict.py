@@ -11,7 +11,7 @@ from apples.hosts.hostmessages import RankRecord, signal_name
 from apples.hosts.statusfile import StatusFile
 from apples.launching.openmpi import NAMES
 from apples.launching.termination import GracePeriods, Termination
-from apples.launching.verdict import LaunchResult, judge
+from apples.launching.verdict import LaunchResult, aftermath, judge
 
 HYDRA = ("mpiexec", "hydra_pmi_proxy")
 
@@ -55,6 +55,40 @@ def verdict(
 
 def quiet() -> Termination:
     return Termination(started=0.0, time_limit_s=90.0, grace=GracePeriods())
+
+
+@pytest.mark.parametrize(
+    ("records", "lost", "text"),
+    [
+        ([record(0), record(1, 3)], {}, ""),
+        (
+            [
+                record(0, 3),
+                killed(1, 15, ended_by="request"),
+                killed(2, 9, ended_by="parent"),
+                record(3, swept=1),
+            ],
+            {},
+            "ended ranks 1-2, 1 of them by KILL; killed 1 process that rank 3 had left",
+        ),
+        (
+            [record(0, swept=2), record(1), record(2, swept=1)],
+            {},
+            "killed 3 processes that ranks 0,2 had left",
+        ),
+        (
+            [record(0, 3), None],
+            {"host1": "is gone"},
+            "left ranks on host1, which end there 30 s after the connection",
+        ),
+    ],
+)
+def test_aftermath_names_what_was_ended_killed_and_left(records, lost, text) -> None:
+    hosts = [f"host{rank}" for rank in range(len(records))]
+    launch = LaunchResult(
+        hosts=hosts, records=records, mpiexec_code=0, mpiexec_stderr="", observed_s=1.0, lost=lost
+    )
+    assert aftermath(launch) == text
 
 
 def test_finished_ignores_the_code_of_mpiexec() -> None:
@@ -125,6 +159,7 @@ EARLY = "ended with exit code 0 before MPI_Finalize"
             [record(0), record(1, 0, ended=3.0), killed(2, 9, ended_by="parent")],
             1,
             NAMES,
+            1,
             f"host0 {EARLY}; 1 of",
         ),
         # the end of another rank is no reason

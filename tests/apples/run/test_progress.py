@@ -64,6 +64,21 @@ def test_progress_of_the_monitor_with_its_multiple_has_an_end():
     assert (told["iteration"], told["iterations"], told["left_s"]) == (80, 120, pytest.approx(4.0))
 
 
+@pytest.mark.parametrize(
+    ("line", "options", "iteration", "iterations"),
+    [
+        (b'{"reached": 5814}', {}, 5834, None),
+        (b'{"reached": 101}', {}, 120, 120),
+        (b'{"counted": 5814}', {"counted_each": 2.0}, 2927, None),
+        (b'{"counted": 206}', {"counted_each": 2.0}, 120, 120),
+        (OWN % (125, b"-5"), {}, 125, 125),
+    ],
+)
+def test_progress_beyond_the_iterations_has_no_share(line, options, iteration, iterations):
+    told = Run(**options).at(5.0, line)
+    assert (told["iteration"], told["iterations"]) == (iteration, iterations)
+
+
 def test_progress_of_the_application_goes_before_the_monitors():
     run = Run()
     run.at(5.0, OWN % (25, b"95"))
@@ -129,4 +144,4 @@ def test_progress_notes_become_rarer():
 def test_progress_notes_without_an_end_name_the_count():
     notes = Notes()
     ProgressNotes(notes).show({"elapsed_s": 9.0, "iteration": 12, "iterations": None, "left_s": None})
-    assert notes == ["12 iterations of the communication pattern so far"]
+    assert notes == ["12 steps of the communication pattern, or of the program's output, so far"]
