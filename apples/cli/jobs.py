@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from msgspec import UNSET
 
 from apples.cli.live import grid, watch
 from apples.cli.report import table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from apples.daemons.nodeclient import MachineState
+    from apples.daemons.nodemessages import MachineView, NodeStatus, NodeView
 
 _NO_JOBS = "no jobs share these hosts now"
 
@@ -30,7 +34,7 @@ def jobs(as_json: bool, watching: bool, socket: Path | None) -> int:
         raise ConfigError("--json and --watch exclude each other; give one of them")
     machine = survey(socket)
     if as_json:
-        click.echo(json.dumps(machine))
+        click.echo(json.dumps(machine.document()))
     elif watching:
         watch(machine, lambda: survey(socket), _live)
     else:
@@ -38,57 +42,56 @@ def jobs(as_json: bool, watching: bool, socket: Path | None) -> int:
     return 0
 
 
-def lines(machine: dict[str, Any]) -> list[str]:
+def lines(machine: MachineState) -> list[str]:
     """Return all tables and notes as text lines."""
-    parts = [_manager_line(machine["manager"])] if machine["manager"] else []
-    if not machine["jobs"]:
-        parts.append(_NO_JOBS)
-    for header, rows in _tables(machine):
-        parts += ["", *table(header, rows)]
-    return [*parts, *_notes(machine)]
+    tables = [line for header, rows in _tables(machine) for line in ["", *table(header, rows)]]
+    return [*_heading(machine), *tables, *_notes(machine)]
 
 
-def _tables(machine: dict[str, Any]) -> list[tuple[list[str], list[list[object]]]]:
+def _heading(machine: MachineState) -> list[str]:
+    """Return the line on the machine manager if there is one, and one if there are no jobs."""
+    return [
+        *([_manager_line(machine.manager)] if machine.manager else []),
+        *([] if machine.jobs else [_NO_JOBS]),
+    ]
+
+
+def _tables(machine: MachineState) -> list[tuple[list[str], list[list[object]]]]:
     """Return the job and node tables; without jobs, the node table only."""
-    about_jobs = [_job_rows(machine), _process_rows(machine)] if machine["jobs"] else []
+    about_jobs = [_job_rows(machine), _process_rows(machine)] if machine.jobs else []
     return [*about_jobs, _node_rows(machine)]
 
 
-def _live(machine: dict[str, Any]) -> RenderableType:
+def _live(machine: MachineState) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    made: list[RenderableType] = []
-    if machine["manager"]:
-        made.append(Text(_manager_line(machine["manager"])))
-    if not machine["jobs"]:
-        made.append(Text(_NO_JOBS))
-    made += [grid(header, rows) for header, rows in _tables(machine)]
-    return Group(*made, *map(Text, _notes(machine)))
+    tables = [grid(header, rows) for header, rows in _tables(machine)]
+    return Group(*map(Text, _heading(machine)), *tables, *map(Text, _notes(machine)))
 
 
-def _manager_line(manager: dict[str, Any]) -> str:
-    late = manager["late_s"]
+def _manager_line(manager: MachineView) -> str:
+    late = manager.late_s
     return (
-        f"manager {manager['place']}: {manager['policy']}, slices of {_ms(manager['slice_s'])}, beats late by "
-        f"{_ms(late['p50'])} (half of them), {_ms(late['p95'])} (p95), {_ms(late['most'])} at most; "
-        f"{manager['left_out']} of {manager['beats'] + manager['left_out']} left out"
+        f"manager {manager.place}: {manager.policy}, slices of {_ms(manager.slice_s)}, beats late by "
+        f"{_ms(late.p50)} (half of them), {_ms(late.p95)} (p95), {_ms(late.most)} at most; "
+        f"{manager.left_out} of {manager.beats + manager.left_out} left out"
     )
 
 
-def _job_rows(machine: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
+def _job_rows(machine: MachineState) -> tuple[list[str], list[list[object]]]:
     header = ["job", "state", "slot", "ranks", "nodes", "efficiency", "balance", "communication", "CPU share"]
-    rows = []
-    for name, job in machine["jobs"].items():
-        measured = job["efficiencies"] or {}
-        registered = job.get("registered", len(job["processes"]))
+    rows: list[list[object]] = []
+    for name, job in machine.jobs.items():
+        measured = job.efficiencies or {}
+        registered = len(job.processes) if job.registered is UNSET else job.registered
         rows.append(
             [
                 name,
-                job["state"],
-                job["slot"],
-                job["ranks"] if registered == job["ranks"] else f"{registered} of {job['ranks']}",
-                len({process["node"] for process in job["processes"]}),
+                job.state,
+                job.slot,
+                job.ranks if registered == job.ranks else f"{registered} of {job.ranks}",
+                len({process.node for process in job.processes}),
                 *(
                     _percent(measured.get(key))
                     for key in ("parallel", "load_balance", "communication", "cpu_share")
@@ -98,59 +101,54 @@ def _job_rows(machine: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     return header, rows
 
 
-def _process_rows(machine: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
+def _process_rows(machine: MachineState) -> tuple[list[str], list[list[object]]]:
     header = ["job", "rank", "node", "now", "class", "T_cpu", "T_comm", "granularity", "stopped"]
-    # A node manager of an earlier version does not report them.
-    contended = {name: node.get("contended", ()) for name, node in machine["nodes"].items()}
-    rows = [
+    contended = {name: node.report.contended for name, node in machine.nodes.items() if node.report}
+    rows: list[list[object]] = [
         [
             name,
-            process["rank"],
-            process["node"],
-            f"{process['state']}, contended" if name in contended[process["node"]] else process["state"],
-            process["class"] or None,
-            _seconds(process["t_cpu_s"]),
-            _seconds(process["t_comm_s"]),
-            _ms(process["granularity_s"]),
-            _seconds(process["stopped_s"]),
+            process.rank,
+            process.node,
+            f"{process.state}, contended" if name in contended[str(process.node)] else process.state,
+            process.process_class or None,
+            _seconds(process.t_cpu_s),
+            _seconds(process.t_comm_s),
+            _ms(process.granularity_s),
+            _seconds(process.stopped_s),
         ]
-        for name, job in machine["jobs"].items()
-        for process in job["processes"]
+        for name, job in machine.jobs.items()
+        for process in job.processes
     ]
     return header, rows
 
 
-def _node_rows(machine: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
+def _node_rows(machine: MachineState) -> tuple[list[str], list[list[object]]]:
     header = ["node", "policy", "processors", "slots", "processes", "beat", "heard"]
-    rows = [
-        [
-            name,
-            node.get("policy"),
-            node.get("processors"),
-            node.get("slots"),
-            len(node.get("processes", ())),
-            _beat(node),
-            f"{node['heard_s']:.1f} s ago",
-        ]
-        for name, node in machine["nodes"].items()
-    ]
+    rows: list[list[object]] = []
+    for name, node in machine.nodes.items():
+        report, heard = node.report, f"{node.heard_s:.1f} s ago"
+        if report is None:
+            rows.append([name, None, None, None, 0, "none", heard])
+        else:
+            shape = (report.policy, report.processors, report.slots, len(report.processes))
+            rows.append([name, *shape, _beat(report, node.view), heard])
     return header, rows
 
 
-def _beat(node: dict[str, Any]) -> str:
-    if node.get("scheduled"):
-        return f"{node['scheduled']} scheduled"
-    if not node.get("manager"):
+def _beat(report: NodeStatus, view: NodeView | None) -> str:
+    if report.scheduled:
+        return f"{report.scheduled} scheduled"
+    if not report.manager:
         return "none"
-    return "silent" if node.get("silent") else "heard"
+    return "silent" if (report if view is None else view).silent else "heard"
 
 
-def _notes(machine: dict[str, Any]) -> list[str]:
+def _notes(machine: MachineState) -> list[str]:
     refused = {
-        (process["job"], process["refused"])
-        for job in machine["jobs"].values()
-        for process in job["processes"]
-        if process["refused"]
+        (process.job, process.refused)
+        for job in machine.jobs.values()
+        for process in job.processes
+        if process.refused
     }
     return [f"job {job} runs freely: {why}" for job, why in sorted(refused)]
 

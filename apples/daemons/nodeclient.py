@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec import structs, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from apples.daemons.exchanges import NODE_REQUESTS
 from apples.daemons.ipc.socketclient import DaemonClient
-from apples.daemons.nodemessages import JobState, MachineView, NodeStatus, ProcessReport
+from apples.daemons.nodemessages import JobState, MachineView, NodeStatus, NodeView, ProcessReport
 from apples.daemons.paths import known_sockets
 from apples.errors import NoDaemon, SharingError
 from apples.monitoring.efficiencies import Efficiencies, Times
@@ -52,7 +52,49 @@ def find_node(given: Path | None = None) -> tuple[Path, NodeStatus] | None:
     return None
 
 
-def survey(given: Path | None = None) -> Json:
+class SharedJob(JobState, frozen=True, kw_only=True):
+    """A job with its processes, and its efficiencies by name (`efficiencies`); None if they were not measured."""
+
+    processes: list[ProcessReport]
+    efficiencies: Mapping[str, float] | None
+
+
+class SurveyedNode(Struct, frozen=True, kw_only=True):
+    """A node, with its last report and the machine manager's view of it, each None if unknown."""
+
+    report: NodeStatus | None
+    view: NodeView | None = None
+
+    @property
+    def heard_s(self) -> float:
+        """Return seconds since its last sign of life."""
+        return 0.0 if self.view is None else self.view.heard_s
+
+    def document(self) -> Json:
+        """Return the fields of both in one JSON document."""
+        ages = {"heard_s": 0.0} if self.view is None else to_builtins(structs.replace(self.view, report=None))
+        ages.pop("report", None)
+        return (to_builtins(self.report) or {}) | ages
+
+
+class MachineState(Struct, frozen=True, kw_only=True):
+    """The jobs and nodes of the machine; `manager`: the machine manager's view, None without one."""
+
+    manager: MachineView | None
+    jobs: Mapping[str, SharedJob]
+    nodes: Mapping[str, SurveyedNode]
+
+    def document(self) -> Json:
+        """Return the document of `apples jobs --json`."""
+        about = None
+        if self.manager is not None:
+            about = to_builtins(structs.replace(self.manager, jobs={}, nodes={}))
+            del about["jobs"], about["nodes"]
+        nodes = {name: node.document() for name, node in self.nodes.items()}
+        return {"version": 1, "manager": about, "jobs": to_builtins(self.jobs), "nodes": nodes}
+
+
+def survey(given: Path | None = None) -> MachineState:
     """Return the state of the machine as `apples jobs` shows it; raises `SharingError` without a node manager.
 
     The manager's view counts if a manager answers, else the state of the node managers of this host.
@@ -74,35 +116,26 @@ def survey(given: Path | None = None) -> Json:
             f"no node manager answers on this host ({where}); start one with `apples node`, or run with "
             "`apples-run SIZE --policy NAME`, which starts one while it needs it"
         )
-    return machine_document(machine, statuses)
+    return machine_state(machine, statuses)
 
 
-def machine_document(machine: MachineView | None, here: Mapping[str, NodeStatus]) -> Json:
-    """Return the document of `apples jobs --json`.
+def machine_state(machine: MachineView | None, here: Mapping[str, NodeStatus]) -> MachineState:
+    """Return the state of the machine.
 
     Args:
         machine: From the machine manager, None without one.
         here: State of the nodes whose node managers were asked.
     """
-    nodes: dict[str, Json] = {}
-    reports = dict(here)
-    for name, view in ({} if machine is None else machine.nodes).items():
-        ages = to_builtins(view)
-        report = ages.pop("report")
-        nodes[name] = (report or {}) | ages
-        if view.report is not None:
-            reports.setdefault(name, view.report)
-    nodes |= {name: to_builtins(status) | {"heard_s": 0.0} for name, status in here.items()}
-    about = None if machine is None else to_builtins(structs.replace(machine, jobs={}, nodes={}))
-    if about is not None:
-        del about["jobs"], about["nodes"]
-    jobs = jobs_of(
-        (reports[name] for name in nodes if name in reports), {} if machine is None else machine.jobs
+    views = {} if machine is None else machine.nodes
+    nodes = {name: SurveyedNode(report=view.report, view=view) for name, view in views.items()}
+    nodes |= {name: SurveyedNode(report=status) for name, status in here.items()}
+    reports = (node.report for node in nodes.values() if node.report is not None)
+    return MachineState(
+        manager=machine, jobs=jobs_of(reports, {} if machine is None else machine.jobs), nodes=nodes
     )
-    return {"version": 1, "manager": about, "jobs": jobs, "nodes": nodes}
 
 
-def jobs_of(nodes: Iterable[NodeStatus], known: Mapping[str, JobState]) -> dict[str, Json]:
+def jobs_of(nodes: Iterable[NodeStatus], known: Mapping[str, JobState]) -> dict[str, SharedJob]:
     """Return jobs with their processes, from the reports of nodes and the manager's view of each job."""
     states = dict(known)
     ranks: dict[str, list[ProcessReport]] = {name: [] for name in known}
@@ -112,11 +145,11 @@ def jobs_of(nodes: Iterable[NodeStatus], known: Mapping[str, JobState]) -> dict[
             states.setdefault(process.job, here)
             ranks.setdefault(process.job, []).append(structs.replace(process, node=node.node))
     return {
-        name: to_builtins(state)
-        | {
-            "processes": to_builtins(sorted(ranks[name], key=lambda process: process.rank)),
-            "efficiencies": efficiencies(ranks[name]),
-        }
+        name: SharedJob(
+            **structs.asdict(state),
+            processes=sorted(ranks[name], key=lambda process: process.rank),
+            efficiencies=efficiencies(ranks[name]),
+        )
         for name, state in states.items()
     }
 
