@@ -22,6 +22,7 @@ import click
 from apples.cli.optiongroups import option, record_of, with_options
 from apples.errors import ConfigError, NotExecutable, ProgramNotFound
 from nws.base.lock import user_name
+from nws.base.records import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -214,10 +215,7 @@ def _document(
         "estimate_s": estimated.seconds,
         "source": estimated.source,
         "similar": estimated.similar,
-        "key": scheme.key,
-        "percentile": scheme.percentile,
-        "floor": scheme.floor,
-        "minimum": scheme.minimum,
+        **document_of(scheme, "key", "percentile", "floor", "minimum"),
         "window_s": scheme.window_s if scheme.window_s != float("inf") else None,
         "used_of_request": {str(p): percentile_of(ratios, p) for p in fifths} if ratios else {},
     }

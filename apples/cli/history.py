@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nws.base.records import document_of
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -58,17 +60,11 @@ def _entry(record: Record) -> dict[str, Any]:
 
     entry: dict[str, Any] = strict(
         {
-            "id": record.id,
-            "started_at": record.started_at,
-            "world": record.world,
-            "application": record.plan.application,
-            "size": record.plan.size,
-            "scheduler": record.plan.scheduler,
+            **document_of(record, "id", "started_at", "world"),
+            **document_of(record.plan, "application", "size", "scheduler"),
             "ranks": len(record.plan.assignments),
             "hosts": list(record.plan.hosts),
-            "predicted_s": record.plan.predicted_s,
-            "low_s": record.plan.low_s,
-            "high_s": record.plan.high_s,
+            **document_of(record.plan, "predicted_s", "low_s", "high_s"),
             "observed_s": _observed_s(record),
             "error": _error(record),
             "attempts": len(record.attempts) or None,

@@ -10,7 +10,10 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from apples.hosts.hostmessages import Callback, CheckRequest, DiskAnswer, FactsAnswer, Survey
+from nws.base.records import copied
 
 PACKAGE = "apples-grid"
 
@@ -101,24 +104,8 @@ def parse(answer: FactsAnswer, received_s: float) -> HostFacts:
     Args:
         received_s: the time of our clock when the answer arrived
     """
-    network = answer.network
-    return HostFacts(
-        name=network.name,
-        resolved=network.resolved,
-        reached_at=network.reached_at,
-        reached_from=network.reached_from,
-        interfaces=network.interfaces,
-        versions=answer.versions,
-        missing=answer.missing,
-        disks=answer.disks,
-        cpu_model=answer.cpu_model,
-        shared_memory_bytes=answer.shared_memory_bytes,
-        skew_s=answer.clock_s - received_s,
-        survey=answer.survey,
-        survey_error=answer.survey_error,
-        called_back=answer.called_back,
-        node_manager=answer.node_manager,
-    )
+    network = structs.asdict(answer.network)
+    return copied(HostFacts, answer, **network, skew_s=answer.clock_s - received_s)
 
 
 def problems(facts: HostFacts, needs: Needs, known_as: tuple[str, ...]) -> tuple[str, ...]:

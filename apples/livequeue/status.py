@@ -19,6 +19,7 @@ from apples.livequeue.queuemessages import FirstJob, Instants, JobRow, PageReque
 from apples.livequeue.records import CANCELLED, ENDED, STARTING, JobRecord
 from apples.queueing.queue import Reservation
 from nws.base.durations import format_seconds
+from nws.base.records import copied
 from nws.base.wording import counted
 
 VERSION = 1
@@ -219,33 +220,18 @@ def row(live: LiveQueue, record: JobRecord, uid: int) -> JobRow:
     def at_least_now(at_s: float) -> float:
         return live.clock.time_of_day(max(at_s, instant))
 
-    return JobRow(
-        id=record.id,
-        name=record.name,
-        user=record.user,
-        project=record.project,
-        procs=record.procs,
-        hosts=record.hosts,
-        cpus=record.cpus,
-        request_s=record.request_s,
-        estimate_s=record.estimate_s,
-        state=record.state,
+    return copied(
+        JobRow,
+        record,
         position=live.positions().get(record.id) if record.start_s is None else None,
         submitted=live.clock.time_of_day(record.submitted_s),
         waited_s=max(until - record.submitted_s, 0.0),
         start=None if record.start_s is None else live.clock.time_of_day(record.start_s),
         start_early=None if predicted is None else at_least_now(predicted.early_s),
         start_late=None if predicted is None else at_least_now(predicted.late_s),
-        backfilled=record.backfilled,
-        duties=record.duties,
-        beside=record.beside,
         ended=record.ended_at,
-        held_s=record.held_s,
-        outcome=record.outcome,
-        exit_code=record.exit_code,
         detail=record.detail if mine else None,
-        attempts=record.attempts,
-        instants=Instants(submitted_s=record.submitted_s, start_s=record.start_s, freed_s=record.freed_s),
+        instants=copied(Instants, record),
         command=record.command if mine else UNSET,
         directory=record.directory if mine else UNSET,
         output=record.output if mine else UNSET,

@@ -32,6 +32,7 @@ from nws.base.quantities import (
     WholeNumber,
 )
 from nws.base.reader import Document, did_you_mean, read_yaml, validate
+from nws.base.records import copied
 from nws.base.yamltree import Location, Problem
 
 if TYPE_CHECKING:
@@ -277,20 +278,7 @@ class GridFile:
         known = self.applications.get(application)
         if known is None or known.demands is None:
             return None
-        demands = known.demands
-        return Workload(
-            application=application,
-            size=size,
-            iterations=demands.iterations,
-            messages=demands.messages,
-            bytes_exchanged=demands.bytes_exchanged,
-            bytes_per_row=demands.bytes_per_row,
-            bytes_fixed=demands.bytes_fixed,
-            max_rows=demands.max_rows,
-            min_rows=demands.min_rows,
-            row=demands.row,
-            bytes_shared=demands.bytes_shared,
-        )
+        return copied(Workload, known.demands, application=application, size=size)
 
 
 def load_grid(path: str | Path) -> Grid:

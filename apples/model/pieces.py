@@ -11,6 +11,7 @@ from itertools import accumulate, groupby
 from apples.errors import ConfigError
 from apples.model.cut import Box, band_heights, column_counts, column_widths
 from apples.model.plan import Plan
+from nws.base.records import document_of
 
 #: Digits of a fraction: enough for planes of any mesh.
 _DIGITS = 12
@@ -111,17 +112,11 @@ def _as_json(pieces: Pieces) -> str:
         "version": 1,
         "size": pieces.size,
         "ranks": len(pieces.rows),
-        "hosts": pieces.hosts,
-        "rows": pieces.rows,
-        "first_rows": pieces.first_rows,
-        "cuts": pieces.cuts,
-        "weights": pieces.weights,
-        "hostfile": pieces.hostfile,
-        "rankfile": pieces.rankfile,
-        "predicted_s": pieces.predicted_s,
+        **document_of(pieces, "hosts", "rows", "first_rows", "cuts", "weights"),
+        **document_of(pieces, "hostfile", "rankfile", "predicted_s"),
     }
     if pieces.boxes:
-        boxes = [{"x": b.x, "y": b.y, "width": b.width, "height": b.height} for b in pieces.boxes]
+        boxes = [document_of(box, "x", "y", "width", "height") for box in pieces.boxes]
         document |= {"cut": pieces.kind, "why": pieces.why, **pieces.axes, "boxes": boxes}
     return json.dumps(document, indent=1) + "\n"
 

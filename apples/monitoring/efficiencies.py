@@ -26,6 +26,7 @@ from typing import Any, Protocol
 from apples.coscheduling.classes import MonitorCounts
 from apples.monitoring.counters import MonitorState, PageCounters, Sent
 from apples.monitoring.environment import figures_of
+from nws.base.records import copied, document_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,17 +127,14 @@ def _observed_rank(rank: PageCounters, sent: dict[int, dict[int | None, Sent]]) 
     finalized = rank.state is MonitorState.FINALIZED
     others = {*sent[rank.rank], *(other for other, to in sent.items() if rank.rank in to)}
     ordered = sorted(others, key=lambda other: (other is None, other or 0))
-    return ObservedRank(
-        rank=rank.rank,
-        host=rank.host,
-        pid=rank.pid,
+    return copied(
+        ObservedRank,
+        rank,
         finalized=finalized,
         wall_s=rank.elapsed_s,
-        stopped_s=rank.stopped_s,
         compute_cpu_s=rank.t_cpu_s,
         cpu_s=rank.cpu_s - rank.init_cpu_s if finalized else None,
         communication_s=rank.t_comm_s,
-        queued_s=rank.queued_s,
         paused_s=max(rank.off_s - rank.queued_s, 0.0),
         startup_s=rank.init_s,
         startup_cpu_s=rank.init_cpu_s,
@@ -258,17 +256,9 @@ def monitor_document(ranks: Sequence[PageCounters]) -> dict[str, Any]:
 def _rank(rank: PageCounters) -> dict[str, Any]:
     granularity_s = rank.reading.granularity_s
     return {
-        "rank": rank.rank,
-        "host": rank.host,
-        "pid": rank.pid,
+        **document_of(rank, "rank", "host", "pid"),
         "finalized": rank.state is MonitorState.FINALIZED,
-        "elapsed_s": rank.elapsed_s,
-        "t_cpu_s": rank.t_cpu_s,
-        "t_comm_s": rank.t_comm_s,
-        "queued_s": rank.queued_s,
-        "c_comm": rank.c_comm,
+        **document_of(rank, "elapsed_s", "t_cpu_s", "t_comm_s", "queued_s", "c_comm"),
         "granularity_s": granularity_s if math.isfinite(granularity_s) else None,
-        "calls": rank.calls,
-        "sleeps": rank.sleeps,
-        "threads": rank.threads,
+        **document_of(rank, "calls", "sleeps", "threads"),
     }

@@ -13,6 +13,7 @@ from apples.model.plan import Assignment, Attempt, Move, Outcome, Plan, RankObse
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Checkpointing
 from apples.run.intervals import Interval
+from nws.base.records import document_of
 
 VERSION = 1
 
@@ -23,14 +24,8 @@ def plan_document(
     """Return the document of a plan that has not run. planning_s, weather_s : cost of the decision itself."""
     return {
         "version": VERSION,
-        "size": plan.size,
-        "application": plan.application,
-        "scheduler": plan.scheduler,
-        "model": plan.model,
-        "order": plan.order,
-        "predicted_s": _finite(plan.predicted_s),
-        "low_s": _finite(plan.low_s),
-        "high_s": _finite(plan.high_s),
+        **document_of(plan, "size", "application", "scheduler", "model", "order"),
+        **_predicted(plan),
         "lateness_s": _finite(plan.lateness_s),
         "horizon_s": plan.horizon_s,
         "hosts": [_assignment(a) for a in plan.assignments],
@@ -74,9 +69,7 @@ def run_document(document: dict[str, Any], outcome: Outcome, *, platform: str, r
         "hosts": hosts,
         "observed_s": outcome.observed_s,
         "error": error(document["predicted_s"], outcome),
-        "ended": outcome.ended,
-        "exit_code": outcome.exit_code,
-        "message": outcome.message,
+        **document_of(outcome, "ended", "exit_code", "message"),
         "moves": [move_document(move) for move in outcome.moves],
         "world": platform,
         "record": record,
@@ -119,33 +112,26 @@ def attempts_document(record: Record) -> dict[str, Any]:
     document: dict[str, Any] = {"attempts": [attempt_document(a) for a in record.attempts]}
     if len(record.attempts) > 1:
         plan = record.plan
-        document |= {
-            "predicted_s": _finite(plan.predicted_s),
-            "low_s": _finite(plan.low_s),
-            "high_s": _finite(plan.high_s),
-            "error": None,
-        }
+        document |= {**_predicted(plan), "error": None}
     return document
+
+
+def _predicted(plan: Plan) -> dict[str, Any]:
+    return {
+        name: _finite(value) for name, value in document_of(plan, "predicted_s", "low_s", "high_s").items()
+    }
 
 
 def attempt_document(attempt: Attempt) -> dict[str, Any]:
     """Return one attempt: its prediction, and its end."""
     plan, outcome = attempt.plan, attempt.outcome
     return {
-        "number": attempt.number,
-        "started_at": attempt.started_at,
-        "first_iteration": attempt.first_iteration,
-        "iterations": attempt.iterations,
-        "checkpoint_every": attempt.checkpoint_every,
+        **document_of(attempt, "number", "started_at", "first_iteration", "iterations", "checkpoint_every"),
         "hosts": [{"host": a.host, "rank": a.rank, "rows": a.rows} for a in plan.assignments],
-        "predicted_s": _finite(plan.predicted_s),
-        "low_s": _finite(plan.low_s),
-        "high_s": _finite(plan.high_s),
+        **_predicted(plan),
         "observed_s": outcome.observed_s,
         "error": error(_finite(plan.predicted_s), outcome),
-        "ended": outcome.ended,
-        "exit_code": outcome.exit_code,
-        "message": outcome.message,
+        **document_of(outcome, "ended", "exit_code", "message"),
         "lost": dict(outcome.lost),
         "moves": [move_document(move) for move in outcome.moves],
     }
@@ -171,10 +157,7 @@ def strict(value: Any) -> Any:
 
 def _assignment(a: Assignment) -> dict[str, Any]:
     return {
-        "rank": a.rank,
-        "host": a.host,
-        "slot": a.slot,
-        "rows": a.rows,
+        **document_of(a, "rank", "host", "slot", "rows"),
         "box": None if a.box is None else dataclasses.asdict(a.box),
         "predicted": {
             "compute_s": _finite(a.compute_s),
@@ -186,16 +169,8 @@ def _assignment(a: Assignment) -> dict[str, Any]:
 
 
 def _observation(o: RankObservation) -> dict[str, Any]:
-    return {
-        "setup_s": o.setup_s,
-        "compute_s": o.compute_s,
-        "communicate_s": o.communicate_s,
-        "wait_s": o.wait_s,
-        "total_s": o.total_s,
-        "iterations": o.iterations,
-        "checkpoint_s": o.checkpoint_s,
-        "checkpoints": o.checkpoints,
-    }
+    times = document_of(o, "setup_s", "compute_s", "communicate_s", "wait_s", "total_s")
+    return times | document_of(o, "iterations", "checkpoint_s", "checkpoints")
 
 
 def _finite(value: float) -> float | None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError
+from nws.base.records import document_of
 from nws.forecasting.batteries import LARGEST
 from nws.forecasting.kernel import trace
 from nws.forecasting.layout import LAST, MAE, METHODS, MSE, STATE
@@ -64,11 +65,7 @@ class Score:
     def as_json(self) -> dict[str, Any]:
         """Return JSON-ready document."""
         return {
-            "file": self.file,
-            "series": self.series,
-            "skipped": self.skipped,
-            "samples": self.samples,
-            "scored": self.scored,
+            **document_of(self, "file", "series", "skipped", "samples", "scored"),
             "battery": {"mae_pick": self.mae_pick.as_json(), "mse_pick": self.mse_pick.as_json()},
             "last_value": self.last_value.as_json(),
             "best_in_hindsight": self.best_in_hindsight.as_json(),

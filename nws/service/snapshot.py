@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nws.base.errors import TooMany
+from nws.base.records import copied
 from nws.forecasting.batteries import METHOD_TEXTS, Columns
 from nws.forecasting.horizons import KNOWN
 from nws.links.composition import Composed, Link, Pair, compose
@@ -74,17 +75,7 @@ class SnapshotDocument:
             grid=self.grid,
             hosts=self.hosts,
             methods=self.methods,
-            series=SnapshotSeries(
-                name=self.series,
-                forecast=c.value,
-                mae=c.mae,
-                rmse=c.rmse,
-                last=c.last,
-                measured_at=c.measured_at,
-                age_s=self.age_s,
-                samples=c.samples,
-                method=c.method,
-            ),
+            series=copied(SnapshotSeries, c, name=self.series, forecast=c.value, age_s=self.age_s),
             outlooks=self._outlooks(),
             composed=None if self.composed is None else _composed_columns(self.composed, self.now),
         )
