@@ -165,8 +165,8 @@ def walks() -> dict[str, Walk]:
             command(served, "nws", "sensor", "--stop")
             command(served, "nws", "server", "--stop")
         command(sensed, "apples-run", "32", "--app", "heat")
-        for seed in range(MOCK_RUNS):
-            command(sensed, "apples-run", "200", "--mock", "--seed", str(seed))
+        command(sensed, "apples-run", "200", "--mock")
+        repeat_runs(Path(sensed["APPLES_STATE"]), MOCK_RUNS - 1)
         return {"weather service": few, f"{MANY_RUNS} runs": many, "own sensors": recorded(sensed)}
 
 
