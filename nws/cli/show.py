@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nws.base.errors import UnknownName, UsageError
+from nws.base.terminal import visible
 from nws.cli.common import echo_json, finite, json_option
 from nws.cli.forecastsource import ForecastSource, ServiceSource, is_stale, stale_option, with_source
 from nws.client.remotesnapshot import KeptSeries, RemoteHost
@@ -28,7 +29,7 @@ def show(*, source: ForecastSource, hosts: bool, host: str | None, stale_after: 
     """List all series: samples, last value and its age; stale ones are marked.
 
     With --hosts, list the hosts of a service: alive or lost, time since the last contact, cliques, and the runs of
-    its sensors without a measurement.
+    its sensors without a measurement. Below, why another monitor has nothing of a host that is faulty.
     """
     if not hosts:
         found = [k for k in source.series_states() if host is None or host in (k.series.host, k.series.peer)]
@@ -96,7 +97,7 @@ def _show_hosts(source: ForecastSource, now: float, hosts: Sequence[RemoteHost],
             [
                 host.name,
                 host.site or "",
-                "lost" if host.lost else "alive",
+                "lost" if host.lost else "faulty" if host.fault else "alive",
                 duration(seen_s),
                 host.address or "-",
                 str(host.cpus or "-"),
@@ -118,7 +119,10 @@ def _show_hosts(source: ForecastSource, now: float, hosts: Sequence[RemoteHost],
         "lost runs",
         "buffered",
     ]
-    echo_table(headings, rows, numbers=[3, 5, 7, 8, 9], warn=[row[2] == "lost" for row in rows])
+    echo_table(headings, rows, numbers=[3, 5, 7, 8, 9], warn=[row[2] != "alive" for row in rows])
+    for host in hosts:
+        if host.fault is not None:
+            click.echo(f"{host.name}: {visible(host.fault)}")
 
 
 def _document(host: RemoteHost, now: float) -> dict[str, Any]:
@@ -137,6 +141,7 @@ def _document(host: RemoteHost, now: float) -> dict[str, Any]:
         "series": host.series,
         "lost_runs": _lost_runs(host),
         "status": dict(host.status),
+        "fault": host.fault,
     }
 
 

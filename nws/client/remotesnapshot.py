@@ -36,6 +36,7 @@ class RemoteHost:
     memory_bytes : installed; None without a sensor
     lost : it has been silent for too long.  last_seen : seconds since the epoch, the service's clock
     cliques : in which it measures.  series : their number.  status : last counters of its sensor
+    fault : why another monitor has no measurements of it, None if it has
     """
 
     name: str
@@ -49,6 +50,7 @@ class RemoteHost:
     cliques: tuple[str, ...] = ()
     series: int = 0
     status: Mapping[str, float] = field(default_factory=dict)
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +230,7 @@ def _hosts(states: Sequence[HostState]) -> tuple[RemoteHost, ...]:
             cliques=state.cliques,
             series=state.series,
             status=state.status,
+            fault=state.fault,
         )
         for state in states
     ]

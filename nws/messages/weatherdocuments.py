@@ -99,6 +99,7 @@ class HostState(Message, frozen=True, kw_only=True):
     A host that never registered, because its series come from other monitors, has no address and no
     `registered_at`. Its `last_seen` is the time of its last measurement, and it is never lost.
     lost: no contact for longer than `lost_after`.  series: their number.  status: the sensor's last counts
+    fault: why another monitor, which the settings name, has no measurements of it
     """
 
     name: HostName
@@ -115,6 +116,7 @@ class HostState(Message, frozen=True, kw_only=True):
     cliques: tuple[str, ...] = ()
     series: Count = 0
     status: Status = {}
+    fault: str | None = None
 
 
 class Batch(Message, frozen=True, kw_only=True):

@@ -29,6 +29,14 @@ _LOG = logging.getLogger(__name__)
 class Source(Protocol):
     """A monitor that has measurements."""
 
+    @property
+    def instances(self) -> Mapping[str, str]:
+        """Return the hosts that it should have, with its own names for them."""
+
+    @property
+    def faults(self) -> Mapping[str, str]:
+        """Return why the last readings had no measurements of hosts."""
+
     def read(self, now: float) -> Sequence[Measurement]:
         """Return the new measurements; raises `WeatherError`."""
 
@@ -63,7 +71,7 @@ class Driven:
 
 
 class Driver:
-    """Reads sources into a service while it is open; a context manager.
+    """Reads sources into a service while it is open; a context manager. It logs when faults of hosts begin and end.
 
     clock: seconds since the epoch, an argument of the sources
     """
@@ -73,6 +81,7 @@ class Driver:
     ) -> None:
         self._service, self._driven, self._clock = service, tuple(driven), clock
         self._failing: set[str] = set()
+        self._faults: dict[str, Mapping[str, str]] = {}
         self._table: Timetable | None = None
         self._thread: threading.Thread | None = None
 
@@ -89,6 +98,7 @@ class Driver:
     def read(self, one: Driven) -> None:
         """Read one source now; a failure is counted and logged, never raised."""
         name = one.counters.name
+        faults: Mapping[str, str] = {}
         try:
             found = one.source.read(self._clock())
             if found:
@@ -99,6 +109,7 @@ class Driver:
             if name not in self._failing:
                 _LOG.warning("source %s fails: %s", name, error)
             self._failing.add(name)
+            faults = dict.fromkeys(one.source.instances, str(error))
         except Exception:
             one.counters.failed += 1
             if name not in self._failing:
@@ -106,9 +117,19 @@ class Driver:
             self._failing.add(name)
         else:
             one.counters.done += 1
+            faults = one.source.faults
+            self._log(name, faults)
             if name in self._failing:
                 _LOG.warning("source %s works again", name)
             self._failing.discard(name)
+        self._service.note_faults(name, faults)
+
+    def _log(self, name: str, faults: Mapping[str, str]) -> None:
+        before, self._faults[name] = self._faults.get(name, {}), faults
+        for host in faults.keys() - before.keys():
+            _LOG.warning("source %s: nothing of host %s: %s", name, host, faults[host])
+        for host in before.keys() - faults.keys():
+            _LOG.warning("source %s: host %s is complete again", name, host)
 
     def _start(self) -> None:
         # lost reads are counted and appear in the metrics

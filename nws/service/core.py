@@ -8,7 +8,7 @@ The name server: registration, keys and leases of hosts, and their effect on sch
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -212,6 +212,11 @@ class WeatherService:
             )
             for one in results
         ]
+
+    def note_faults(self, source: str, faults: Mapping[str, str]) -> None:
+        """Replace the reasons why another monitor has no measurements. faults : by host"""
+        with self._parts.lock:
+            self._parts.directory.faults[source] = faults
 
     def event(self, event: Event) -> None:
         """Store an event; raises `Refused`, `StoreError`."""

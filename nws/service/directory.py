@@ -68,6 +68,7 @@ class Directory:
 
     clock: seconds since the epoch.  steady: seconds that never step
     forgotten: hosts with hidden series, until they have new measurements
+    faults: by the name of another monitor, why it has no measurements of hosts
     """
 
     def __init__(self, config: ServiceConfig, database: Database, clock: Clock, steady: Clock) -> None:
@@ -75,6 +76,7 @@ class Directory:
         self._clock, self._steady = clock, steady
         self.entries: dict[str, HostRegistration] = {}
         self.forgotten: set[str] = set()
+        self.faults: dict[str, Mapping[str, str]] = {}
         self._load()
 
     def register(

@@ -11,6 +11,7 @@ value marks a gap, a time without measurements that is much longer than usual.
 Source: Wolski et al. 2000, §2.4.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -127,16 +128,33 @@ def host_states(
             for name, last in zip(catalogue.hosts, latest.tolist(), strict=True)
             if series[name] and name not in directory.entries
         }
+    faults = {host: why for known_faults in directory.faults.values() for host, why in known_faults.items()}
+    external = {host: math.nan for host in faults if host not in directory.entries} | external
     states = [
-        _registered(name, entry, directory, schedules, series.get(name, 0))
+        _registered(name, entry, directory, schedules, series.get(name, 0), faults.get(name))
         for name, entry in directory.entries.items()
     ]
-    states += [_external(name, last, series[name], schedules) for name, last in external.items()]
+    states += [
+        HostState(
+            name=name,
+            site=schedules.site(name, None),
+            last_seen=None if math.isnan(last) else last,
+            cliques=schedules.cliques_of.get(name, ()),
+            series=series.get(name, 0),
+            fault=faults.get(name),
+        )
+        for name, last in external.items()
+    ]
     return sorted(states, key=lambda state: state.name)
 
 
 def _registered(
-    name: str, entry: HostRegistration, directory: Directory, schedules: ScheduleVersions, series: int
+    name: str,
+    entry: HostRegistration,
+    directory: Directory,
+    schedules: ScheduleVersions,
+    series: int,
+    fault: str | None,
 ) -> HostState:
     registration = entry.registration
     # not asdict, whose deep copy would dominate the snapshot of a thousand hosts
@@ -150,16 +168,7 @@ def _registered(
         cliques=schedules.cliques_of.get(name, ()),
         series=series,
         status=entry.status,
-    )
-
-
-def _external(name: str, last: float, series: int, schedules: ScheduleVersions) -> HostState:
-    return HostState(
-        name=name,
-        site=schedules.site(name, None),
-        last_seen=last,
-        cliques=schedules.cliques_of.get(name, ()),
-        series=series,
+        fault=fault,
     )
 
 

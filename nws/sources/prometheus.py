@@ -17,7 +17,7 @@ and nice values then count within a session only, so niced load weighs like any 
 import logging
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -41,6 +41,8 @@ _JUMP = 0.25
 _SMALL = 0.02
 #: More CPUs, or more processes that want one, than any machine has.
 _MOST_CPUS, _MOST_PROCESSES = 8192, 100_000
+#: The two metrics without which a host has no series.
+_CPU_SECONDS, _MEMORY = "node_cpu_seconds_total", "node_memory_MemAvailable_bytes"
 #: Labels that tell the numbers of one target apart, rather than targets.
 _INNER = frozenset({"__name__", "reading", "mode"})
 
@@ -76,15 +78,36 @@ class Target:
         load = self._load(weight_of_nice(_USUAL_NICE if nice_counts else 0))
         return None if load is None else shares(load)
 
+    def fault(self) -> str | None:
+        """Return why the shares of its CPUs are unknown, None if they are known."""
+        if self.cpus is None:
+            return f"Prometheus has no {_CPU_SECONDS} of it; node_exporter has that since 0.16"
+        if not 1 <= self.cpus <= _MOST_CPUS:
+            return f"a number of CPUs that cannot be ({self.cpus:g})"
+        if "idle" not in self.modes:
+            return f"Prometheus has fewer than two scrapes of its {_CPU_SECONDS} of the last {_LOOK_BACK}"
+        for number in (self.waiting, self.runnable):
+            if not 0 <= (number or 0) <= _MOST_PROCESSES:
+                return f"a number of waiting processes that cannot be ({number:g})"
+        busy = self._busy()
+        if min(busy.values()) < 0 or abs(sum(busy.values()) / int(self.cpus) - 1) > _JUMP:
+            worst = max(busy, key=lambda mode: abs(busy[mode]))
+            return (
+                f"CPU times that cannot be ({busy[worst]:.3g} of {self.cpus:g} CPUs in mode {worst}: its counter "
+                "falls or jumps)"
+            )
+        return None
+
+    def _busy(self) -> dict[str, float]:
+        """Return the CPUs busy in each mode. The kernel's iowait may fall; then it is what the others leave."""
+        rest = max((self.cpus or 0.0) - sum(self.modes.values()) + self.modes.get("iowait", 0.0), 0.0)
+        return {mode: min(value, rest) if mode == "iowait" else value for mode, value in self.modes.items()}
+
     def _load(self, niced_weight: float) -> Load | None:
-        if self.cpus is None or not 1 <= self.cpus <= _MOST_CPUS or "idle" not in self.modes:
+        if self.cpus is None or self.fault() is not None:
             return None
-        if any(not 0 <= (number or 0) <= _MOST_PROCESSES for number in (self.waiting, self.runnable)):
-            return None
-        count, counted = int(self.cpus), sum(self.modes.values())
-        if min(self.modes.values()) < 0 or abs(counted / count - 1) > _JUMP:
-            return None
-        part = {mode: value / counted for mode, value in self.modes.items()}
+        busy, count = self._busy(), int(self.cpus)
+        part = {mode: value / sum(busy.values()) for mode, value in busy.items()}
         idle = part["idle"] + part.get("iowait", 0.0)
         interrupts = part.get("irq", 0.0) + part.get("softirq", 0.0)
         # time is stolen only while a process wants the CPU, so the loss is relative to that time
@@ -137,13 +160,13 @@ def question(match: str, *, every_s: float, over_s: float | None) -> str:
             return f"irate({metric(name)}[{_LOOK_BACK}])"
         return f"rate({metric(name)}[{round(1000 * over_s)}ms])"
 
-    cpus = metric("node_cpu_seconds_total", 'mode="idle"')
-    memory = metric("node_memory_MemAvailable_bytes")
+    cpus = metric(_CPU_SECONDS, 'mode="idle"')
+    memory = metric(_MEMORY)
     # a scrape wakes threads that run for a moment only, so the calmest scrape is nearest to the steady load
     scrape = metric("node_procs_running")
     runnable = f"(min_over_time({scrape}[{round(1000 * (over_s or every_s))}ms]) or {scrape})"
     readings = {
-        "modes": f"sum without (cpu) ({rate('node_cpu_seconds_total')})",
+        "modes": f"sum without (cpu) ({rate(_CPU_SECONDS)})",
         "cpus": f"count without (cpu, mode) ({cpus})",
         "cpu_t": f"max without (cpu, mode) (timestamp({cpus}))",
         "waiting": f"sum without (cpu) ({rate('node_schedstat_waiting_seconds_total')})",
@@ -193,7 +216,11 @@ _TOLD = 10
 
 
 class PrometheusSource:
-    """One Prometheus server; a context manager. One thread at a time may read."""
+    """One Prometheus server; a context manager. One thread at a time may read.
+
+    instances : host → instance, of the hosts that the settings name or that it had at the last reading
+    faults : host → why the last reading, and the one before, had no CPU or memory of it
+    """
 
     def __init__(self, settings: PrometheusSettings) -> None:
         self.settings = settings
@@ -201,6 +228,10 @@ class PrometheusSource:
         self._question = question(settings.match, every_s=settings.every_s, over_s=settings.over_s)
         self._newest: dict[Series, float] = {}
         self._unnamed: set[str] = set()
+        self._named = {host: instance for instance, host in settings.hosts.items()}
+        self.instances = self._named
+        self.faults: Mapping[str, str] = {}
+        self._gaps: Mapping[str, str] = {}
 
     def read(self, now: float) -> list[Measurement]:
         """Return everything scraped since the last reading; raises `ProbeError` with the fault and its remedy.
@@ -211,7 +242,7 @@ class PrometheusSource:
         if answer.t is None or not answer.samples:
             narrowed = f" with {self.settings.match}" if self.settings.match else ""
             raise self._error(
-                f"no host: it has no node_cpu_seconds_total or node_memory_MemAvailable_bytes{narrowed} of the "
+                f"no host: it has no {_CPU_SECONDS} or {_MEMORY}{narrowed} of the "
                 "last minutes; let it scrape node_exporter, or correct match"
             )
         if abs(answer.t - now) > _APART_S:
@@ -219,9 +250,9 @@ class PrometheusSource:
                 f"its clock is {answer.t - now:+.0f} s from ours, so its measurements would be of another time; "
                 "synchronise both clocks"
             )
-        found = [
-            m for host, target in self._hosts(targets(answer.samples)) for m in self._measured(host, target)
-        ]
+        hosts = self._hosts(targets(answer.samples))
+        self._note_gaps(hosts)
+        found = [m for host, target in hosts.items() for m in self._measured(host, target)]
         fresh = [m for m in found if m.t > self._newest.get(m.series, 0.0)]
         self._newest.update((m.series, m.t) for m in fresh)
         return fresh
@@ -236,7 +267,25 @@ class PrometheusSource:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _hosts(self, found: list[Target]) -> Iterable[tuple[str, Target]]:
+    def _note_gaps(self, hosts: Mapping[str, Target]) -> None:
+        """Note what is missing now. One reading without a value is no fault: a scrape may be late."""
+        self.instances = self._named | {host: target.instance for host, target in hosts.items()}
+        gaps = dict.fromkeys(
+            self.instances,
+            f"Prometheus has no {_CPU_SECONDS} and no {_MEMORY} of it; it is off, or its node_exporter is older than "
+            "0.16",
+        )
+        for host, target in hosts.items():
+            memory = f"Prometheus has no {_MEMORY} of it" if target.free_bytes is None else None
+            gaps[host] = "; ".join(filter(None, (target.fault(), memory)))
+        self.faults = {
+            host: f"{self.instances[host]}: {gap}"
+            for host, gap in gaps.items()
+            if gap and self._gaps.get(host)
+        }
+        self._gaps = gaps
+
+    def _hosts(self, found: list[Target]) -> dict[str, Target]:
         """Return targets by the names of their hosts; raises `ProbeError` where two are one, or none is wanted."""
         named: dict[str, Target] = {}
         for target in found:
@@ -252,7 +301,7 @@ class PrometheusSource:
         if not named:
             there = ", ".join(sorted({t.instance for t in found})[:_TOLD])
             raise self._error(f"none of the hosts that are wanted; its instances are {there}; correct hosts")
-        return named.items()
+        return named
 
     def _name(self, instance: str) -> str | None:
         """Return the name of an instance's host; None when it is not selected, or no legal name."""

@@ -114,6 +114,18 @@ def test_show_hosts_tells_lost_runs(ask, service, clock):
     assert host["status"]["done"] == 90
 
 
+def test_show_hosts_says_why_a_monitor_has_nothing(ask, service):
+    service.service.note_faults("http://p", {"a": "steal falls\x1b", "never": "is off"})
+    lines = ask("show", "--hosts").out.splitlines()
+    assert [line.split()[0] for line in lines if "faulty" in line] == ["a", "never"]
+    assert lines[-2:] == [r"a: steal falls\x1b", "never: is off"]
+    assert (
+        json.loads(ask("show", "--hosts", "--host", "never", "--json").out)["hosts"][0]["fault"] == "is off"
+    )
+    service.service.note_faults("http://p", {})
+    assert "faulty" not in ask("show", "--hosts").out
+
+
 def test_show_a_host_that_is_not_there(ask, service):
     run = ask("show", "--hosts", "--host", "z")
     assert (run.code, run.err) == (8, f"nws: no host z at {service.url}; known are a, b, c\n")

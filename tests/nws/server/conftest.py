@@ -54,7 +54,7 @@ class FakeService:
         self.failure = None
         self.gate = threading.Event()
         self.gate.set()
-        self.groups = []
+        self.groups, self.faults = [], []
         self.begun = 0
         self.kept = {}
         self.registered = {}
@@ -127,6 +127,9 @@ class FakeService:
             raise self.failure
         self.groups.append(len(batches))
         return [self._put(batch, host) for batch, host in batches]
+
+    def note_faults(self, source, faults):
+        self.faults.append(faults)
 
     def put(self, batch, *, as_host):
         return self.put_many([(batch, as_host)])[0]

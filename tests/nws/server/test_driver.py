@@ -19,6 +19,7 @@ class FakeSource:
 
     def __init__(self, failure=None):
         self.failure, self.reads = failure, []
+        self.instances, self.faults = {"alpha": "a:1"}, {}
         self.held = threading.Event()
         self.held.set()
 
@@ -70,6 +71,24 @@ def test_source_that_fails_is_counted_every_time_and_told_once(service, source, 
     assert len(lines) == 2
     assert lines[0].startswith("source http://prometheus fails")
     assert lines[1] == "source http://prometheus works again"
+
+
+def test_faults_of_hosts_are_logged_once_and_given_to_the_service(service, source, driven, caplog):
+    driver = Driver(service, [driven], clock=lambda: 7.0)
+    for failure, faults in (
+        (None, {"beta": "why"}),
+        (None, {"beta": "why"}),
+        (ProbeError("off"), {}),
+        (None, {}),
+    ):
+        source.failure, source.faults = failure, faults
+        driver.read(driven)
+    assert service.faults == [{"beta": "why"}, {"beta": "why"}, {"alpha": "off"}, {}]
+    lines = [r.message.removeprefix("source http://prometheus") for r in caplog.records]
+    first, *_, last = lines
+    assert (first, last) == (": nothing of host beta: why", " works again")
+    assert ": host beta is complete again" in lines
+    assert len(lines) == 4
 
 
 def test_sources_are_read_at_their_period_until_the_end(service, source, driven, eventually):

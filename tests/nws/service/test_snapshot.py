@@ -62,6 +62,7 @@ def test_one_document_holds_the_whole_grid(grid):
         "cliques": list(grid.host("a").cliques),
         "series": 3,
         "status": {},
+        "fault": None,
     }
     names = document["series"]["name"]
     assert names == sorted(names)

@@ -98,25 +98,50 @@ def test_cpu_alone_where_the_kernel_is_too_old_to_say_what_memory_is_available(p
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "why"),
     [
-        {"cpus": 0, **IDLE},
-        {"cpus": None, **IDLE},
-        {"cpus": "NaN", **IDLE},
-        {"idle": "NaN", "user": 3.0},
-        {"idle": -1.0, "user": 5.0},
-        {"idle": 1e6, "user": 0.1},
-        {"user": 4.0},
-        {"cpus": 1e12, "idle": 1e12},
-        {"waiting": 1e12, **IDLE},
-        {"waiting": -1, **IDLE},
-        {"procs": 1e12, **IDLE},
+        ({"cpus": 0, **IDLE}, "a number of CPUs that cannot be (0)"),
+        ({"cpus": None, **IDLE}, "has no node_cpu_seconds_total"),
+        ({"cpus": "NaN", **IDLE}, "has no node_cpu_seconds_total"),
+        ({"idle": "NaN", "user": 3.0}, "fewer than two scrapes"),
+        ({"idle": -1.0, "user": 5.0}, "CPU times that cannot be (5 of 4 CPUs in mode user"),
+        ({"idle": 1e6, "user": 0.1}, "CPU times that cannot be (1e+06 of 4 CPUs in mode idle"),
+        ({"steal": 9e8, **IDLE}, "of 4 CPUs in mode steal: its counter falls or jumps)"),
+        ({"user": 4.0}, "fewer than two scrapes"),
+        ({"cpus": 1e12, "idle": 1e12}, "a number of CPUs that cannot be"),
+        ({"waiting": 1e12, **IDLE}, "a number of waiting processes that cannot be (1e+12)"),
+        ({"waiting": -1, **IDLE}, "a number of waiting processes"),
+        ({"procs": 1e12, **IDLE}, "a number of waiting processes"),
     ],
     ids=str,
 )
-def test_cpus_that_make_no_sense_are_a_gap(prometheus, source, wrong):
+def test_cpus_that_make_no_sense_are_a_gap_with_a_reason(prometheus, source, wrong, why):
     prometheus.says(prometheus.node("a:1", **wrong))
-    assert list(named(source().read(NOW))) == ["memory.free@a"]
+    reader = source()
+    assert list(named(reader.read(NOW))) == ["memory.free@a"]
+    assert reader.faults == {}  # one scrape may be late
+    reader.read(NOW)
+    assert why in reader.faults["a"]
+    prometheus.says(prometheus.node("a:1", **IDLE))
+    reader.read(NOW)
+    assert reader.faults == {}
+
+
+def test_iowait_that_falls_costs_no_measurement(prometheus, source):
+    # proc(5): iowait "may decrease", and Prometheus then counts its whole value
+    prometheus.says(prometheus.node("a:1", iowait=250.0, **IDLE))
+    assert named(source().read(NOW))["cpu.new@a"] == 1.0
+
+
+def test_host_without_metrics_has_a_fault(prometheus, source):
+    reader = source(hosts={"a:1": "alpha", "b:1": "beta"})
+    prometheus.says(prometheus.node("a:1", memory=None, **IDLE))
+    for _ in range(2):
+        reader.read(NOW)
+    assert reader.faults["alpha"] == "a:1: Prometheus has no node_memory_MemAvailable_bytes of it"
+    assert reader.faults["beta"].startswith(
+        "b:1: Prometheus has no node_cpu_seconds_total and no node_memory"
+    )
 
 
 @pytest.mark.parametrize("memory", ["NaN", "+Inf", -1])

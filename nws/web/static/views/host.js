@@ -21,6 +21,7 @@ function facts(host) {
   setMeasuredAt(seen, host.last_seen, host.lost);
   const pairs = [
     ["State", el("span", { class: host.lost ? "state bad" : "state" }, host.lost ? "✕ lost" : "● there")],
+    ["Fault", host.fault],
     ["Last heard of", seen],
     ["Address", !host.address ? "" : host.port ? `${host.address}, port ${host.port}` : host.address],
     ["CPUs", [host.cpus || "", host.cpu_model].filter(Boolean).join(" × ")],

@@ -29,6 +29,7 @@ export function recordsOf(hosts, cpu, memory) {
       memory_at: m?.measured_at ?? null,
       measured_at: times.length ? Math.min(...times) : null,
       last_seen: host.last_seen,
+      fault: host.fault ?? null,
     };
   });
 }
@@ -104,7 +105,7 @@ function updateRow(row, record) {
   const is = stateOf(record);
   setAttribute(link, "href", linkTo({ host: record.name }));
   setAttribute(row, "data-state", is);
-  setText(state, { lost: "✕ lost", stale: "◷ stale", ok: "" }[is]);
+  setText(state, record.fault ? `✕ ${record.fault}` : { lost: "✕ lost", stale: "◷ stale", ok: "" }[is]);
   cpu.nwsShow(record.cpu, record.cpu === null ? "–" : digits(record.cpu));
   memory.nwsShow(record.total ? record.memory / record.total : 0, quantity(record.memory, "B"));
   setMeasuredAt(cpu, record.cpu_at, record.lost);
