@@ -4,10 +4,10 @@ A program that was built with one MPI and is started by the `mpiexec` of another
 the family is found before the start, without running the program:
 
 * A binary loads the library of its MPI (`ldd`).
-* A Python program, or an interpreter, loads the extension module of its mpi4py. If mpi4py takes any MPI, the `mpiexec`
-  beside an interpreter of a virtual environment counts.
+* A Python program, or an interpreter, loads the extension module of its mpi4py, which the interpreter finds. If mpi4py
+  takes any MPI, the `mpiexec` beside an interpreter of a virtual environment counts.
 * All others, such as shell scripts, are started by the `mpiexec` of this package's environment, unless the user names
-  another one.
+  another one, or a short run has shown another library (`apples.launching.seenmpi`).
 """
 
 import os
@@ -15,13 +15,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
 from apples.errors import LaunchError, NotExecutable, ProgramNotFound
+from nws.base.program import ProgramFailed, output_of
 
 
 class Family(StrEnum):
@@ -47,6 +48,13 @@ _PREFIXES = 5
 
 #: Seconds for `ldd`, and for `mpiexec --version`.
 _LOOK_S = 20.0
+
+#: Prints the directory of mpi4py without importing it; the working directory is not searched.
+_FIND_MPI4PY = """
+import sys; sys.path.pop(0)
+from importlib.util import find_spec
+print(find_spec("mpi4py").submodule_search_locations[0])
+"""
 
 #: A library of MPI in the output of `ldd`. Intel MPI and MPICH have the same names.
 _LIBRARY = re.compile(r"^\s*(lib(?:mpich|mpi|pmpi|mpi_abi)\.so[.\d]*) => (not found|\S+)", re.MULTILINE)
@@ -83,7 +91,13 @@ class Linked:
     path: str | None
 
 
-def mpi_of(program: str, which: str | None, find_own: Callable[[], str], search_path: str) -> Mpi:
+def mpi_of(
+    program: str,
+    which: str | None,
+    find_own: Callable[[], str],
+    search_path: str,
+    seen: Family | None = None,
+) -> Mpi:
     """Return the MPI that starts a program; raises `LaunchError`, `NotExecutable` or `ProgramNotFound`.
 
     Args:
@@ -91,9 +105,12 @@ def mpi_of(program: str, which: str | None, find_own: Callable[[], str], search_
         which: the user's choice: a family, or the path of an `mpiexec`; None to find it
         own: returns the `mpiexec` of this package's environment
         search_path: PATH in which others are looked up
+        seen: family of the library that the program was seen to use
     """
     linked = linked_mpi(program, os.environ.get("LD_LIBRARY_PATH", ""))
     if which is None:
+        if seen is not None and (linked is None or linked.family is not seen):
+            return _installed(seen, None, program, find_own, search_path)
         return (
             _beside(program, find_own)
             if linked is None
@@ -124,7 +141,7 @@ def linked_mpi(program: str, library_path: str) -> Linked | None:
     """
     interpreter = _interpreter(program)
     if interpreter is not None:
-        modules = list(_mpi4py_modules(interpreter))
+        modules = _mpi4py_modules(interpreter)
         return _ldd(modules[0]) if len(modules) == 1 else None
     return _ldd(program)
 
@@ -166,25 +183,20 @@ def _interpreter(program: str) -> str | None:
     with open(program, "rb") as file:
         first = file.readline(256).decode(errors="replace")
     if first.startswith("#!"):
-        words = first[2:].split() or [""]
-        name = words[-1] if os.path.basename(words[0]) == "env" else words[0]
+        # env may have options and variables before the interpreter
+        words = [word for word in first[2:].split() if word[0] != "-" and "=" not in word] or [""]
+        name = words[1] if os.path.basename(words[0]) == "env" and len(words) > 1 else words[0]
         program = shutil.which(name) or name
     return program if os.path.basename(program).startswith("python") else None
 
 
-def _mpi4py_modules(interpreter: str) -> Iterator[str]:
-    """Yield the extension modules of the first mpi4py where an interpreter looks for packages."""
-    prefix = Path(interpreter).parent.parent
-    places = [Path(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    places += sorted(prefix.glob("lib/python3*/site-packages"))
-    if not (prefix / "pyvenv.cfg").exists():
-        places += [
-            *sorted(prefix.glob("lib/python3*/dist-packages")),
-            *Path("/usr/local").glob("lib/python3*/*-packages"),
-        ]
-    directory = next((path for path in places if (path / "mpi4py").is_dir()), None)
-    if directory is not None:
-        yield from (str(path) for path in sorted((directory / "mpi4py").glob("MPI.*.so")))
+def _mpi4py_modules(interpreter: str) -> list[str]:
+    """Return the extension modules of the mpi4py that an interpreter imports, as it says itself."""
+    try:
+        directory = output_of([interpreter, "-c", _FIND_MPI4PY], limit_s=_LOOK_S).rstrip("\n")
+    except ProgramFailed:
+        return []
+    return [str(path) for path in sorted(Path(directory).glob("MPI.*.so"))]
 
 
 def _beside(program: str, find_own: Callable[[], str]) -> Mpi:

@@ -15,6 +15,7 @@ from pathlib import Path
 from apples.errors import LaunchError, NotExecutable, ProgramNotFound
 from apples.launching.command import search_path
 from apples.launching.mpis import Family, Mpi, in_environment, mpi_of
+from apples.launching.seenmpi import library_family, remember_family, seen_family
 from apples.model.launchrequest import LaunchRequest
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -47,7 +48,25 @@ def find_mpi(request: LaunchRequest, beside: Path | None = None) -> Mpi:
     program = find_program(request)
     if request.mpi.which is None and (beside is not None or in_environment(program)):
         return Mpi(family=Family.MPICH, mpiexec=find_mpiexec(beside))
-    return mpi_of(program, request.mpi.which, lambda: find_mpiexec(beside), search_path(request))
+    seen = seen_family(program, request.workload.application)
+    return mpi_of(program, request.mpi.which, lambda: find_mpiexec(beside), search_path(request), seen)
+
+
+def learn_mpi(request: LaunchRequest, library: str) -> bool:
+    """Store the MPI of a program that was started by another one's `mpiexec`; return whether it was.
+
+    Args:
+        library: as the library of the program names itself
+    """
+    family, program = library_family(library), find_program(request)
+    if family is None or request.mpi.which is not None or in_environment(program):
+        return False
+    started_by = find_mpi(request).family
+    if family is started_by or {family, started_by} == {Family.MPICH, Family.INTEL}:
+        # Hydra and Intel's fork of it start each other's ranks.
+        return False
+    remember_family(program, request.workload.application, family)
+    return True
 
 
 def files_on_hosts(name: str, which: str | None) -> tuple[str, ...] | None:

@@ -17,12 +17,13 @@ from typing import Protocol
 from apples.errors import ConfigError, LaunchError
 from apples.launching.deployment import SCRATCH_PREFIX, deploy, scratch_copy
 from apples.launching.failedoutput import described_output
+from apples.launching.preflight import learn_mpi
 from apples.model.grid import Host
 from apples.model.launchrequest import LaunchRequest, MpiChoice, Notify
 from apples.model.plan import Outcome, unplanned
 from apples.model.template import Benchmark, BenchmarkRequest, Deployment, Start, Workload
 from apples.monitoring.counters import PageCounters
-from apples.monitoring.environment import WAITS, figures_of
+from apples.monitoring.environment import WAITS, figures_of, remove_pages
 from apples.monitoring.job import JOB, MonitoredRun
 from apples.platforms.programcosts import (
     ENOUGH_CPU_S,
@@ -39,6 +40,7 @@ from apples.platforms.programcosts import (
     message_cpu_s_of,
     messages_of,
 )
+from nws.base.wording import counted
 
 #: The shorter run's part of the iterations, and the most by which both are multiplied to take long enough.
 _SHORTER, _MOST_TIMES = 4, 64
@@ -50,6 +52,7 @@ _LONGEST_PAIR_S = 120.0
 _UNEVEN = 3
 #: Least part of the CPU time of an iteration that those of a longer run must take.
 _HONOURED = 0.5
+_NAME_IT = "name the MPI of the program with --mpi, or by the key `mpi` of the application file"
 #: Factor on the iterations of a pair of runs that decides whether a program ignores its pieces.
 _SURELY_TIMES = 4
 
@@ -107,6 +110,9 @@ class _Starter:
                     time_limit_s=None if peer is None else _LONGEST_PAIR_S,
                 )
                 outcome = self.platform.run(launch, lambda line: None)
+                if learn_mpi(launch, next((rank.mpi for rank in figures_of(run_dir, JOB)), "")):
+                    remove_pages(run_dir, JOB)
+                    outcome = self.platform.run(launch, lambda line: None)
                 where = " and ".join(dict.fromkeys(hosts))
                 what = f"a short run of {name} on {where} with pieces {', '.join(map(str, rows))}"
                 if outcome.ended in ("failed", "time limit"):
@@ -277,14 +283,17 @@ def _steady(start: _Starter, short: ShortRun, long: ShortRun) -> ShortRun:
 
 def _counters(run_dir: Path, ranks: int, what: str) -> list[PageCounters]:
     """Return the counters of all ranks; raise `LaunchError` if some did not begin MPI."""
-    found = figures_of(run_dir, JOB)
-    if len(found) == ranks and all(rank.ranks == ranks for rank in found):
-        return found
-    told = f"{len(found)} of {ranks} ranks called MPI_Init"
-    if found and any(rank.ranks != ranks for rank in found):
-        told = f"its ranks found {found[0].ranks} rank instead of {ranks}: they belong to another MPI library"
+    pages = figures_of(run_dir, JOB)
+    if len(pages) == ranks and all(page.ranks == ranks for page in pages):
+        return pages
+    if any(page.ranks != ranks for page in pages):
+        raise LaunchError(
+            f"{what}: its ranks are of {pages[0].mpi}, and another MPI started them: they saw "
+            f"{counted(pages[0].ranks, 'rank')} instead of {ranks}; {_NAME_IT}"
+        )
     raise LaunchError(
-        f"{what}: {told}; the program must use the MPI that starts it, and link MPI as a shared library"
+        f"{what}: {len(pages)} of {ranks} ranks called MPI_Init; the program must link MPI as a shared library, "
+        f"and be started by it: {_NAME_IT}"
     )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shutil
 import signal
 import stat
 import sys
 import threading
+import venv
 from pathlib import Path
 
 import pytest
@@ -136,6 +138,46 @@ def test_mpi_is_found_from_the_libraries(program) -> None:
     assert linked is not None
     assert linked.family is FAMILIES[Path(program).name]
     assert linked.path is not None
+
+
+@pytest.mark.parametrize("way", ["pth", "path", "system", "env"])
+def test_mpi_of_python_is_that_which_it_imports(mpi_programs, tmp_path, monkeypatch, way) -> None:
+    venv.create(tmp_path / "venv", system_site_packages=way == "system")
+    interpreter, package = tmp_path / "venv" / "bin" / "python", tmp_path / "packages" / "mpi4py"
+    package.mkdir(parents=True)
+    shutil.copy(mpi_programs("openmpi"), package / "MPI.cpython-311.so")
+    script = tmp_path / "script"
+    script.write_text(f"#!/usr/bin/env -S A=1 {interpreter} -u\n")
+    (packages,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+    if way in ("path", "env"):
+        monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    elif way == "pth":
+        (packages / "other.pth").write_text(f"{package.parent}\n")
+    else:
+        monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path / "user"))
+        users = tmp_path / "user" / packages.relative_to(tmp_path / "venv")
+        users.parent.mkdir(parents=True)
+        users.symlink_to(package.parent)
+    linked = linked_mpi(str(script if way == "env" else interpreter), "")
+    assert linked is not None
+    assert linked.family is Family.OPEN_MPI
+
+
+@pytest.mark.mpi
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("before", [["nice", "-n", "5"], ["./script"]])
+def test_mpi_behind_another_program_is_learnt(mpi_programs, runs, tmp_path, monkeypatch, before) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("script").write_text('#!/bin/sh\nexec "$@"\n')
+    Path("script").chmod(0o755)
+    environment = MonitoredRun().environment(runs.directory)
+    request = runs.request(*before, mpi_programs("openmpi"), environment=environment)
+    for learnt, ranks in ((True, 1), (False, 2)):
+        assert run(request).finished
+        (page, *_) = figures_of(runs.directory, JOB)
+        assert page.ranks == ranks
+        assert preflight.learn_mpi(request, page.mpi) == learnt
+        assert preflight.find_mpi(request).family is Family.OPEN_MPI
 
 
 @pytest.mark.parametrize(
