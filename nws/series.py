@@ -150,11 +150,11 @@ class Series:
     @classmethod
     def parse(cls, name: str) -> Series:
         """Return the series of a name such as ``cpu.new@alpha``; raises `UsageError` with the legal forms."""
-        resource, at, place = name.partition("@")
+        resource, at, where = name.partition("@")
         if not at:
             raise UsageError(f"{name!r} is not a series name: expected RESOURCE@HOST or RESOURCE@FROM>TO")
         kind = _RESOURCES.get(resource) or _external(name, resource)
-        host, arrow, peer = place.partition(">")
+        host, arrow, peer = where.partition(">")
         return cls(kind, host, peer if arrow else None)
 
 

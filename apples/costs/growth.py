@@ -45,12 +45,14 @@ def with_growth(costs: Costs, rows: int, others: Mapping[int, Costs]) -> Costs:
     return replace(costs, slab_rows=float(rows), slab_limits=(smaller, larger), growth=growth)
 
 
-def _exponent(cpu_type: str, ranks: int, own: tuple[int, Costs], other: tuple[int, Costs | None]) -> float:
+def _exponent(
+    cpu_type: str, ranks: int, measured: tuple[int, Costs], other: tuple[int, Costs | None]
+) -> float:
     """Return the exponent of the growth from one size to another for so many ranks on a host, or for the next count.
 
     0 if the other size was not measured. own, other : rows of a slab and their costs
     """
-    (rows, costs), (other_rows, other_costs) = own, other
+    (rows, costs), (other_rows, other_costs) = measured, other
     theirs = {} if other_costs is None else other_costs.seconds_per_row.get(cpu_type, {})
     common = [n for n in costs.seconds_per_row[cpu_type] if n in theirs]
     if not common:

@@ -165,15 +165,15 @@ def fit_overhead(
     observed = np.array([run.observed_s for run, _ in usable])
     extra = observed - np.array([seconds for _, seconds in usable])
     inputs = [(run.size, len(run.ranks)) for run, _ in usable]
-    believed = np.array([prior.seconds(size, ranks) for size, ranks in inputs])
+    prior_s = np.array([prior.seconds(size, ranks) for size, ranks in inputs])
     design = np.array([[1.0, ranks, ranks**2, size] for size, ranks in inputs])
     weights = recency(len(usable))
 
     def grows_with_ranks(c: FloatArray) -> bool:
         return bool(prior.per_rank_s + c[1] >= 0 and prior.per_rank2_s + c[2] >= 0)
 
-    fit = choose_terms(design, extra - believed, weights, grows_with_ranks)
-    shift = weighted_median(extra - believed, weights)
+    fit = choose_terms(design, extra - prior_s, weights, grows_with_ranks)
+    shift = weighted_median(extra - prior_s, weights)
     candidates = [replace(prior, constant_s=prior.constant_s + shift, source=_source(len(usable)))]
     if fit is not None:
         candidates.insert(0, _plus(prior, fit, len(usable)))

@@ -134,10 +134,10 @@ def _left_out_error(
     total = 0.0
     for group in range(count):
         out = groups == group
-        kept = ~out & (weights > 0)
-        if np.linalg.matrix_rank(design[kept], tol=1e-6) < design.shape[1]:
+        used = ~out & (weights > 0)
+        if np.linalg.matrix_rank(design[used], tol=1e-6) < design.shape[1]:
             return np.inf
-        errors = target[out] - design[out] @ _solve(design[kept], target[kept], weights[kept])
+        errors = target[out] - design[out] @ _solve(design[used], target[used], weights[used])
         total += float(weights[out] @ np.abs(errors))
     return total / float(weights.sum())
 

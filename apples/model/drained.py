@@ -66,23 +66,23 @@ class DrainedHosts:
             # A damaged file is reported once.
             self._seen, self._known = seen, {}
             entries = jsonstore.read_all([self.path], FORMAT, _decode)
-            self._known = {entry.host: entry for found in entries for entry in found}
+            self._known = {entry.host: entry for drains in entries for entry in drains}
         return {host: e for host, e in self._known.items() if e.until is None or now < e.until}
 
     def change(self, now: float, *, add: Iterable[DrainedHost] = (), remove: Collection[str] = ()) -> None:
         """Add and remove hosts; the caller holds a lock."""
         entries = self.at(now) | {drain.host: drain for drain in add}
-        kept = [asdict(entry) for host, entry in entries.items() if host not in remove]
-        jsonstore.write(self.path, FORMAT, {"hosts": kept[-MOST:]})
+        remaining = [asdict(entry) for host, entry in entries.items() if host not in remove]
+        jsonstore.write(self.path, FORMAT, {"hosts": remaining[-MOST:]})
 
 
 def _decode(document: dict[str, Any]) -> list[DrainedHost]:
     from pydantic import TypeAdapter
 
     try:
-        found = TypeAdapter(list[DrainedHost]).validate_json(json.dumps(document.get("hosts")), strict=True)
+        entries = TypeAdapter(list[DrainedHost]).validate_json(json.dumps(document.get("hosts")), strict=True)
     except ValueError:
-        found = None
-    if found is None or len(found) > MOST or not all(one.legal for one in found):
+        entries = None
+    if entries is None or len(entries) > MOST or not all(one.legal for one in entries):
         raise BadDocument(f"has no list of drained hosts; remove it ({FORMAT.lost})")
-    return found
+    return entries

@@ -120,14 +120,14 @@ class Grid:
         classes = HostClasses.of([numbers[key] for key in keys])
         chosen = self._rules([self.hosts[h] for h in classes.first.tolist()])
         rules = (*self.links, ETHERNET)
-        found = []
+        links = []
         for quantity in ("latency_s", "bandwidth_Bps", "loss"):
             table = np.array([float(getattr(rule, quantity)) for rule in rules])[chosen]
             within = np.full(len(table), float(getattr(WITHIN_HOST, quantity)))
-            found.append(PairValues(classes, table, within, np.empty(0)))
+            links.append(PairValues(classes, table, within, np.empty(0)))
         if len(self.hosts) <= FEW:
-            found = together([np.asarray(values) for values in found])
-        return found[0], found[1], found[2]
+            links = together([np.asarray(values) for values in links])
+        return links[0], links[1], links[2]
 
     def _rules(self, some: list[Host]) -> NDArray[np.int64]:
         """Return the place of the rule from each of these hosts to each, int64[n, n]; -1 for the default."""

@@ -68,10 +68,10 @@ class _Check:
 
     def problems(self) -> list[Problem]:
         top = _mapping(self._document.value)
-        found = list(self._pool(top))
-        found += self._links(_mapping(top.get("links")))
-        found += self._applications(_mapping(top.get("applications")))
-        return found
+        problems_of_file = list(self._pool(top))
+        problems_of_file += self._links(_mapping(top.get("links")))
+        problems_of_file += self._applications(_mapping(top.get("applications")))
+        return problems_of_file
 
     def _pool(self, top: Mapping[str, Any]) -> Iterator[Problem]:
         if top.get("hosts") == []:

@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from nws.client import LinkMatrix
 
 
-def without(found: Snapshot, absent: Mapping[str, str]) -> Snapshot:
+def without(snapshot: Snapshot, absent: Mapping[str, str]) -> Snapshot:
     """Return the snapshot without these hosts, each for a reason.
 
     Raises `NoFeasiblePlan` with all reasons if none is left.
     """
     if not absent:
-        return found
-    present = [host.name for host in found.hosts if host.name not in absent]
+        return snapshot
+    present = [host.name for host in snapshot.hosts if host.name not in absent]
     if not present:
         reasons = "\n".join(f"{host}: {why}" for host, why in absent.items())
         raise NoFeasiblePlan(f"no host of the pool can take part:\n{reasons}")
-    return replace(found.restrict(present), absent={**found.absent, **absent})
+    return replace(snapshot.restrict(present), absent={**snapshot.absent, **absent})
 
 
 def from_forecasts(
@@ -62,11 +62,11 @@ def from_forecasts(
     through : pairs whose forecasts are composed, with the hosts on the way
     """
     nominal = Snapshot.nominal(grid, taken_at=now)
-    place = {host.name: i for i, host in enumerate(grid.hosts)}
+    index = {host.name: i for i, host in enumerate(grid.hosts)}
     measured: dict[Resource, dict[tuple[int, int], Forecast]] = {r: {} for r in Resource if r.is_pair}
     oldest: dict[tuple[int, int], float] = {}
     for series, forecast in forecasts.items():
-        i, j = place.get(series.host), place.get(series.peer or "")
+        i, j = index.get(series.host), index.get(series.peer or "")
         if i is None or j is None or series.resource not in measured:
             continue
         if not (0 <= forecast.value < 1 if series.resource is Resource.LOSS else forecast.value > 0):
@@ -74,8 +74,8 @@ def from_forecasts(
         measured[Resource(series.resource)][i, j] = forecast
         # a pair is as old as the oldest of its series
         oldest[i, j] = min(oldest.get((i, j), math.inf), forecast.measured_at)
-    paths = {pair: path for pair, path in (through or {}).items() if pair[0] in place and pair[1] in place}
-    joined = [(place[a], place[b]) for a, b in paths]
+    paths = {pair: path for pair, path in (through or {}).items() if pair[0] in index and pair[1] in index}
+    joined = [(index[a], index[b]) for a, b in paths]
     classes = nominal.latency_s.classes
     quantities = [
         nominal.latency_s,
@@ -89,10 +89,10 @@ def from_forecasts(
     quantities = listing(quantities, [*oldest, *joined])
     assumed, known = assumed_errors(forecasts), known_errors(forecasts)
     for k, resource in ((0, Resource.LATENCY), (2, Resource.BANDWIDTH)):
-        found = measured[resource]
-        quantities[k] = quantities[k].set(list(found), [forecast.value for forecast in found.values()])
-        errors = [error_of(forecast, assumed[resource]) for forecast in found.values()]
-        quantities[k + 1] = quantities[k + 1].set(list(found), errors)
+        newest = measured[resource]
+        quantities[k] = quantities[k].set(list(newest), [forecast.value for forecast in newest.values()])
+        errors = [error_of(forecast, assumed[resource]) for forecast in newest.values()]
+        quantities[k + 1] = quantities[k + 1].set(list(newest), errors)
     latency, latency_error, bandwidth, bandwidth_error, age, composed, loss = quantities
     loss = loss.set(list(measured[Resource.LOSS]), [f.value for f in measured[Resource.LOSS].values()])
     return Snapshot(
@@ -108,7 +108,7 @@ def from_forecasts(
         loss=loss if loss.most() > 0 else None,
         taken_at=now,
         source=source,
-        notes=assumption_notes(place, forecasts, assumed),
+        notes=assumption_notes(index, forecasts, assumed),
         pair_age_s=age.set(list(oldest), [max(now - then, 0.0) for then in oldest.values()]),
         composed=composed.set(joined, [1.0] * len(joined)),
         through=paths,
@@ -123,9 +123,9 @@ def with_composed(
     names : host → name in the matrix; other hosts keep their values.  now : by the clock of the matrix
     """
     places = {name: k for k, name in enumerate(matrix.hosts)}
-    place = np.array([places.get(names.get(host.name, ""), -1) for host in snapshot.hosts], np.int64)
-    pick = np.ix_(place, place)
-    known = (place >= 0)[:, None] & (place >= 0)
+    index = np.array([places.get(names.get(host.name, ""), -1) for host in snapshot.hosts], np.int64)
+    pick = np.ix_(index, index)
+    known = (index >= 0)[:, None] & (index >= 0)
     shape = snapshot.latency_s.shape
     age = np.full(shape, math.nan) if snapshot.pair_age_s is None else np.asarray(snapshot.pair_age_s)
     latency, bandwidth = matrix.latency_s[pick], matrix.bandwidth_Bps[pick]
@@ -156,7 +156,7 @@ def with_composed(
         through={
             **snapshot.through,
             **{
-                (snapshot.hosts[i].name, snapshot.hosts[j].name): matrix.through(int(place[i]), int(place[j]))
+                (snapshot.hosts[i].name, snapshot.hosts[j].name): matrix.through(int(index[i]), int(index[j]))
                 for i, j in first
             },
         },

@@ -40,12 +40,12 @@ def advice(
         options = replace(options, limits=replace(options.limits, prices=hourly))
     problem = build(snapshot, workload, costs, options)
     find = partial(find_plan, snapshot, workload, costs)
-    found = [make_plan(snapshot, workload, costs, options)]
-    found += _by_budget(find, options, found[0], small=exact.applies(problem, options))
+    plans = [make_plan(snapshot, workload, costs, options)]
+    plans += _by_budget(find, options, plans[0], small=exact.applies(problem, options))
     most = options.most_ranks(min(problem.processors, problem.size // problem.min_rows))
-    found += _by_ranks(find, options, most)
+    plans += _by_ranks(find, options, most)
     front: list[Plan] = []
-    for plan in sorted(found, key=lambda p: (p.predicted_s, _cost(p))):
+    for plan in sorted(plans, key=lambda p: (p.predicted_s, _cost(p))):
         if not front or _cost(plan) < _cost(front[-1]) * (1 - 1e-9):
             front.append(plan)
     return tuple(front if priced else [replace(plan, cost=None) for plan in front])

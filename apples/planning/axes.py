@@ -188,12 +188,12 @@ def _assignments(
     communicate = boxes.lines.communicate + busy - compute
     overhead = boxes.lines.fixed - boxes.lines.communicate
     used: dict[int, int] = {}
-    found, owned = [], boxes.layout.boxes()
+    assignments, owned = [], boxes.layout.boxes()
     for rank, i in enumerate(_in_rank_order(axes, boxes)):
         h, box = int(problem.host_of[boxes.chain[i]]), owned[i]
         slot = used.get(h, 0)
         used[h] = slot + 1
-        found.append(
+        assignments.append(
             Assignment(
                 rank=rank,
                 host=problem.hosts[h].name,
@@ -206,17 +206,17 @@ def _assignments(
                 part_of_row=box.width / axes.width,
             )
         )
-    return tuple(found)
+    return tuple(assignments)
 
 
 def _taken(problem: Problem, axes: Axes, boxes: Boxes) -> tuple[tuple[str, str], ...]:
     """Return (host, reason) for every host, in rank order."""
-    hosts, found = problem.host_of[boxes.chain], {}
+    hosts, reasons = problem.host_of[boxes.chain], {}
     cells = boxes.layout.cells / (axes.width * problem.size)
     for i in _in_rank_order(axes, boxes):
         h = int(hosts[i])
         mine = hosts == h
         m = int(mine.sum())
         part, ranks = f"{cells[mine].sum():.1%} of the cells", counted(m, "rank")
-        found[problem.hosts[h].name] = f"{part} in {ranks} at {problem.share[h, m]:.2f} of a CPU each"
-    return tuple(found.items())
+        reasons[problem.hosts[h].name] = f"{part} in {ranks} at {problem.share[h, m]:.2f} of a CPU each"
+    return tuple(reasons.items())

@@ -121,25 +121,25 @@ class UncertainRanks:
         # the slowness, 1 / share, keeps its mean
         shares = np.exp(middle + within / 2 + np.sign(_SCORE)[:, None] * apart)
         of_moment = replace(self, quantiles=shares)
-        found = of_moment.steady()
+        steady = of_moment.steady()
         errors = ((logs[-1] - logs[0]) / (_SCORE[-1] - _SCORE[0])) ** 2
         # as if all of an error were chance, which moments average
         by_chance = float(errors.mean() / (errors.mean() + within.mean()))
         # as if all of it were the level of a host's share, which counts while that host is the slowest
-        ends = np.log(np.maximum(found.t[[0, -1]], _SOONEST))
+        ends = np.log(np.maximum(steady.t[[0, -1]], _SOONEST))
         moment = ((ends[1] - ends[0]) / (2 * _MOST_SCORE)) ** 2
-        slowest = of_moment._slowest(found)[self.host]
+        slowest = of_moment._slowest(steady)[self.host]
         by_level = float((slowest**2 * errors / np.bincount(self.host)[self.host]).sum())
         by_level = min(by_level / max(moment, 1e-12), by_chance)
         # Half of an error is taken as the one and half as the other where shares change during the run.
         steadier = math.sqrt((by_chance * (1 + by_chance) + by_level * (1 - by_chance)) / 2)
-        mean = found.mean()
-        return replace(found, t=mean + (found.t - mean) * steadier)
+        mean = steady.mean()
+        return replace(steady, t=mean + (steady.t - mean) * steadier)
 
-    def _slowest(self, found: Distribution) -> FloatArray:
+    def _slowest(self, distribution: Distribution) -> FloatArray:
         """Return the probability that each host is the slowest, float64[hosts]. found : of the makespan"""
-        middle = (found.probability[1:] + found.probability[:-1]) / 2
-        rise: FloatArray = np.diff(self._log_probability(found.t, self._times()), axis=0)
+        middle = (distribution.probability[1:] + distribution.probability[:-1]) / 2
+        rise: FloatArray = np.diff(self._log_probability(distribution.t, self._times()), axis=0)
         return middle @ rise
 
     def steady(self) -> Distribution:
@@ -195,16 +195,16 @@ class UncertainRanks:
 
     def _probability(self, t: FloatArray, times: FloatArray) -> FloatArray:
         """Return P(makespan ≤ t), float64[k] → float64[k]; the ranks of one host are as late as its latest."""
-        found: FloatArray = np.exp(self._log_probability(t, times).sum(axis=1))
-        return found
+        probability: FloatArray = np.exp(self._log_probability(t, times).sum(axis=1))
+        return probability
 
     def _log_probability(self, t: FloatArray, times: FloatArray) -> FloatArray:
         """Return the logarithm of P(all ranks of a host end by t), float64[k] → float64[k, hosts]."""
         latest = np.full((int(self.host.max()) + 1, len(t)), _CERTAIN)
         for host, of_rank in zip(self.host.tolist(), times.T, strict=True):
             np.minimum(latest[host], np.interp(t, of_rank, _GRID), out=latest[host])
-        found: FloatArray = np.interp(latest, _Z, _LOG_NORMAL).T
-        return found
+        logarithm: FloatArray = np.interp(latest, _Z, _LOG_NORMAL).T
+        return logarithm
 
 
 def uncertain_ranks(
@@ -248,17 +248,19 @@ def predict(ranks: UncertainRanks, overhead_error_s: float, horizon: Horizon = "
 
     horizon : with "next", the expected time is that if every forecast is exact
     """
-    found, sure = ranks.distribution(), ranks.makespan()
+    distribution, sure = ranks.distribution(), ranks.makespan()
     expected, waiting = sure, 0.0
     if horizon == "run":
         # The expected maximum is never less than the largest expectation.
         known = ranks.known()
-        expected = max((found if known is ranks else known.distribution()).mean(), sure)
+        expected = max((distribution if known is ranks else known.distribution()).mean(), sure)
         if ranks.changes:
             waiting = max(expected - max(known.steady().mean(), sure), 0.0)
     spread = NormalDist().inv_cdf(HIGH) * overhead_error_s
-    high = expected + math.hypot(max(found.quantile(HIGH) - expected, 0.0), spread)
-    sooner = math.log(expected / max(min(found.quantile(LOW), expected), _SOONEST)) if expected > 0 else 0.0
+    high = expected + math.hypot(max(distribution.quantile(HIGH) - expected, 0.0), spread)
+    sooner = (
+        math.log(expected / max(min(distribution.quantile(LOW), expected), _SOONEST)) if expected > 0 else 0.0
+    )
     low = expected * math.exp(-math.hypot(sooner, math.log1p(spread / max(expected, _SOONEST))))
     return Prediction(
         predicted_s=expected, low_s=low, high_s=high, lateness_s=expected - sure, waiting_s=waiting

@@ -170,14 +170,14 @@ def _grid_layout(
     real = _areas(problem, lines, finish_s)
     if real is None:
         return None
-    place = np.arange(len(real)).reshape(len(counts), bands).T
-    tall, wide = rectilinear_shares(real[place])
+    order = np.arange(len(real)).reshape(len(counts), bands).T
+    tall, wide = rectilinear_shares(real[order])
     tall, wide = tall * problem.size / tall.sum(), wide * width / wide.sum()
 
     def column_s(c: int, cells: int) -> float:
-        return float(lines.take(place[:, c]).seconds(tall * cells / width).max())
+        return float(lines.take(order[:, c]).seconds(tall * cells / width).max())
 
-    cap = lines.cap[place]
+    cap = lines.cap[order]
     most = np.floor((cap * width / tall[:, None]).min(axis=0) + 1e-9)
     widths = whole_parts(wide, width, _min_width(problem), most.tolist(), column_s)
     if widths is None:
@@ -188,7 +188,7 @@ def _grid_layout(
     most = np.floor((cap * width / widths[None, :]).min(axis=1) + 1e-9)
 
     def band_s(i: int, rows: int) -> float:
-        return float(lines.take(place[i]).seconds(rows * widths / width).max())
+        return float(lines.take(order[i]).seconds(rows * widths / width).max())
 
     heights = whole_parts(tall, problem.size, problem.min_rows, most.tolist(), band_s)
     return None if heights is None else BoxLayout(counts, widths, np.tile(heights, len(counts)))

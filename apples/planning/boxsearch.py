@@ -43,13 +43,13 @@ class BoxSearch:
         """Return the boxes that end soonest; None if no cut on two axes keeps all limits."""
         quick = []
         for members in self._sets():
-            found = self._soonest(self._all_ways(self._by_speed(members), few=True))
-            if found is not None:
-                quick.append((found.makespan_s, found))
-        place, tried = rank_order.tree_positions(self._problem), [found for _, found in quick]
-        for _, found in sorted(quick, key=lambda each: each[0])[:_SETS]:
-            members = found.chain
-            for sequence in (self._by_speed(members), members[np.argsort(place[members])]):
+            soonest = self._soonest(self._all_ways(self._by_speed(members), few=True))
+            if soonest is not None:
+                quick.append((soonest.makespan_s, soonest))
+        position, tried = rank_order.tree_positions(self._problem), [soonest for _, soonest in quick]
+        for _, soonest in sorted(quick, key=lambda each: each[0])[:_SETS]:
+            members = soonest.chain
+            for sequence in (self._by_speed(members), members[np.argsort(position[members])]):
                 tried += self._all_ways(sequence, few=False)
         best = self._soonest(tried)
         return None if best is None else self._exchanged(best)
@@ -101,10 +101,10 @@ class BoxSearch:
         tried = [in_columns(problem, sequence, counts, options) for _, counts in some]
         return [boxes for boxes in tried if boxes is not None]
 
-    def _soonest(self, found: Sequence[Boxes]) -> Boxes | None:
+    def _soonest(self, candidates: Sequence[Boxes]) -> Boxes | None:
         """Return the shortest run among those that keep people's limits."""
-        kept = (boxes for boxes in sorted(found, key=lambda b: b.makespan_s) if self._allowed(boxes))
-        return next(kept, None)
+        legal = (boxes for boxes in sorted(candidates, key=lambda b: b.makespan_s) if self._allowed(boxes))
+        return next(legal, None)
 
     def _allowed(self, boxes: Boxes) -> bool:
         schedule = CandidateSchedule(boxes.chain, boxes.layout.heights, boxes.makespan_s)
@@ -120,11 +120,11 @@ class BoxSearch:
                 left -= 1
                 chain = boxes.chain.copy()
                 chain[list(pair)] = chain[list(pair[::-1])]
-                found = self._again(chain, boxes.layout.counts)
-                if found is None or not self._allowed(found):
+                better = self._again(chain, boxes.layout.counts)
+                if better is None or not self._allowed(better):
                     continue
-                if found.makespan_s < boxes.makespan_s * (1 - 1e-9):
-                    boxes, improved = found, True
+                if better.makespan_s < boxes.makespan_s * (1 - 1e-9):
+                    boxes, improved = better, True
                     break
         return boxes
 

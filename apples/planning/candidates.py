@@ -127,9 +127,9 @@ def best_of(
         done, members = done + len(batch), min(4 * members, MANY_MEMBERS)
         batch = np.sort(batch[bound[batch] < below])
         chosen = np.isin(np.arange(len(chains)), batch)
-        found = _best_priced(problem, chains.select(chosen)[0], options, below, None)
-        if found is not None:
-            best, below = (int(batch[found[0]]), found[1]), found[1].makespan_s
+        priced = _best_priced(problem, chains.select(chosen)[0], options, below, None)
+        if priced is not None:
+            best, below = (int(batch[priced[0]]), priced[1]), priced[1].makespan_s
     return best
 
 
@@ -166,13 +166,13 @@ def _settle(
         rows = minimax_rows(lines, problem.size, problem.min_rows, finish)
     else:
         tolerance = options.tolerance if options.allocation == "lp" else math.inf
-        found = heights.allocate(problem, chain, lines, tolerance)
-        if found is None:
+        allocation = heights.allocate(problem, chain, lines, tolerance)
+        if allocation is None:
             return None
-        if found.tolerance != tolerance:
-            relaxed = (_widened(tolerance, found.tolerance),)
+        if allocation.tolerance != tolerance:
+            relaxed = (_widened(tolerance, allocation.tolerance),)
         check = heights.coupling_check(problem, chain)
-        rows = whole_rows(lines, found.rows, problem.size, problem.min_rows, check)
+        rows = whole_rows(lines, allocation.rows, problem.size, problem.min_rows, check)
     if rows.sum() != problem.size:
         return None
     return CandidateSchedule(

@@ -73,8 +73,8 @@ class BoxLayout:
                 shared = min(below_i, below_j) - max(int(tops[i]), int(tops[j]))
                 pairs.append((i, j, shared))
                 i, j = i + (below_i <= below_j), j + (below_j <= below_i)
-        found = np.array(pairs, dtype=np.int64).reshape(-1, 3)
-        return found[:, 0], found[:, 1], found[:, 2]
+        touching = np.array(pairs, dtype=np.int64).reshape(-1, 3)
+        return touching[:, 0], touching[:, 1], touching[:, 2]
 
     def border(self) -> int:
         """Return the cells along all borders."""
@@ -93,7 +93,7 @@ def column_groups(areas: FloatArray, height: float, width: float) -> list[tuple[
     inside[ranks[:, None] <= ranks[None, :]] = np.inf
     best, before = inside[:, 0].copy(), []
     best[0] = np.inf
-    found: list[tuple[float, tuple[int, ...]]] = [(float(best[n]), (n,))]
+    groups: list[tuple[float, tuple[int, ...]]] = [(float(best[n]), (n,))]
     # A whole narrower than high takes fewer columns than a square, a wide one more.
     most = math.ceil(2 * math.sqrt(n * max(width / height, 1.0))) + 2
     for _ in range(2, min(n, most) + 1):
@@ -105,8 +105,8 @@ def column_groups(areas: FloatArray, height: float, width: float) -> list[tuple[
         for choice in reversed(before):
             counts.append(end - int(choice[end]))
             end = int(choice[end])
-        found.append((float(best[n]), (end, *reversed(counts))))
-    return found
+        groups.append((float(best[n]), (end, *reversed(counts))))
+    return groups
 
 
 def rectilinear_shares(areas: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -68,10 +68,10 @@ def best_chain(
             leaves = _advance(problem, sets, some, finish * (1 - _LEAST_GAIN))
             if leaves is None:
                 break
-            found = best_of(problem, leaves.chains, options, below=finish)
-            if found is None:
+            best = best_of(problem, leaves.chains, options, below=finish)
+            if best is None:
                 break
-            current, finish = found[1], found[1].makespan_s
+            current, finish = best[1], best[1].makespan_s
             some = np.intersect1d(leaves.sets, sets.within(finish))
     return current if current is None or current is start else _named(current)
 
@@ -201,8 +201,8 @@ class _Sets:
 
     def by(self, sets: IntArray, finish: float) -> FloatArray:
         """Return the seconds within which each set has to end to end before `finish` and in time for its limits."""
-        found: FloatArray = np.minimum(finish, self.latest[sets])
-        return found
+        bound: FloatArray = np.minimum(finish, self.latest[sets])
+        return bound
 
     def most(self, sets: IntArray, finish: float) -> tuple[FloatArray, FloatArray]:
         """Return the most rows of each member between two others, and at an end, float64[K', N] each."""
@@ -282,15 +282,15 @@ def _advance(problem: Problem, sets: _Sets, some: IntArray, finish: float) -> _L
     gain = np.where(sets.member[some], np.maximum(end - np.maximum(inside, 0.0), 0.0), 0.0).max(axis=1)
     inside = np.maximum(inside, 0.0)
     lengths = sets.member[some].sum(axis=1)
-    place, first = np.nonzero(sets.member[some])
+    at, first = np.nonzero(sets.member[some])
     first_slot = problem.slot_of[first] == 0
-    place, first = place[first_slot], first[first_slot]
+    at, first = at[first_slot], first[first_slot]
     front = _Prefixes(
         members=first[:, None],
-        place=place,
+        place=at,
         used=1 << first,
-        placed=np.zeros(len(place)),
-        open=inside.sum(axis=1)[place],
+        placed=np.zeros(len(at)),
+        open=inside.sum(axis=1)[at],
     )
     leaves: list[tuple[IntArray, IntArray]] = []
     n = problem.processors
@@ -306,7 +306,7 @@ def _advance(problem: Problem, sets: _Sets, some: IntArray, finish: float) -> _L
     if not leaves:
         return None
     chains = Chains.of([chain for _, rows in leaves for chain in rows])
-    return _Leaves(chains, np.unique(np.concatenate([some[place] for place, _ in leaves])))
+    return _Leaves(chains, np.unique(np.concatenate([some[at] for at, _ in leaves])))
 
 
 def _finished(
@@ -376,8 +376,8 @@ def _visits(problem: Problem, members: IntArray) -> IntArray:
     comes = np.ones(hosts.shape, dtype=bool)
     comes[:, 1:] = hosts[:, 1:] != hosts[:, :-1]
     weight = np.int64(MOST + 1) ** np.arange(len(problem.hosts))
-    found: IntArray = (comes * weight[hosts]).sum(axis=1)
-    return found
+    visits: IntArray = (comes * weight[hosts]).sum(axis=1)
+    return visits
 
 
 def _undominated(problem: Problem, front: _Prefixes, n: int) -> _Prefixes:
@@ -389,8 +389,8 @@ def _undominated(problem: Problem, front: _Prefixes, n: int) -> _Prefixes:
     order = np.lexsort((-front.placed, visits, key))
     first = np.ones(len(order), dtype=bool)
     first[1:] = (key[order[1:]] != key[order[:-1]]) | (visits[order[1:]] != visits[order[:-1]])
-    kept = order[first]
-    if len(kept) > WIDTH:
-        score = (front.placed + front.open)[kept]
-        kept = kept[np.argsort(-score, kind="stable")[:WIDTH]]
-    return front.take(kept)
+    survivors = order[first]
+    if len(survivors) > WIDTH:
+        score = (front.placed + front.open)[survivors]
+        survivors = survivors[np.argsort(-score, kind="stable")[:WIDTH]]
+    return front.take(survivors)

@@ -55,16 +55,16 @@ def groups(tree: nx.Graph[int]) -> list[list[int]]:
     """
     group = {node: [node] for node in tree}
     dearest = dict.fromkeys(tree, 0.0)
-    found = []
+    parts = []
     edges: list[tuple[int, int, float]] = sorted(tree.edges(data="weight"), key=lambda edge: edge[2])
     for a, b, weight in edges:
         one, other = group[a], group[b]
         for part in (one, other):
             if len(part) > 1 and weight >= GAP * dearest[part[0]]:
-                found.append(sorted(part))
+                parts.append(sorted(part))
         if len(one) < len(other):
             one, other = other, one
         one.extend(other)
         group.update(dict.fromkeys(other, one))
         dearest[one[0]] = weight
-    return found
+    return parts

@@ -91,8 +91,8 @@ def _spread(estimate: Estimate, relative: float) -> FloatArray:
     """
     if estimate.quantiles:
         return np.array(estimate.quantiles) / estimate.value
-    found: FloatArray = np.exp(np.array(SCORES) * relative)
-    return found
+    factors: FloatArray = np.exp(np.array(SCORES) * relative)
+    return factors
 
 
 def _unusable(host: Host, conditions: Conditions, demands: HostDemands) -> str | None:

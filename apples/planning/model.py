@@ -117,10 +117,10 @@ def overheads(problem: Problem, chains: Chains) -> FloatArray:
 
 
 def _overheads(problem: Problem, chains: Chains, share: FloatArray) -> FloatArray:
-    found: FloatArray = problem.overhead[chains.lengths]
+    overhead: FloatArray = problem.overhead[chains.lengths]
     if problem.start_cpu_s:
-        found += problem.start_cpu_s * chains.highest(1 / share)
-    return found
+        overhead += problem.start_cpu_s * chains.highest(1 / share)
+    return overhead
 
 
 def handling(problem: Problem, chains: Chains) -> FloatArray:
@@ -138,8 +138,8 @@ def _messages(problem: Problem, chains: Chains, share: FloatArray) -> FloatArray
     if not problem.messages_cpu_s:
         return np.zeros(len(share))
     talks = (chains.lengths > 1).astype(np.float64)
-    found: FloatArray = chains.spread(talks * problem.messages_cpu_s) / share
-    return found
+    seconds: FloatArray = chains.spread(talks * problem.messages_cpu_s) / share
+    return seconds
 
 
 def reductions(problem: Problem, chains: Chains) -> FloatArray:

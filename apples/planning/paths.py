@@ -27,10 +27,10 @@ def candidates(problem: Problem, options: PlanningOptions) -> list[tuple[str, Ch
     if not problem.has_closed_links:
         return []
     counts = set(host_counts(problem, options, problem.processors).tolist())
-    found = [
+    chains = [
         row for paths in _levels(problem, max(counts, default=0)) if paths.shape[1] in counts for row in paths
     ]
-    return [("open links", Chains.of(found))] if found else []
+    return [("open links", Chains.of(chains))] if chains else []
 
 
 def _levels(problem: Problem, longest: int) -> Iterator[IntArray]:
@@ -96,6 +96,6 @@ def _best(
     hosts = problem.host_of
     exchange = problem.side[hosts[paths[:, :-1]], hosts[paths[:, 1:]]].sum(axis=1)
     fast, wide = speed[paths].sum(axis=1), room[paths].sum(axis=1)
-    kept = np.union1d(np.lexsort((exchange, -fast))[:width], np.lexsort((exchange, -wide))[:width])
+    best = np.union1d(np.lexsort((exchange, -fast))[:width], np.lexsort((exchange, -wide))[:width])
     near = np.argsort(exchange, kind="stable")[:width]
-    return paths[np.union1d(kept, near)]
+    return paths[np.union1d(best, near)]

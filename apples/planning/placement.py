@@ -148,12 +148,12 @@ def binding(problem: Problem, options: PlanningOptions) -> list[str]:
     present = [CAPACITY, *(c.name for c in problem.coupling)]
     present += [LINKS] if problem.has_closed_links else []
     present += [RANKS] if options.ranks is not None or options.max_ranks is not None else []
-    found = []
+    names = []
     for limit in present:
         placed = most_rows(problem, options, limit)
         if placed is not None and placed.rows.sum() >= problem.size:
-            found.append(limit)
-    return found or [limit for limit in present if limit != CAPACITY]
+            names.append(limit)
+    return names or [limit for limit in present if limit != CAPACITY]
 
 
 def _heights(problem: Problem, chain: IntArray, lines: RankLines, size: int) -> IntArray | None:

@@ -168,8 +168,8 @@ def _prices(problem: Problem, schedule: CandidateSchedule, options: PlanningOpti
     """Return the prices of the limits that bind the schedule, a sentence each."""
 
     def replan(limits: Limits) -> float:
-        found = search(with_limits(problem, limits), options)
-        return math.inf if found is None else found.schedule.makespan_s
+        schedule = search(with_limits(problem, limits), options)
+        return math.inf if schedule is None else schedule.schedule.makespan_s
 
     sentences = prices.row_prices(problem, schedule, options)
     if problem.limits is not None:
@@ -227,9 +227,9 @@ def search(problem: Problem, options: PlanningOptions, *, effort: int = placemen
         again, finalists = _rescued(problem, position, options)
         candidates += again
     stated = problem.limits is not None and bool(problem.limits.stated)
-    wanted = options.improve and (stated or not finalists)
+    improving = options.improve and (stated or not finalists)
     cut = ""
-    if wanted and (finalists or reasons.lacks_room(problem, options) is None):
+    if improving and (finalists or reasons.lacks_room(problem, options) is None):
         soonest_s = min((s.makespan_s for s in finalists), default=math.inf)
         placed, cut = _by_program(problem, options, soonest_s, effort)
         finalists += placed
@@ -318,9 +318,9 @@ def _cheapest_of_each(
     finalists: list[CandidateSchedule] = []
     for name, chains in listed:
         below = math.inf if options.improve else min((s.makespan_s for s in finalists), default=math.inf)
-        found = best_of(problem, chains, options, below=below)
-        if found is not None:
-            s = found[1]
+        best = best_of(problem, chains, options, below=below)
+        if best is not None:
+            s = best[1]
             odd = options.counts == "even" and options.ranks is None and len(s.chain) > 1 and len(s.chain) % 2
             relaxed = (*s.relaxed, "odd numbers of ranks allowed") if odd else s.relaxed
             finalists.append(CandidateSchedule(s.chain, s.rows, s.makespan_s, name, relaxed))

@@ -252,11 +252,11 @@ def _alike(
     classes = side.classes
     if classes.kind is None:
         return None
-    own = np.zeros(classes.hosts)
+    loops = np.zeros(classes.hosts)
     single = np.unique(np.concatenate(classes.ends))
-    own[single] = 1 + single
+    loops[single] = 1 + single
     table = np.nan_to_num(tables).transpose(1, 0, 2).reshape(classes.hosts, -1)
-    known = np.column_stack((classes.kind, own, slots, table, restrictions))
+    known = np.column_stack((classes.kind, loops, slots, table, restrictions))
     _, host = np.unique(known, axis=0, return_inverse=True)
     widest = max(slots)
     alike: IntArray = np.repeat(host.ravel() * widest, slots) + np.concatenate([np.arange(n) for n in slots])

@@ -52,9 +52,9 @@ def tree_positions(problem: Problem, tree: nx.Graph[int] | None = None) -> IntAr
     if len(problem.hosts) == 1:
         return problem.slot_of.astype(np.int64)
     walk = _walk(spanning_tree(problem) if tree is None else tree)
-    place = np.empty(len(walk), dtype=np.int64)
-    place[walk] = np.arange(len(walk))
-    along = np.lexsort((problem.slot_of, place[problem.host_of]))
+    order = np.empty(len(walk), dtype=np.int64)
+    order[walk] = np.arange(len(walk))
+    along = np.lexsort((problem.slot_of, order[problem.host_of]))
     position = np.empty(problem.processors, dtype=np.int64)
     position[along] = np.arange(problem.processors)
     return position
@@ -112,8 +112,8 @@ def _tree_of_classes(side: PairValues) -> nx.Graph[int]:
 
     tree: nx.Graph[int] = nx.Graph()
     tree.add_nodes_from(range(classes.hosts))
-    kept = _cheapest_forest(classes.hosts, a, b, weight)
-    edges = zip(a[kept].tolist(), b[kept].tolist(), weight[kept].tolist(), strict=True)
+    chosen = _cheapest_forest(classes.hosts, a, b, weight)
+    edges = zip(a[chosen].tolist(), b[chosen].tolist(), weight[chosen].tolist(), strict=True)
     tree.add_weighted_edges_from(edges)
     return tree
 

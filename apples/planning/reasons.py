@@ -61,7 +61,7 @@ def assignments(
 def links(problem: Problem, schedule: CandidateSchedule) -> tuple[str, ...]:
     """Return a sentence for each link of the chain that loses packets, or takes much longer one way than back."""
     hosts = problem.host_of[schedule.chain]
-    found: dict[str, float] = {}
+    sentences: dict[str, float] = {}
     for a, b in zip(hosts[:-1].tolist(), hosts[1:].tolist(), strict=True):
         there, back = float(problem.side[a, b]), float(problem.side[b, a])
         names = problem.hosts[a].name, problem.hosts[b].name
@@ -69,21 +69,21 @@ def links(problem: Problem, schedule: CandidateSchedule) -> tuple[str, ...]:
             loss, seconds = (0.0, 0.0) if problem.losses is None else (float(v[pair]) for v in problem.losses)
             if loss > 0:
                 text = f"{one} → {other} loses {loss:.2g} of its packets: {seconds:.3g} s of retransmissions"
-                found[text] = seconds
+                sentences[text] = seconds
         if a != b and max(there, back) > max(_ONE_WAY * min(there, back), LEAST_GAIN * schedule.makespan_s):
             slow, fast = (names, names[::-1]) if there > back else (names[::-1], names)
-            found[
+            sentences[
                 f"{' → '.join(slow)} takes {max(there, back):.3g} s, {' → '.join(fast)} {min(there, back):.3g} s"
             ] = max(there, back)
-    return tuple(sorted(found, key=lambda text: -found[text])[:_LINKS_LISTED])
+    return tuple(sorted(sentences, key=lambda text: -sentences[text])[:_LINKS_LISTED])
 
 
 def taken(problem: Problem, schedule: CandidateSchedule) -> tuple[tuple[str, str], ...]:
     """Return (host, reason) for every host of the chain, in rank order."""
     hosts = problem.host_of[schedule.chain]
     speed = 1 / problem.slope[:, 1]
-    place = np.empty(len(speed), dtype=np.int64)
-    place[np.argsort(-speed, kind="stable")] = np.arange(1, len(speed) + 1)
+    position = np.empty(len(speed), dtype=np.int64)
+    position[np.argsort(-speed, kind="stable")] = np.arange(1, len(speed) + 1)
     result = []
     for h in dict.fromkeys(hosts.tolist()):
         mine = hosts == h
@@ -98,7 +98,7 @@ def taken(problem: Problem, schedule: CandidateSchedule) -> tuple[tuple[str, str
             (
                 problem.hosts[h].name,
                 f"{counted(rows, problem.workload.row)} in {counted(m, 'rank')} at {share:.2f} of a CPU each, "
-                f"{ordinal(int(place[h]))} of {len(speed)} by speed{full}",
+                f"{ordinal(int(position[h]))} of {len(speed)} by speed{full}",
             )
         )
     return tuple(result)

@@ -32,14 +32,14 @@ def improve(
     """Return the best schedule reachable from `start` by `rounds` moves. turn : whether rank order matters."""
     current = start
     for _ in range(rounds):
-        found = _better(problem, neighbourhood(problem, current.chain, options, turn=turn), current, options)
-        if found is None and turn and 3 < len(current.chain) <= _SEGMENTED:
-            found = _better(
+        better = _better(problem, neighbourhood(problem, current.chain, options, turn=turn), current, options)
+        if better is None and turn and 3 < len(current.chain) <= _SEGMENTED:
+            better = _better(
                 problem, _chains([current.chain[_segments(len(current.chain))]]), current, options
             )
-        if found is None:
+        if better is None:
             break
-        current = found
+        current = better
     return current
 
 
@@ -49,8 +49,8 @@ def _better(
     """Return the best schedule of these chains if it is shorter than the current one by `LEAST_GAIN`."""
     if chains is None:
         return None
-    found = best_of(problem, chains, options, below=current.makespan_s * (1 - LEAST_GAIN), tries=_TRIES)
-    return None if found is None else replace(found[1], order=current.order)
+    best = best_of(problem, chains, options, below=current.makespan_s * (1 - LEAST_GAIN), tries=_TRIES)
+    return None if best is None else replace(best[1], order=current.order)
 
 
 def neighbourhood(
@@ -141,8 +141,8 @@ def _drops(n: int) -> IntArray:
 @lru_cache(maxsize=256)
 def _insertions(n: int) -> IntArray:
     """Return int64[n+1, n+1], row p with element n at place p."""
-    place, column = np.arange(n + 1)[:, None], np.arange(n + 1)[None, :]
-    return np.where(column == place, n, column - (column > place))
+    row, column = np.arange(n + 1)[:, None], np.arange(n + 1)[None, :]
+    return np.where(column == row, n, column - (column > row))
 
 
 @lru_cache(maxsize=64)

@@ -49,14 +49,14 @@ def peers_located(
     half = (round_trip_s / 2).tolist()
     queue = [(at + half[rank], rank) for rank, at in enumerate(started.tolist())]
     heapq.heapify(queue)
-    asked, located = [0] * ranks, started.copy()
+    queries, located = [0] * ranks, started.copy()
     free = 0.0
     for took in service:
         arrives, rank = queue[0]
         free = max(free, arrives) + took
-        asked[rank] += 1
+        queries[rank] += 1
         answered = free + half[rank]
-        if asked[rank] < ranks:
+        if queries[rank] < ranks:
             heapq.heapreplace(queue, (answered + half[rank], rank))
         else:
             heapq.heappop(queue)
@@ -251,7 +251,7 @@ class _Run:
         """Return the present progress."""
         t = float(self.t.max())
         window, links = self._window, self._ranks[:-1]
-        place = window.stretch(np.array([t]))[0]
+        position = window.stretch(np.array([t]))[0]
         return RunProgress(
             t=t,
             iterations=self.iterations,
@@ -259,8 +259,8 @@ class _Run:
             compute_s=self.compute.copy(),
             communicate_s=self.communicate.copy(),
             wait_s=self.wait.copy(),
-            latency_s=window.latency_s[links, place],
-            bandwidth_Bps=window.bandwidth_Bps[links, place],
+            latency_s=window.latency_s[links, position],
+            bandwidth_Bps=window.bandwidth_Bps[links, position],
         )
 
     def _steer(self, steering: SimulatedSteering) -> None:
@@ -303,19 +303,19 @@ class _Run:
     def _computed(self, begin: FloatArray, work: FloatArray) -> FloatArray:
         """Return the time at which each rank, starting at `begin`, has done `work` idle-host seconds."""
         window, ranks = self._window, self._ranks
-        place = window.stretch(begin)
-        rate, at = window.rate[ranks, place], window.times[place]
-        target = window.done[ranks, place] + rate * (begin - at) + work
-        late = window.done[ranks, place + 1] < target
+        position = window.stretch(begin)
+        rate, at = window.rate[ranks, position], window.times[position]
+        target = window.done[ranks, position] + rate * (begin - at) + work
+        late = window.done[ranks, position + 1] < target
         last = window.rate.shape[1] - 1
         while late.any():
-            if (place[late] == last).any():
+            if (position[late] == last).any():
                 self._look_further()
                 return self._computed(begin, work)
-            place = place + late
-            late = window.done[ranks, place + 1] < target
+            position = position + late
+            late = window.done[ranks, position + 1] < target
         finish: FloatArray = (
-            window.times[place] + (target - window.done[ranks, place]) / window.rate[ranks, place]
+            window.times[position] + (target - window.done[ranks, position]) / window.rate[ranks, position]
         )
         return finish
 
@@ -352,11 +352,11 @@ class _Run:
             return swept
         both = np.maximum(swept[:-1], swept[1:])
         window = self._window
-        place = window.stretch(both)
+        position = window.stretch(both)
         link = self._ranks[:-1]
         factor, stalled = noise
-        message_s = window.latency_s[link, place] + self.grid.scenario.network.message_s
-        took = self.job.messages * message_s + self.job.exchanged_bytes / window.bandwidth_Bps[link, place]
+        message_s = window.latency_s[link, position] + self.grid.scenario.network.message_s
+        took = self.job.messages * message_s + self.job.exchanged_bytes / window.bandwidth_Bps[link, position]
         ended = both + took * factor + stalled
         result = swept.copy()
         result[:-1] = ended

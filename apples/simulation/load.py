@@ -47,8 +47,8 @@ class Steps:
 
     def at(self, t: FloatArray | float) -> FloatArray:
         """Return the values at instants."""
-        place = np.searchsorted(self.times, t, side="right") - 1
-        return self.values[np.maximum(place, 0)]
+        step = np.searchsorted(self.times, t, side="right") - 1
+        return self.values[np.maximum(step, 0)]
 
     def mean(self, begin: FloatArray, end: FloatArray) -> FloatArray:
         """Return the time average over each interval [begin, end], end > begin."""
@@ -57,8 +57,8 @@ class Steps:
     def _integral(self, t: FloatArray) -> FloatArray:
         """Return the integral from `times[0]` to each instant. The outer values are continued."""
         area = np.concatenate(([0.0], np.cumsum(np.diff(self.times) * self.values[:-1])))
-        place = np.maximum(np.searchsorted(self.times, t, side="right") - 1, 0)
-        integral: FloatArray = area[place] + (t - self.times[place]) * self.values[place]
+        step = np.maximum(np.searchsorted(self.times, t, side="right") - 1, 0)
+        integral: FloatArray = area[step] + (t - self.times[step]) * self.values[step]
         return integral
 
     def mapped(self, values: FloatArray) -> Steps:
@@ -116,16 +116,16 @@ class HostLoad:
         Arrivals, durations and regimes are memoryless: processes of random duration that run at `now` get a new
         exponential rest of it.
         """
-        found = copy.copy(self)
-        found._rng, found.generated_to, found._steps = rng, now, None
+        copied = copy.copy(self)
+        copied._rng, copied.generated_to, copied._steps = rng, now, None
         begin, end, memory, mean_s = (row[self._all()[0] < now] for row in self._all())
         rest = rng.exponential(mean_s)
         end = np.where((mean_s > 0) & (end > now), now + rest, end)
-        found._parts = [np.stack((begin, end, memory, mean_s))]
-        found._entered = [(t, regime) for t, regime in self._entered if t <= now]
-        found._regime = found._entered[-1][1]
-        found._regime_ends = now + float(rng.exponential(self._truth.regimes[found._regime].mean_stay_s))
-        return found
+        copied._parts = [np.stack((begin, end, memory, mean_s))]
+        copied._entered = [(t, regime) for t, regime in self._entered if t <= now]
+        copied._regime = copied._entered[-1][1]
+        copied._regime_ends = now + float(rng.exponential(self._truth.regimes[copied._regime].mean_stay_s))
+        return copied
 
     def add(
         self, begin: FloatArray, end: FloatArray, memory_bytes: FloatArray, *, mean_s: float = 0.0
@@ -177,9 +177,9 @@ class Campaigns:
 
     def continued(self, now: float, rng: np.random.Generator) -> Self:
         """Return the campaigns from `now` on with another future of the same law, drawn from `rng`."""
-        found = type(self)(self._truth, rng)
-        found._next += now
-        return found
+        copied = type(self)(self._truth, rng)
+        copied._next += now
+        return copied
 
     def add_to(self, loads: list[HostLoad], until: float) -> None:
         """Add every campaign before `until` to its hosts."""

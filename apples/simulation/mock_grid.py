@@ -55,11 +55,11 @@ class LinkTraffic:
 
     def continued(self, now: float, rng: np.random.Generator) -> Self:
         """Return the same link up to `now` with another future of the same law, drawn from `rng`."""
-        found = copy.copy(self)
+        copied = copy.copy(self)
         past = self._steps.times <= now
-        found._rng, found._generated_to = rng, now
-        found._steps = Steps(self._steps.times[past], self._steps.values[past])
-        return found
+        copied._rng, copied._generated_to = rng, now
+        copied._steps = Steps(self._steps.times[past], self._steps.values[past])
+        return copied
 
     def steps(self) -> Steps:
         """Return the utilisation as far as generated."""
@@ -124,19 +124,19 @@ class MockGrid:
 
     def continued(self, seed: int) -> Self:
         """Return the same grid up to now with another future of the same law: loads, traffic and noise of runs."""
-        found = copy.copy(self)
-        found.seed, now = seed, self.now
-        found._load = [one.continued(now, found._rng(_LOAD, h)) for h, one in enumerate(self._load)]
-        found._traffic = [
-            one.continued(now, found._rng(_HOST_TRAFFIC, h)) for h, one in enumerate(self._traffic)
+        copied = copy.copy(self)
+        copied.seed, now = seed, self.now
+        copied._load = [one.continued(now, copied._rng(_LOAD, h)) for h, one in enumerate(self._load)]
+        copied._traffic = [
+            one.continued(now, copied._rng(_HOST_TRAFFIC, h)) for h, one in enumerate(self._traffic)
         ]
-        found._uplinks = [
-            one.continued(now, found._rng(_UPLINK_TRAFFIC, s)) for s, one in enumerate(self._uplinks)
+        copied._uplinks = [
+            one.continued(now, copied._rng(_UPLINK_TRAFFIC, s)) for s, one in enumerate(self._uplinks)
         ]
         if self._campaigns is not None:
-            found._campaigns = self._campaigns.continued(now, found._rng(_CAMPAIGNS))
-        found._generated_to = now
-        return found
+            copied._campaigns = self._campaigns.continued(now, copied._rng(_CAMPAIGNS))
+        copied._generated_to = now
+        return copied
 
     @cached_property
     def machines(self) -> Machines:
@@ -149,7 +149,7 @@ class MockGrid:
         latency, bandwidth = (np.asarray(values) for values in self.grid.nominal_links()[:2])
         deviation = rng.normal(0.0, self.scenario.network.link_spread, (2, *latency.shape))
         deviation = np.exp((deviation + deviation.transpose(0, 2, 1)) / math.sqrt(2))
-        own = np.eye(len(types), dtype=bool)
+        alone = np.eye(len(types), dtype=bool)
         installed = [h.memory_bytes or t.memory_bytes for h, t in zip(self.grid.hosts, types, strict=True)]
         return Machines(
             sweep_s=np.array([t.seconds_per_row for t in types]) * np.exp(spread),
@@ -158,9 +158,9 @@ class MockGrid:
             message_cpu_s=_own_or(self.scenario.network.message_cpu_s, [t.message_cpu_s for t in types]),
             memory_bytes=np.array(installed) - np.array([t.system_bytes for t in types]),
             site=np.array([-1 if h.site is None else sites.index(h.site) for h in self.grid.hosts]),
-            latency_s=np.where(own, latency, latency * deviation[0]),
+            latency_s=np.where(alone, latency, latency * deviation[0]),
             bandwidth_Bps=np.where(
-                own, bandwidth, bandwidth * self.scenario.network.efficiency * deviation[1]
+                alone, bandwidth, bandwidth * self.scenario.network.efficiency * deviation[1]
             ),
         )
 
@@ -227,10 +227,12 @@ class MockGrid:
         Memory traffic limits a stencil sweep, so a row of another application costs in proportion to its memory
         (assumed).
         """
-        own = self.scenario.application
-        if workload.application == own.name or not (workload.bytes_per_row and own.bytes_per_row):
+        application = self.scenario.application
+        if workload.application == application.name or not (
+            workload.bytes_per_row and application.bytes_per_row
+        ):
             return 1.0
-        return workload.bytes_per_row / own.bytes_per_row
+        return workload.bytes_per_row / application.bytes_per_row
 
     def next_run(self) -> np.random.Generator:
         """Return the random numbers of one more run, independent of all load."""
@@ -257,17 +259,17 @@ class MockGrid:
         return np.random.default_rng([self.seed, stream, index])
 
 
-def _own_or(usual: float, own: Sequence[float | None]) -> FloatArray:
+def _own_or(usual: float, stated: Sequence[float | None]) -> FloatArray:
     """Return the value of each host's CPU type, or the default."""
-    return np.array([usual if value is None else value for value in own])
+    return np.array([usual if value is None else value for value in stated])
 
 
 def _cpu_truth(scenario: Scenario, host: Host) -> CpuTruth:
     types = scenario.hosts.cpu_types
-    found = types.get(host.cpu_type) or types.get("default")
-    if found is None:
+    truth = types.get(host.cpu_type) or types.get("default")
+    if truth is None:
         raise ConfigError(
             f"scenario {scenario.name!r} says nothing of CPU type {host.cpu_type!r} (host {host.name}); "
             f"it knows {', '.join(sorted(types))}; add the type, or one called 'default', under hosts.cpu_types"
         )
-    return found
+    return truth

@@ -65,8 +65,8 @@ def run_on_grid(grid: MockGrid, request: LaunchRequest, notify: Notify) -> Outco
     if happened.lost_host is not None:
         lost = _lost(plan, grid.grid.hosts[happened.lost_host].name, happened)
         # The host died in the last iteration.
-        kept = None if every is None else max(0, happened.iterations - 1) // every * every
-        return replace(lost, observed_s=took, kept_iterations=kept, moves=moves)
+        saved = None if every is None else max(0, happened.iterations - 1) // every * every
+        return replace(lost, observed_s=took, kept_iterations=saved, moves=moves)
     if steering is not None and steering.ended:
         notify(steering.why)
         return replace(_adapted(plan, happened), observed_s=took, moves=moves)

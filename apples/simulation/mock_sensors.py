@@ -101,13 +101,13 @@ class MockSensors:
             return
         truth, machines = self._truth, self._grid.machines
         uplink_Bps = self._grid.scenario.network.uplink_Bps
-        own = np.stack([u.at(times) for u in self._grid.host_utilisation(until)])
+        hosts = np.stack([u.at(times) for u in self._grid.host_utilisation(until)])
         uplinks = self._grid.uplink_utilisation(until)
         uplink = np.stack([u.at(times) for u in uplinks]) if uplinks else np.zeros((1, len(times)))
         i, j = self._from, self._to
         crossing = machines.site[i] != machines.site[j]
         for k, t in enumerate(times.tolist()):
-            busiest = np.maximum(own[i, k], own[j, k])
+            busiest = np.maximum(hosts[i, k], hosts[j, k])
             bandwidth = machines.bandwidth_Bps[i, j] * (1 - busiest)
             for end in (i, j):
                 used = np.where(crossing & (machines.site[end] >= 0), uplink[machines.site[end], k], 0.0)

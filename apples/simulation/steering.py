@@ -83,7 +83,7 @@ class SimulatedSteering:
         """Report progress and apply the answer. Return the new slabs, or None."""
         since = self._since
         assert since is not None
-        told = Progress(
+        progress = Progress(
             iteration=now.iterations,
             left=float(now.of - now.iterations),
             iterations=now.iterations - since.iterations,
@@ -97,7 +97,7 @@ class SimulatedSteering:
         )
         self._since, self._moved_s = now, None
         with self._at(now.t):
-            order = self._controller.hear(told)
+            order = self._controller.hear(progress)
         match order:
             case NewSlabs(rows=rows):
                 return self._move(np.array(rows, dtype=np.int64), now)

@@ -47,20 +47,20 @@ class Window:
 
     def stretch(self, t: FloatArray) -> IntArray:
         """Return the index of the stretch of each instant."""
-        place = np.searchsorted(self.times, t, side="right") - 1
-        stretch: IntArray = np.minimum(place, self.rate.shape[1] - 1)
+        step = np.searchsorted(self.times, t, side="right") - 1
+        stretch: IntArray = np.minimum(step, self.rate.shape[1] - 1)
         return stretch
 
 
 def open_window(grid: MockGrid, chain: Chain, begin: float, end: float) -> Window:
     """Return the resources of a run on `chain` between two instants."""
     processes = grid.processes(end)
-    own, uplink = grid.host_utilisation(end), grid.uplink_utilisation(end)
+    hosts, uplink = grid.host_utilisation(end), grid.uplink_utilisation(end)
     used = np.unique(chain.hosts)
     sites = np.unique(grid.machines.site[used])
     steps = [
         *(processes[h][0] for h in used),
-        *(own[h] for h in used),
+        *(hosts[h] for h in used),
         *(uplink[s] for s in sites if s >= 0),
     ]
     inside = np.unique(np.concatenate([s.breaks(begin, end) for s in steps]))
@@ -72,7 +72,7 @@ def open_window(grid: MockGrid, chain: Chain, begin: float, end: float) -> Windo
         others = processes[h][0].at(at), processes[h][1].at(at)
         share[mine], rate[mine] = _share_and_rate(grid, int(h), chain.memory_bytes[mine], others)
     done = np.concatenate((np.zeros((len(rate), 1)), np.cumsum(rate * np.diff(times), axis=1)), axis=1)
-    host_use = np.stack([own[h].at(at) for h in chain.hosts])
+    host_use = np.stack([hosts[h].at(at) for h in chain.hosts])
     site_use = np.stack([s.at(at) for s in uplink]) if uplink else np.zeros((0, len(at)))
     latency, bandwidth = _links(grid, chain.hosts, host_use, site_use)
     return Window(times=times, share=share, rate=rate, done=done, latency_s=latency, bandwidth_Bps=bandwidth)

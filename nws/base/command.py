@@ -179,8 +179,8 @@ def signals_held_back() -> Iterator[Callable[[], None]]:
     def wait(number: int, frame: FrameType | None) -> None:
         waiting.append(number)
 
-    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    handlers = {number: handler for number, handler in found.items() if callable(handler)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: handler for number, handler in before.items() if callable(handler)}
 
     def release() -> None:
         while handlers:
@@ -265,10 +265,10 @@ class LazyGroup(CommandGroup):
         """Import and return one command, None for an unknown name."""
         if cmd_name not in self._lazy:
             return None
-        place = self._lazy[cmd_name][1]
-        if isinstance(place, Extension):
-            return place.command()
-        module, _, attribute = place.partition(":")
+        where = self._lazy[cmd_name][1]
+        if isinstance(where, Extension):
+            return where.command()
+        module, _, attribute = where.partition(":")
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command

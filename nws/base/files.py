@@ -131,12 +131,12 @@ def flush_to_disk(path: str | os.PathLike[str]) -> None:
 
 def _remove_abandoned(directory: str) -> None:
     with os.scandir(directory) as entries:
-        found = [entry.path for entry in entries if entry.name.endswith(_SUFFIX)]
-    if not found:
+        leftovers = [entry.path for entry in entries if entry.name.endswith(_SUFFIX)]
+    if not leftovers:
         return
     import time
 
-    for path in found:
+    for path in leftovers:
         try:
             if os.stat(path).st_mtime < time.time() - _ABANDONED_AFTER_S:
                 os.unlink(path)

@@ -22,14 +22,14 @@ def state_dir(environ: Mapping[str, str] | None = None) -> Path:
     home directory, and if other users may write to the directory.
     """
     env = os.environ if environ is None else environ
-    own, xdg = env.get("APPLES_STATE"), Path(env.get("XDG_STATE_HOME", ""))
+    stated, xdg = env.get("APPLES_STATE"), Path(env.get("XDG_STATE_HOME", ""))
     try:
-        if own:
-            return refuse_shared(Path(own).expanduser().absolute())
+        if stated:
+            return refuse_shared(Path(stated).expanduser().absolute())
         base = xdg if xdg.is_absolute() else Path.home() / ".local" / "state"
     except RuntimeError:
         # a user without an entry, as in containers, or ~ of an unknown user
-        where = f"APPLES_STATE {own!r}" if own else "where to keep state"
+        where = f"APPLES_STATE {stated!r}" if stated else "where to keep state"
         raise StoreError(
             f"{where}: there is no such home directory; set APPLES_STATE to a directory"
         ) from None

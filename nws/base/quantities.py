@@ -56,8 +56,8 @@ class Quantity(Parsed):
         if not math.isfinite(amount):
             raise ValueError(f"{self.name} must be finite; got {value}")
         if amount < 0 or (amount == 0 and not self.zero):
-            wanted = "0 or more" if self.zero else "more than 0"
-            raise ValueError(f"{self.name} must be {wanted}; got {value}")
+            legal = "0 or more" if self.zero else "more than 0"
+            raise ValueError(f"{self.name} must be {legal}; got {value}")
         return amount
 
     def _split(self, value: object) -> tuple[float, float]:

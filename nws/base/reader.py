@@ -86,8 +86,8 @@ def validate(document: Document, kind: type[T], further: Iterable[Problem] = ())
         value = adapter.validate_json(json.dumps(document.value, default=str), strict=True)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        found = [_explain(document, kind, detail) for detail in details]
-        document.fail(problems + [p for p in found if p.at not in document.tree.broken])
+        explained = [_explain(document, kind, detail) for detail in details]
+        document.fail(problems + [p for p in explained if p.at not in document.tree.broken])
     document.check(problems)
     return value
 
@@ -118,11 +118,9 @@ def _read_text(path: Path) -> str:
 
 
 def _line(path: Path, problem: Problem) -> str:
-    place = ".".join(str(part) for part in problem.at)
+    key = ".".join(str(part) for part in problem.at)
     return (
-        f"{path}:{problem.line}: {place}: {problem.text}"
-        if place
-        else f"{path}:{problem.line}: {problem.text}"
+        f"{path}:{problem.line}: {key}: {problem.text}" if key else f"{path}:{problem.line}: {problem.text}"
     )
 
 

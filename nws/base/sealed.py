@@ -33,10 +33,10 @@ def seal(document: Mapping[str, Any]) -> str:
 
 def unseal(data: bytes) -> Any:
     """Return the JSON value of a file without its checksum; raise `ValueError` if they disagree."""
-    found = _SEAL.search(data)
-    if found is None:
+    seal = _SEAL.search(data)
+    if seal is None:
         return json.loads(data)
-    body = data[: found.start()] + b"}"
-    if (found[1], found[2]) != (_NAME, b"%08x" % zlib.crc32(body)):
+    body = data[: seal.start()] + b"}"
+    if (seal[1], seal[2]) != (_NAME, b"%08x" % zlib.crc32(body)):
         raise ValueError("its checksum does not match its content")
     return json.loads(body)

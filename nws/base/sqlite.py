@@ -162,10 +162,10 @@ class SqliteFile:
             self.connection.execute(f"PRAGMA locking_mode={kind.pragmas['locking_mode']}")
         if self._pragma("application_id") in (0, kind.application_id) and _is_empty(self.connection):
             self._create()
-        found = self._pragma("application_id")
-        if found != kind.application_id:
+        application = self._pragma("application_id")
+        if application != kind.application_id:
             raise kind.error(
-                f"{self.path}: an SQLite database of another program (application id {found:#x}, "
+                f"{self.path}: an SQLite database of another program (application id {application:#x}, "
                 f"expected {kind.application_id:#x}); {kind.elsewhere}"
             )
         version = self._pragma("user_version")

@@ -86,13 +86,13 @@ _MEANINGS = (
 
 def find_ssh() -> str:
     """Return the path of `ssh`; raises `SshNotFound`."""
-    found = shutil.which("ssh")
-    if found is None:
+    path = shutil.which("ssh")
+    if path is None:
         raise SshNotFound(
             "ssh is in none of the directories of PATH, and other hosts are reached with it; install it "
             "(Debian: openssh-client)"
         )
-    return found
+    return path
 
 
 def ssh_command(ssh: str, address: str, command: Sequence[str]) -> list[str]:

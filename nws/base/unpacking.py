@@ -33,15 +33,15 @@ def run(packed: str, digest: str, entry: str, arguments: list[str]) -> None:
     # not importable yet
     names: dict[str, Any] = {"__name__": "nws.base.files"}
     exec(files["nws/base/files.py"], names)
-    place, temporary = unpacked(files, digest, names["write_whole"])
-    sys.path.insert(0, place)
+    directory, temporary = unpacked(files, digest, names["write_whole"])
+    sys.path.insert(0, directory)
     try:
         from importlib import import_module
 
         sys.exit(import_module(entry).main(arguments))
     finally:
         if temporary:
-            _remove(place)
+            _remove(directory)
 
 
 def adapt() -> None:
@@ -90,23 +90,23 @@ def unpacked(files: Mapping[str, str], digest: str, write: Callable[[str, bytes]
         # of a symbolic link, whose mode is 0o777
         state = os.lstat(ours)
         if state.st_uid == os.geteuid() and not state.st_mode & 0o022:
-            place = os.path.join(ours, digest)
-            _fill(place, files, write)
-            _forget_unused(ours, place)
-            return place, False
+            directory = os.path.join(ours, digest)
+            _fill(directory, files, write)
+            _forget_unused(ours, directory)
+            return directory, False
     except OSError:
         # not to be kept, no home directory, or no room in it
         pass
     import tempfile
 
-    place = tempfile.mkdtemp(prefix="apples-")
-    _fill(place, files, write)
-    return place, True
+    directory = tempfile.mkdtemp(prefix="apples-")
+    _fill(directory, files, write)
+    return directory, True
 
 
-def _fill(place: str, files: Mapping[str, str], write: Callable[[str, bytes], None]) -> None:
+def _fill(directory: str, files: Mapping[str, str], write: Callable[[str, bytes], None]) -> None:
     for name, text in files.items():
-        path, content = os.path.join(place, name), text.encode()
+        path, content = os.path.join(directory, name), text.encode()
         try:
             with open(path, "rb") as file:
                 if file.read() == content:
@@ -116,9 +116,9 @@ def _fill(place: str, files: Mapping[str, str], write: Callable[[str, bytes], No
         write(path, content)
 
 
-def _forget_unused(ours: str, place: str) -> None:
-    os.utime(place)
-    now = os.stat(place).st_mtime
+def _forget_unused(ours: str, current: str) -> None:
+    os.utime(current)
+    now = os.stat(current).st_mtime
     for name in os.listdir(ours):
         other = os.path.join(ours, name)
         try:
@@ -130,7 +130,7 @@ def _forget_unused(ours: str, place: str) -> None:
             _remove(other)
 
 
-def _remove(place: str) -> None:
+def _remove(directory: str) -> None:
     import shutil
 
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)

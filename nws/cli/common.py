@@ -42,13 +42,13 @@ def existing(store: Path | None) -> Path:
 def chosen(names: Iterable[str], known: Iterable[Series]) -> list[Series]:
     """Return the series of these names, all known ones without names; raises `UnknownName`."""
     order = sorted(known, key=str)
-    wanted = [Series.parse(name) for name in names]
-    unknown = [str(s) for s in wanted if s not in order]
+    named = [Series.parse(name) for name in names]
+    unknown = [str(s) for s in named if s not in order]
     if unknown:
         raise UnknownName(
             f"no measurements of {', '.join(unknown)}; known are {', '.join(map(str, order)) or 'none'}"
         )
-    return wanted or order
+    return named or order
 
 
 def echo_json(document: object) -> None:

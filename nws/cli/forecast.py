@@ -102,14 +102,14 @@ def _table(forecasts: Mapping[Series, Forecast], now: float, stale_after: float)
     from nws.cli.tables import duration, echo_table, quantity
 
     rows = []
-    for series, found in forecasts.items():
-        unit, age_s = series.resource.unit, max(now - found.measured_at, 0.0)
+    for series, forecast in forecasts.items():
+        unit, age_s = series.resource.unit, max(now - forecast.measured_at, 0.0)
         rows.append(
             [
                 str(series),
-                *(quantity(x, unit) for x in (found.value, found.mae, found.rmse)),
-                found.method,
-                str(found.samples),
+                *(quantity(x, unit) for x in (forecast.value, forecast.mae, forecast.rmse)),
+                forecast.method,
+                str(forecast.samples),
                 duration(age_s),
                 "stale" if is_stale(age_s, stale_after) else "",
             ]
@@ -123,9 +123,9 @@ def _outlook_table(forecasts: Mapping[Series, Forecast], now: float, stale_after
     from nws.cli.tables import duration, echo_table, quantity
 
     rows = []
-    for series, found in forecasts.items():
-        unit, age_s = series.resource.unit, max(now - found.measured_at, 0.0)
-        for one in found.outlooks:
+    for series, forecast in forecasts.items():
+        unit, age_s = series.resource.unit, max(now - forecast.measured_at, 0.0)
+        for one in forecast.outlooks:
             rows.append(
                 [
                     str(series),

@@ -86,7 +86,7 @@ class LocalSource:
         from nws.memory import Memory
 
         with Memory(self._path) as memory:
-            found = memory.summaries()
+            states = memory.summaries()
         now = time.time()
         return [
             KeptSeries(
@@ -96,7 +96,7 @@ class LocalSource:
                 measured_at=s.last_t,
                 age_s=max(now - s.last_t, 0.0),
             )
-            for s in found
+            for s in states
         ]
 
     def forecasts(
@@ -104,21 +104,21 @@ class LocalSource:
     ) -> tuple[float, dict[Series, Forecast]]:
         """Return forecasts computed here, from the last day."""
         with LocalWeather(self._path) as weather:
-            found = weather.forecasts(over_s)
-        return time.time(), {series: found[series] for series in chosen(names, found)}
+            forecasts = weather.forecasts(over_s)
+        return time.time(), {series: forecasts[series] for series in chosen(names, forecasts)}
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
         """Return the same forecasts in the form of a service's document."""
         from nws.client.remoteweather import complete
 
-        now, found = self.forecasts(())
-        known = sorted({name for s in found for name in (s.host, s.peer) if name is not None})
+        now, forecasts = self.forecasts(())
+        known = sorted({name for s in forecasts for name in (s.host, s.peer) if name is not None})
         unknown = sorted(set(hosts or ()) - set(known))
         if unknown:
             raise UnknownName(f"no host {', '.join(unknown)} in {self._path}; known are {', '.join(known)}")
         everything = complete(
             RemoteSnapshot(
-                now=now, grid="", hosts=tuple(RemoteHost(name=name) for name in known), forecasts=found
+                now=now, grid="", hosts=tuple(RemoteHost(name=name) for name in known), forecasts=forecasts
             )
         )
         return everything if hosts is None else everything.restrict(hosts)
@@ -161,9 +161,9 @@ class ServiceSource:
         self, names: Sequence[str], over_s: Sequence[float] = ()
     ) -> tuple[float, dict[Series, Forecast]]:
         """Return forecasts computed by the service."""
-        wanted = [str(Series.parse(name)) for name in names]
-        now, found = read_forecasts(self.client.forecasts(wanted, over_s=over_s), self.client.url)
-        return now, {series: found[series] for series in sorted(found)}
+        legal = [str(Series.parse(name)) for name in names]
+        now, forecasts = read_forecasts(self.client.forecasts(legal, over_s=over_s), self.client.url)
+        return now, {series: forecasts[series] for series in sorted(forecasts)}
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
         """Return the state from one request."""
@@ -175,8 +175,8 @@ class ServiceSource:
         """Return samples from requests per series, newest first, until a series is complete."""
         from nws.client.remoteweather import all_samples
 
-        wanted = [Series.parse(name) for name in names] or [entry.series for entry in self.series_states()]
-        for series in wanted:
+        chosen = [Series.parse(name) for name in names] or [entry.series for entry in self.series_states()]
+        for series in chosen:
             times, values = all_samples(self.client, str(series), since=since, until=until)
             yield Column(series=series, times=times, values=values)
 

@@ -70,14 +70,14 @@ def pair_rows(snapshot: RemoteSnapshot, *, only: Sequence[str] = ()) -> list[Pai
     if unknown:
         legal = ", ".join(sorted(known)[:20]) + (", …" if len(known) > 20 else "")
         raise UnknownName(f"no host {', '.join(unknown)}; known are {legal or 'none'}")
-    found: dict[tuple[str, str], None] = {}
+    rows: dict[tuple[str, str], None] = {}
     for series in snapshot.forecasts:
         if series.peer is None or series.peer == series.host:
             continue
         ends = {series.host, series.peer}
         if isinstance(series.resource, Resource) and _wanted(ends, only):
-            found[series.host, series.peer] = None
-    return [_row(snapshot, start, end) for start, end in sorted(found)]
+            rows[series.host, series.peer] = None
+    return [_row(snapshot, start, end) for start, end in sorted(rows)]
 
 
 def sort_rows(rows: Iterable[PairRow], by: str) -> list[PairRow]:
@@ -120,8 +120,8 @@ def _row(snapshot: RemoteSnapshot, start: str, end: str) -> PairRow:
         series = Series(resource, a, b)
         if series not in snapshot.forecasts:
             return math.nan, math.nan, math.nan
-        found = snapshot.forecasts[series]
-        return found.value, found.rmse, snapshot.age_s(series)
+        forecast = snapshot.forecasts[series]
+        return forecast.value, forecast.rmse, snapshot.age_s(series)
 
     latency, latency_error, latency_age = forecast(Resource.LATENCY, start, end)
     bandwidth, bandwidth_error, bandwidth_age = forecast(Resource.BANDWIDTH, start, end)

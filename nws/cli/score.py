@@ -23,14 +23,14 @@ _LONGEST, _MOST = 100_000, 20
 def _horizons(context: click.Context, option: click.Parameter, text: str) -> list[int]:
     """Return numbers of samples without repetitions, rising."""
     try:
-        found = {int(word) for word in text.split(",")} if text else set()
+        horizons = {int(word) for word in text.split(",")} if text else set()
     except ValueError:
-        found = {0}
-    if not all(1 <= k <= _LONGEST for k in found) or len(found) > _MOST:
+        horizons = {0}
+    if not all(1 <= k <= _LONGEST for k in horizons) or len(horizons) > _MOST:
         raise click.BadParameter(
             f"{text!r}: expected at most {_MOST} whole numbers from 1 to {_LONGEST} with commas between them"
         )
-    return sorted(found)
+    return sorted(horizons)
 
 
 @click.command()

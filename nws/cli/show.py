@@ -32,10 +32,10 @@ def show(*, source: ForecastSource, hosts: bool, host: str | None, stale_after: 
     its sensors without a measurement. Below, why another monitor has nothing of a host that is faulty.
     """
     if not hosts:
-        found = [k for k in source.series_states() if host is None or host in (k.series.host, k.series.peer)]
-        if host is not None and not found:
+        states = [k for k in source.series_states() if host is None or host in (k.series.host, k.series.peer)]
+        if host is not None and not states:
             raise UnknownName(f"no series of host {host}; `nws show` lists all")
-        _show_series(source, found, stale_after, as_json)
+        _show_series(source, states, stale_after, as_json)
     elif isinstance(source, ServiceSource):
         now, known = source.hosts()
         chosen = [h for h in known if host is None or h.name == host]
@@ -48,7 +48,7 @@ def show(*, source: ForecastSource, hosts: bool, host: str | None, stale_after: 
 
 
 def _show_series(
-    source: ForecastSource, kept: Sequence[KeptSeries], stale_after: float, as_json: bool
+    source: ForecastSource, states: Sequence[KeptSeries], stale_after: float, as_json: bool
 ) -> None:
     from nws.cli.tables import duration, echo_table, quantity
 
@@ -63,7 +63,7 @@ def _show_series(
                 "age_s": finite(k.age_s),
                 "stale": is_stale(k.age_s, stale_after),
             }
-            for k in kept
+            for k in states
         ]
         echo_json({**source.where, "series": rows})
         return
@@ -77,7 +77,7 @@ def _show_series(
                 duration(k.age_s),
                 "stale" if is_stale(k.age_s, stale_after) else "",
             ]
-            for k in kept
+            for k in states
         ],
         numbers=[1, 2, 3],
     )

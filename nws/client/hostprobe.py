@@ -63,10 +63,10 @@ def link(peer: str, address: tuple[str, int], within_s: float) -> dict[str, floa
     """Return latency (one way, s) and bandwidth (bytes/s) to a peer's echo server, or the `error`."""
     sensor = NetworkSensor(host="here", peer=peer, address=address, plan=QUICK)
     try:
-        found = {m.series.resource: m.value for m in sensor.measure(within_s=within_s)}
+        values = {m.series.resource: m.value for m in sensor.measure(within_s=within_s)}
     except ProbeError as error:
         return {"error": str(error)}
-    return {"latency_s": found[Resource.LATENCY], "bandwidth_Bps": found[Resource.BANDWIDTH]}
+    return {"latency_s": values[Resource.LATENCY], "bandwidth_Bps": values[Resource.BANDWIDTH]}
 
 
 def loss(peer: str, address: tuple[str, int], within_s: float) -> dict[str, float | str]:

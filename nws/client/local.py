@@ -90,14 +90,14 @@ class LocalWeather:
         failures: list[str] = []
         for turn in range(rounds):
             start = self._clock()
-            found, failed = self._round()
-            self._memory.append(found)
-            taken += found
+            measurements, failed = self._round()
+            self._memory.append(measurements)
+            taken += measurements
             failures += failed
             for failure in failed:
                 (notify or _LOG.warning)(failure)
             if notify is not None:
-                notify(f"round {turn + 1} of {rounds}: {len(found)} measurements of {self.host}")
+                notify(f"round {turn + 1} of {rounds}: {len(measurements)} measurements of {self.host}")
             if turn + 1 < rounds:
                 # a clock that was set back must not make the round after it late
                 elapsed = max(self._clock() - start, 0.0)
@@ -140,8 +140,8 @@ class LocalWeather:
             self._take([m.series for m in fresh], [m.value for m in fresh], [m.t for m in fresh])
         most = [series.resource.most for series in self._places]
         ahead = Ahead(over_s=over_s, now=self._clock() if aged else -math.inf, most=most)
-        found = self._bank.forecasts(list(self._places.values()), ahead=ahead)
-        return dict(zip(self._places, found, strict=True))
+        forecasts = self._bank.forecasts(list(self._places.values()), ahead=ahead)
+        return dict(zip(self._places, forecasts, strict=True))
 
     @property
     def path(self) -> Path:
@@ -164,14 +164,14 @@ class LocalWeather:
 
             context = SensorContext(host=self.host, clock=self._clock)
             self._sensors = [create(name, context) for name in names()]
-        found: list[Measurement] = []
+        measurements: list[Measurement] = []
         failed: list[str] = []
         for sensor in self._sensors:
             try:
-                found += sensor.measure()
+                measurements += sensor.measure()
             except ProbeError as error:
                 failed.append(str(error))
-        return found, failed
+        return measurements, failed
 
     def _add(self, series: Iterable[Series]) -> None:
         """Add batteries of unknown series, which borrow from others of the same resource."""

@@ -91,8 +91,10 @@ class Connection:
         import orjson
 
         data = None if body is None else orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
-        asked = {} if query is None else {key: value for key, value in query.items() if value is not None}
-        answer = self._send(method, path, asked, data)
+        parameters = (
+            {} if query is None else {key: value for key, value in query.items() if value is not None}
+        )
+        answer = self._send(method, path, parameters, data)
         if 200 <= answer.status_code < 300 or answer.status_code in accept:
             return answer
         raise self._refused(answer)
@@ -146,8 +148,8 @@ class Connection:
 
     def _refused(self, answer: requests.Response) -> ServiceError:
         status = answer.status_code
-        told = _parsed(answer)
-        problem = told.get("error") if isinstance(told, dict) else None
+        document = _parsed(answer)
+        problem = document.get("error") if isinstance(document, dict) else None
         if not isinstance(problem, dict) or not isinstance(problem.get("message"), str):
             where = f", which points to {answer.headers['Location']}" if "Location" in answer.headers else ""
             return ServiceError.of(status, f"{self.url}: answered {status} {answer.reason}{where}; {_OTHER}")
@@ -190,7 +192,7 @@ def _reason(error: Exception, timeout_s: float) -> str:
         return f"its certificate is not trusted ({short or 'TLS failed'}); name the file that it is signed with (--ca)"
     if isinstance(error, requests.Timeout):
         return f"no answer within {timeout_s:g} s"
-    for sign, told in (
+    for sign, meaning in (
         ("Connection refused", "nobody listens there (connection refused)"),
         ("Name or service not known", "no host of that name"),
         ("Temporary failure in name resolution", "the name of the host could not be looked up now"),
@@ -199,7 +201,7 @@ def _reason(error: Exception, timeout_s: float) -> str:
         ("Network is unreachable", "the network is unreachable"),
     ):
         if sign in text:
-            return told
+            return meaning
     return "the connection broke before an answer came"
 
 
@@ -320,7 +322,7 @@ class ServiceClient(Connection):
             )
             for at in range(0, len(names), NAMES_PER_REQUEST)
         ]
-        return parts[-1] | {"forecasts": [found for part in parts for found in part["forecasts"]]}
+        return parts[-1] | {"forecasts": [row for part in parts for row in part["forecasts"]]}
 
     def snapshot(
         self,

@@ -101,7 +101,7 @@ class RemoteSnapshot:
         """
         lost = {host.name for host in self.hosts if host.lost}
         since = self.now - oldest_s
-        found = {}
+        links_by_pair = {}
         for series, latency in self.forecasts.items():
             start, end = series.host, series.peer
             if series.resource is not Resource.LATENCY or end is None or not latency.samples:
@@ -111,14 +111,14 @@ class RemoteSnapshot:
             bandwidth = self.forecasts.get(Series(Resource.BANDWIDTH, start, end))
             if bandwidth is None or not bandwidth.samples or bandwidth.measured_at < since:
                 bandwidth = replace(latency, value=math.nan, rmse=math.nan)
-            found[start, end] = Link(
+            links_by_pair[start, end] = Link(
                 latency_s=latency.value,
                 latency_error_s=latency.rmse,
                 bandwidth_Bps=bandwidth.value,
                 bandwidth_error_Bps=bandwidth.rmse,
                 measured_at=min(latency.measured_at, bandwidth.measured_at),
             )
-        return found
+        return links_by_pair
 
     def matrix(self, *, oldest_s: float = math.inf) -> LinkMatrix:
         """Return all pairs of all hosts at once, composed ones included, as arrays; for grids of many hosts."""
@@ -197,14 +197,14 @@ def read_snapshot(document: Document, url: str) -> RemoteSnapshot:
 
 def composed_forecasts(composed: Mapping[Pair, Composed]) -> dict[Series, Forecast]:
     """Return two forecasts of each composed pair, with the path as their method; unknown values are left out."""
-    found = {}
+    forecasts = {}
     for (start, end), pair in composed.items():
         for resource, value, error in (
             (Resource.LATENCY, pair.latency_s, pair.latency_error_s),
             (Resource.BANDWIDTH, pair.bandwidth_Bps, pair.bandwidth_error_Bps),
         ):
             if math.isfinite(value):
-                found[Series(resource, start, end)] = Forecast(
+                forecasts[Series(resource, start, end)] = Forecast(
                     value=value,
                     mae=math.nan,
                     rmse=error,
@@ -213,7 +213,7 @@ def composed_forecasts(composed: Mapping[Pair, Composed]) -> dict[Series, Foreca
                     measured_at=pair.measured_at,
                     last=math.nan,
                 )
-    return found
+    return forecasts
 
 
 def _hosts(states: Sequence[HostState]) -> tuple[RemoteHost, ...]:

@@ -95,8 +95,8 @@ class RemoteWeather:
 
     def hosts(self) -> tuple[RemoteHost, ...]:
         """Return hosts of the service, alive and lost, by name."""
-        _, found = read_hosts(self._client.hosts(), self._client.url)
-        return tuple(h for h in found if self._wanted is None or h.name in self._wanted)
+        _, entries = read_hosts(self._client.hosts(), self._client.url)
+        return tuple(h for h in entries if self._wanted is None or h.name in self._wanted)
 
     def snapshot(self, over_s: Sequence[float] = ()) -> RemoteSnapshot:
         """Return everything at one instant, with outlooks over some spans (seconds)."""
@@ -109,8 +109,8 @@ class RemoteWeather:
         names = [str(series) for series in snapshot.forecasts if series.resource in resources]
         if not names:
             return snapshot
-        _, found = read_forecasts(self._client.forecasts(names, over_s=over_s), self._client.url)
-        return replace(snapshot, forecasts={**snapshot.forecasts, **found})
+        _, forecasts = read_forecasts(self._client.forecasts(names, over_s=over_s), self._client.url)
+        return replace(snapshot, forecasts={**snapshot.forecasts, **forecasts})
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -134,34 +134,34 @@ def take_snapshot(
     if hosts is None:
         everything = read_snapshot(client.snapshot(over_s=over_s), client.url)
         return complete(everything) if composed else everything
-    wanted = [name for name in hosts if _HOST_NAME.fullmatch(name)]
-    if not wanted or len(wanted) > NAMED_MOST:
-        return read_snapshot(client.snapshot(over_s=over_s), client.url).restrict(wanted)
+    names = [name for name in hosts if _HOST_NAME.fullmatch(name)]
+    if not names or len(names) > NAMED_MOST:
+        return read_snapshot(client.snapshot(over_s=over_s), client.url).restrict(names)
     try:
-        return _named(client, wanted, composed, over_s)
+        return _named(client, names, composed, over_s)
     except NotFound:
-        now, found = read_hosts(client.hosts(), client.url)
-        known = {host.name for host in found}
-        wanted = [name for name in wanted if name in known]
+        now, entries = read_hosts(client.hosts(), client.url)
+        known = {host.name for host in entries}
+        names = [name for name in names if name in known]
         return (
-            _named(client, wanted, composed, over_s)
-            if wanted
+            _named(client, names, composed, over_s)
+            if names
             else RemoteSnapshot(now=now, grid="", hosts=(), forecasts={})
         )
 
 
 def _named(
-    client: ServiceClient, wanted: Sequence[str], composed: bool, over_s: Sequence[float]
+    client: ServiceClient, names: Sequence[str], composed: bool, over_s: Sequence[float]
 ) -> RemoteSnapshot:
     """Return a snapshot composed by the service, since paths may lead through hosts outside the query."""
-    few = 1 < len(wanted) <= COMPOSED_MOST
+    few = 1 < len(names) <= COMPOSED_MOST
     try:
-        document = client.snapshot(hosts=wanted, composed=composed and few, over_s=over_s)
+        document = client.snapshot(hosts=names, composed=composed and few, over_s=over_s)
     except TooMany:
         if not (composed and few):
             raise
-        document = client.snapshot(hosts=wanted, over_s=over_s)
-    return read_snapshot(document, client.url).restrict(wanted)
+        document = client.snapshot(hosts=names, over_s=over_s)
+    return read_snapshot(document, client.url).restrict(names)
 
 
 def complete(snapshot: RemoteSnapshot, *, of: str | None = None) -> RemoteSnapshot:
@@ -176,12 +176,12 @@ def complete(snapshot: RemoteSnapshot, *, of: str | None = None) -> RemoteSnapsh
     known = snapshot.links()
     names = [host.name for host in snapshot.hosts]
     pairs = permutations(names, 2) if of is None else ((a, b) for n in names for a, b in ((of, n), (n, of)))
-    wanted: list[Pair] = [pair for pair in pairs if pair not in known and pair[0] != pair[1]]
-    found = compose(known, wanted)
+    missing: list[Pair] = [pair for pair in pairs if pair not in known and pair[0] != pair[1]]
+    composed = compose(known, missing)
     return replace(
         snapshot,
-        forecasts={**composed_forecasts(found), **snapshot.forecasts},
-        through={**{pair: one.through for pair, one in found.items()}, **snapshot.through},
+        forecasts={**composed_forecasts(composed), **snapshot.forecasts},
+        through={**{pair: one.through for pair, one in composed.items()}, **snapshot.through},
     )
 
 

@@ -56,22 +56,22 @@ class Backoff:
 
 def _described(error: WeatherError) -> tuple[str, str]:
     """Return the kind of failure, and the next step."""
-    kept = "; measurements are kept until it answers"
+    note = "; measurements are kept until it answers"
     if isinstance(error, Unauthorized | Forbidden):
         return (
             "refused",
             "\n  it does not accept this sensor's token or key: give it a token of the role `write` (--token-file, "
             "then SIGHUP); if the key is lost, run `nws forget` for this host"
-            f"{kept}, asked again every {REFUSED_S:.0f} s",
+            f"{note}, asked again every {REFUSED_S:.0f} s",
         )
     if isinstance(error, NameTaken):
         return (
             "name taken",
             "\n  if this is the same host, its key was lost: run `nws forget` for it; else choose another --host"
-            f"{kept}, asked again every {REFUSED_S:.0f} s",
+            f"{note}, asked again every {REFUSED_S:.0f} s",
         )
     if isinstance(error, StoreError):
         return "spool", ""
     if isinstance(error, ProbeError):
-        return "address", kept
-    return f"{type(error).__name__}", kept
+        return "address", note
+    return f"{type(error).__name__}", note

@@ -165,9 +165,9 @@ class SensorDaemon:
         Return the counts.
         """
         self._open_door()
-        place = "not known yet" if self._echo is None else "{} port {}".format(*self._echo.address)
+        address = "not known yet" if self._echo is None else "{} port {}".format(*self._echo.address)
         self._say(
-            f"sensor of {self._settings.host}: server {self._settings.server}, probes answered at {place}, "
+            f"sensor of {self._settings.host}: server {self._settings.server}, probes answered at {address}, "
             f"{len(self.spool)} samples wait in {self.spool.path}"
         )
         tallies = self._table.run(duration_s)
@@ -260,8 +260,8 @@ class SensorDaemon:
         s = self._settings
         return Endpoint.of(s.server, token_file=s.token_file, ca=s.ca)
 
-    def _choose(self, wanted: str | None) -> str:
-        return choose_address(wanted, self._settings.server)
+    def _choose(self, stated: str | None) -> str:
+        return choose_address(stated, self._settings.server)
 
     def _open_door(self) -> None:
         """Answer probes at the address this host has now; while it has none, at none."""
@@ -311,14 +311,14 @@ def run_until_signal(
         stopper.shutdown()
 
 
-def _echo_server(address: str, wanted: int | None, admits: Callable[[str], bool]) -> EchoServer:
+def _echo_server(address: str, stated: int | None, admits: Callable[[str], bool]) -> EchoServer:
     """Return a server at the wanted port, or at the first free default one; raises `ProbeError`."""
-    for port in ECHO_PORTS if wanted is None else (wanted,):
+    for port in ECHO_PORTS if stated is None else (stated,):
         try:
             return EchoServer(address, port, connections=1, stale_s=_STALE_S, admits=admits)
         except ProbeError as error:
             failure = error
-    if wanted is not None:
+    if stated is not None:
         raise failure
     raise ProbeError(
         f"{failure}; so are all ports from {ECHO_PORTS[0]}, those of sensors: find the programs that listen there "

@@ -54,18 +54,18 @@ class Identity:
     def key(self) -> str:
         """Return the key this host shows to servers; made and kept where there is none."""
         try:
-            kept = self._path("key").read_text(encoding="ascii").strip()
+            stored = self._path("key").read_text(encoding="ascii").strip()
         except FileNotFoundError:
-            kept = ""
+            stored = ""
         except (OSError, UnicodeError) as error:
             raise StoreError(
                 f"{self._path('key')}: the key of {self.host} cannot be read: {error}; check its owner, or remove "
                 "it and have the server forget the host"
             ) from error
-        if not kept:
-            kept = secrets.token_urlsafe(24)
-            self.keep(kept)
-        return kept
+        if not stored:
+            stored = secrets.token_urlsafe(24)
+            self.keep(stored)
+        return stored
 
     def keep(self, key: str) -> None:
         """Replace the key; raises `StoreError` with the old key unchanged."""

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 from nws.base.errors import ProbeError, UsageError
 
 
-def choose_address(wanted: str | None, server_url: str) -> str:
-    """Return the numeric address; `wanted` is an address or interface of this machine, or None.
+def choose_address(stated: str | None, server_url: str) -> str:
+    """Return the numeric address; `stated` is an address or interface of this machine, or None.
 
     Raises `UsageError` when this machine has no such address or interface, `ProbeError` when the server's name
     cannot be resolved now, or only the loopback is left and the server is elsewhere.
     """
-    if wanted is not None:
-        return _named(wanted)
+    if stated is not None:
+        return _named(stated)
     for address in _addresses(socket.gethostname()):
         if not is_loopback(address) and is_local(address):
             return address
@@ -43,13 +43,13 @@ def is_local(address: str) -> bool:
     return True
 
 
-def _named(wanted: str) -> str:
+def _named(stated: str) -> str:
     try:
-        address = str(ipaddress.ip_address(wanted))
+        address = str(ipaddress.ip_address(stated))
     except ValueError:
-        return _of_interface(wanted)
+        return _of_interface(stated)
     if not is_local(address) or ipaddress.ip_address(address).is_unspecified:
-        raise UsageError(f"--address {wanted}: this machine has no such address; it has {_overview()}")
+        raise UsageError(f"--address {stated}: this machine has no such address; it has {_overview()}")
     return address
 
 
@@ -58,12 +58,12 @@ def _of_interface(name: str) -> str:
 
     An address of the link alone is of no use to others.
     """
-    found = _interfaces().get(name)
-    if found is None:
+    addresses = _interfaces().get(name)
+    if addresses is None:
         raise UsageError(
             f"--address {name}: no address and no interface of this machine is called that; it has {_overview()}"
         )
-    usable = [a for a in found if not ipaddress.ip_address(a).is_link_local]
+    usable = [a for a in addresses if not ipaddress.ip_address(a).is_link_local]
     if not usable:
         raise UsageError(f"--address {name}: the interface has no address now; bring it up, or name another")
     return usable[0]
@@ -72,12 +72,12 @@ def _of_interface(name: str) -> str:
 def _interfaces() -> dict[str, list[str]]:
     import psutil
 
-    found = {}
+    by_name = {}
     for name, addresses in psutil.net_if_addrs().items():
         numeric = [a for a in addresses if a.family in (socket.AF_INET, socket.AF_INET6)]
         numeric.sort(key=lambda a: a.family != socket.AF_INET)
-        found[name] = [a.address.partition("%")[0] for a in numeric]
-    return found
+        by_name[name] = [a.address.partition("%")[0] for a in numeric]
+    return by_name
 
 
 def _overview() -> str:
@@ -86,10 +86,10 @@ def _overview() -> str:
 
 def _addresses(host: str) -> Sequence[str]:
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
-    return [str(sockaddr[0]).partition("%")[0] for *_, sockaddr in found]
+    return [str(sockaddr[0]).partition("%")[0] for *_, sockaddr in entries]
 
 
 def _towards(server_url: str) -> str:
@@ -97,14 +97,14 @@ def _towards(server_url: str) -> str:
     parts = urlsplit(server_url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        entries = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
         raise ProbeError(
             f"{host}: the server's address could not be looked up ({error}), and so not the one this host has "
             "towards it; name one (--address)"
         ) from error
     why: OSError | None = None
-    for family, kind, protocol, _, sockaddr in found:
+    for family, kind, protocol, _, sockaddr in entries:
         try:
             with socket.socket(family, kind, protocol) as probe:
                 # connecting a datagram socket sends nothing

@@ -203,8 +203,8 @@ class ProbeWindows:
 
     def _address(self, peer: str) -> tuple[str, int] | None:
         """Return where a peer answers; None for one that is not registered, or answers no probes."""
-        place = self._peers.get(peer)
-        return place if place is not None and place[1] > 0 else None
+        address = self._peers.get(peer)
+        return address if address is not None and address[1] > 0 else None
 
     def _try(self, peer: str, within_s: float, patience_s: float) -> str | None:
         """Return one probe; why it failed."""

@@ -98,7 +98,7 @@ class Spool:
     def _load(self) -> None:
         db = self._db
         self._names = dict(db.execute("SELECT id, name FROM series"))
-        self._places = {name: place for place, name in self._names.items()}
+        self._places = {name: number for number, name in self._names.items()}
         facts = dict(db.execute("SELECT name, value FROM fact"))
         for name in ("next", "dropped"):
             if not isinstance(facts.get(name, 0), int):
@@ -113,8 +113,8 @@ class Spool:
                 f"{self.path}: this spool holds {self._waiting} samples of host {owner}; name another for "
                 f"{self._host} (--spool), or run the sensor of {owner} until they are delivered"
             )
-        kept = facts.get("stream") if owner == self._host else None
-        self.stream = str(kept or uuid.uuid4().hex)
+        stream = facts.get("stream") if owner == self._host else None
+        self.stream = str(stream or uuid.uuid4().hex)
         self.dropped: int = facts.get("dropped", 0)
         self._next: int = facts.get("next", 1 - _JUMP) + _JUMP
         (last,) = db.execute("SELECT max(number) FROM sample").fetchone()
@@ -173,8 +173,8 @@ class Spool:
             first = sound[0][0]
             samples = tuple(
                 Measurement(Series.parse(self._names[series]), t, value)
-                for place, (number, series, t, value, _) in enumerate(sound)
-                if number == first + place
+                for index, (number, series, t, value, _) in enumerate(sound)
+                if number == first + index
             )
         return SampleBatch(first=first, samples=samples)
 
@@ -237,14 +237,14 @@ class Spool:
             self._db.execute(
                 "UPDATE fact SET value = ? WHERE name = 'next'", (self._next + len(measurements),)
             )
-        for name, place in fresh.items():
-            self._names[place], self._places[name] = name, place
+        for name, index in fresh.items():
+            self._names[index], self._places[name] = name, index
         self._next += len(measurements)
         self._waiting += len(measurements)
 
     def _new_place(self, name: str) -> int:
-        (place,) = self._db.execute("INSERT INTO series (name) VALUES (?) RETURNING id", (name,)).fetchone()
-        return int(place)
+        (number,) = self._db.execute("INSERT INTO series (name) VALUES (?) RETURNING id", (name,)).fetchone()
+        return int(number)
 
     def _used_bytes(self) -> int:
         (pages,) = self._db.execute("PRAGMA page_count").fetchone()

@@ -91,7 +91,7 @@ def refusal(series: str, value: float) -> str:
     )
 
 
-def _outlooks(found: NDArray[np.float64], over_s: Sequence[float]) -> list[tuple[Outlook, ...]]:
+def _outlooks(table: NDArray[np.float64], over_s: Sequence[float]) -> list[tuple[Outlook, ...]]:
     """Return the records of `BatteryBank.outlooks`, by series."""
     return [
         tuple(
@@ -105,7 +105,7 @@ def _outlooks(found: NDArray[np.float64], over_s: Sequence[float]) -> list[tuple
             )
             for span, (mean, held, outcomes, variation, *quantiles) in zip(over_s, row, strict=True)
         )
-        for row in found.tolist()
+        for row in table.tolist()
     ]
 
 
@@ -239,20 +239,20 @@ class BatteryBank:
         ahead : spans for which outlooks are added
         """
         at = np.arange(self._size) if indices is None else np.asarray(indices, np.int64)
-        found = self.columns(at, pick)
-        if not found.samples.all():
-            empty = int(at[found.samples == 0][0])
+        answered = self.columns(at, pick)
+        if not answered.samples.all():
+            empty = int(at[answered.samples == 0][0])
             raise WeatherError(
                 f"series {empty} has no measurement yet; record one before asking for a forecast"
             )
         columns = (
-            found.value,
-            found.mae,
-            found.rmse,
-            found.method,
-            found.samples,
-            found.measured_at,
-            found.last,
+            answered.value,
+            answered.mae,
+            answered.rmse,
+            answered.method,
+            answered.samples,
+            answered.measured_at,
+            answered.last,
         )
         rows = [()] * len(at) if ahead is None else _outlooks(self.outlooks(at, ahead), ahead.over_s)
         return [
@@ -279,12 +279,12 @@ class BatteryBank:
         at = np.require(indices, np.int64, ("C", "W"))
         self._check(at)
         over_s = np.array(ahead.over_s, np.float64)
-        found = np.full((len(at), len(over_s), KNOWN + len(SHARES)), math.nan)
-        read_outlooks(self._states, at, over_s, ahead.now, np.array(SHARES), found)
+        table = np.full((len(at), len(over_s), KNOWN + len(SHARES)), math.nan)
+        read_outlooks(self._states, at, over_s, ahead.now, np.array(SHARES), table)
         most = np.asarray(ahead.most, np.float64).reshape(-1, 1, 1)
-        np.minimum(found[:, :, KNOWN:], most, out=found[:, :, KNOWN:])
-        np.minimum(found[:, :, 0], most[:, :, 0], out=found[:, :, 0])
-        return found
+        np.minimum(table[:, :, KNOWN:], most, out=table[:, :, KNOWN:])
+        np.minimum(table[:, :, 0], most[:, :, 0], out=table[:, :, 0])
+        return table
 
     def columns(self, indices: ArrayLike, pick: Pick = Pick.MAE) -> Columns:
         """Return forecasts of many series as arrays, int[n] → arrays[n]; a series without a value has 0 samples."""

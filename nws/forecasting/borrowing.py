@@ -56,10 +56,10 @@ def borrow_errors(state: Any, rung: int, scale: Any, histogram: Any) -> None:
     counted = state["histogram"][rung].sum()
     # a lent histogram counts before the first outcome
     known = min(max(n, counted // COUNT), MEMORY)
-    own = known / max(counted, 1)
+    measured = known / max(counted, 1)
     for b in range(BINS):
         borrowed_share = histogram[b] + _TAMED * (PRIOR[b] - histogram[b])
-        histogram[b] = (own * state["histogram"][rung, b] + _SHAPE * borrowed_share) / (known + _SHAPE)
+        histogram[b] = (measured * state["histogram"][rung, b] + _SHAPE * borrowed_share) / (known + _SHAPE)
     # errors of means are not taken to shrink further far beyond the length of the series
     shrinks = (1 << rung) <= 4 * state["samples"]
     if n == 0 and rung > 0 and state["scale"][rung] > 0.0:
@@ -67,20 +67,20 @@ def borrow_errors(state: Any, rung: int, scale: Any, histogram: Any) -> None:
         scale[1] = state["scale"][rung]
         shrinks = (1 << rung) <= state["samples"]
     borrowed = scale[0] * (scale[1] if shrinks else max(scale[1], 1.0))
-    own = state["scale"][rung]
+    measured = state["scale"][rung]
     if n == 0:
         scale[0] = borrowed
         return
     if borrowed <= 0.0:
-        scale[0] = own
+        scale[0] = measured
         return
     weight = _SHORTER
     if rung == 0:
         weight = _OTHERS if state["lent"] > 0.0 else _NOTHING
     # a few outcomes without any error do not prove that there are none
-    own = max(own, borrowed * math.exp(-float(min(n, 30))))
+    measured = max(measured, borrowed * math.exp(-float(min(n, 30))))
     before = scale[0]
-    scale[0] = math.exp((n * math.log(own) + weight * math.log(borrowed)) / (n + weight))
+    scale[0] = math.exp((n * math.log(measured) + weight * math.log(borrowed)) / (n + weight))
     if rung > 0:
         scale[1] = min(max(scale[0] / before, _LEAST_GROWTH), _MOST_GROWTH)
 

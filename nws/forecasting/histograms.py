@@ -36,12 +36,12 @@ def place_of(error: float, scale: float) -> int:
 
 
 @compiled
-def count_error(histogram: Any, place: int, outcomes: int) -> None:
+def count_error(histogram: Any, bin_number: int, outcomes: int) -> None:
     """Add an error to its bin after so many outcomes; errors of long ago fade.
 
     histogram : uint16[BINS]
     """
-    histogram[place] += COUNT
+    histogram[bin_number] += COUNT
     if outcomes >= MEMORY and outcomes % _FADED_EVERY == 0:
         for b in range(BINS):
             histogram[b] = histogram[b] * (MEMORY - _FADED_EVERY) // MEMORY
@@ -64,13 +64,13 @@ def stretch(histogram: Any, factor: float, stretched: Any) -> None:
 
 
 @compiled
-def share_below(histogram: Any, place: int) -> float:
+def share_below(histogram: Any, bin_number: int) -> float:
     """Return the share of errors below the middle of a bin; half without any error."""
     total, below = 0, 0
     for b in range(BINS):
         total += histogram[b]
-        below += histogram[b] if b < place else 0
-    return (below + 0.5 * histogram[place]) / total if total > 0 else 0.5
+        below += histogram[b] if b < bin_number else 0
+    return (below + 0.5 * histogram[bin_number]) / total if total > 0 else 0.5
 
 
 @compiled

@@ -107,8 +107,8 @@ def _borrow_losses(state: Any, rung: int, loss: Any, trust: float) -> None:
         # the mean of the whole series, and fading means of windows at least as long as the horizon
         mean = which == 2 or which >= FIRST_WINDOW + SHORTEST
         borrowed = loss[which] if mean else _SHORT_SIGHT * loss[which]
-        own = state["candidate_loss"][rung, which]
-        loss[which] = (n * own + _BORROWED * borrowed) / (n + _BORROWED) if rung > 0 else own
+        measured = state["candidate_loss"][rung, which]
+        loss[which] = (n * measured + _BORROWED * borrowed) / (n + _BORROWED) if rung > 0 else measured
 
 
 @compiled
@@ -268,12 +268,12 @@ def _issue(state: Any, rung: int, loss: Any, scale: float, histogram: Any) -> No
     stride = max((1 << rung) // PENDING, 1)
     slot = _FIRST[rung] + state["samples"] // stride % min(PENDING, 1 << rung)
     last = state["last"]
-    candidate, kept = np.empty(CANDIDATES), np.empty(CANDIDATES, np.float32)
+    candidate, packed = np.empty(CANDIDATES), np.empty(CANDIDATES, np.float32)
     blend = _forecast(state, rung, loss, candidate)
     level = level_of(state, rung)
     for which in range(CANDIDATES):
-        kept[which] = clip(candidate[which] - last)
-    pack(kept, state["pending"][slot])
+        packed[which] = clip(candidate[which] - last)
+    pack(packed, state["pending"][slot])
     wide = _widening(state, rung)
     issued = state["issued"][slot]
     issued[0], issued[1] = clip(blend - last), clip(scale)
@@ -288,11 +288,11 @@ def _issue(state: Any, rung: int, loss: Any, scale: float, histogram: Any) -> No
 
 
 @compiled
-def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> None:
+def read_outlook(state: Any, k: float, lead: float, shares: Any, outlook: Any) -> None:
     """Fill in the distribution of the mean of k samples after a pause of `lead` samples.
 
     shares : float64[n] of (0, 1), rising
-    found : float64[KNOWN + n], filled with the mean, the share of past intervals that held (NaN if none was judged),
+    outlook : float64[KNOWN + n], filled with the mean, the share of past intervals that held (NaN if none was judged),
     the number of outcomes, the coefficient of variation of the values that a mean is of, and the quantiles
     """
     centre = min(max(math.log2(k + 2.0 * lead), 0.0), RUNGS - 1.0)
@@ -309,7 +309,7 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
         if weight > 0.0:
             forecast += weight * _forecast(state, rung, loss, candidate)
     scale, held, outcomes = first_scale(state), 0.0, 0.0
-    found[:] = 0.0
+    outlook[:] = 0.0
     for rung in range(RUNGS):
         borrow_errors(state, rung, scale, histogram)
         weight = 1.0 - abs(width - rung)
@@ -320,19 +320,19 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, found: Any) -> 
         shape = _doubted(histogram, _trust(scale[0], so_far))
         level = level_of(state, rung)
         n = state["outcomes"][rung]
-        found[0] += weight * (forecast + wide * state["bias"][rung] * n / (n + _BIAS_TRUST))
+        outlook[0] += weight * (forecast + wide * state["bias"][rung] * n / (n + _BIAS_TRUST))
         held += weight * n * state["held"][rung]
         outcomes += weight * n
-        found[3] += weight * variation(state, rung)
+        outlook[3] += weight * variation(state, rung)
         for i in range(len(shares)):
             z = 0.0
             if shares[i] != 0.5:
                 z = quantile(shape, tail_share(shares[i], corrected_tail(state, rung, int(shares[i] > 0.5))))
             bound = value_of(wide * z, forecast, level)
-            found[KNOWN + i] += weight * within_reach(state, bound, wide, level)
-    found[0] = min(max(found[0], found[KNOWN]), found[KNOWN + len(shares) - 1])
-    found[1] = held / outcomes if outcomes > 0.0 else math.nan
-    found[2] = outcomes
+            outlook[KNOWN + i] += weight * within_reach(state, bound, wide, level)
+    outlook[0] = min(max(outlook[0], outlook[KNOWN]), outlook[KNOWN + len(shares) - 1])
+    outlook[1] = held / outcomes if outcomes > 0.0 else math.nan
+    outlook[2] = outcomes
 
 
 @compiled
@@ -350,11 +350,11 @@ def _drift(state: Any, k: float) -> float:
 
 
 @compiled
-def read_outlooks(states: Any, at: Any, over_s: Any, now: float, shares: Any, found: Any) -> None:
+def read_outlooks(states: Any, at: Any, over_s: Any, now: float, shares: Any, outlooks: Any) -> None:
     """Fill in the expected means of the series `at` over the next `over_s` seconds.
 
     at : int64[m];  over_s : float64[h];  now : seconds since the epoch
-    found : float64[m, h, KNOWN + shares], see `read_outlook`; left as it is for series without a value
+    outlooks : float64[m, h, KNOWN + shares], see `read_outlook`; left as it is for series without a value
     """
     for i in range(len(at)):
         state = states[at[i]]
@@ -364,4 +364,4 @@ def read_outlooks(states: Any, at: Any, over_s: Any, now: float, shares: Any, fo
             interval = state["interval_s"] if state["interval_s"] > 0.0 else over_s[j]
             # a value is due one interval after the last: until then nothing is late
             lead = max((now - state["measured_at"]) / interval - 1.0, 0.0)
-            read_outlook(state, max(over_s[j] / interval, 1.0), lead, shares, found[i, j])
+            read_outlook(state, max(over_s[j] / interval, 1.0), lead, shares, outlooks[i, j])

@@ -70,11 +70,13 @@ class HorizonScore:
 
 
 @compiled
-def trace_outlooks(states: Any, values: Any, horizons: Any, shares: Any, found: Any, predicted: Any) -> None:
+def trace_outlooks(
+    states: Any, values: Any, horizons: Any, shares: Any, outlooks: Any, predicted: Any
+) -> None:
     """Run states[0] over a series and keep the forecasts made after each value.
 
     values : float64[n];  horizons : float64[h] values;  shares : float64[s]
-    found : float64[n, h, 3 + s], see `read_outlook`;  predicted : float64[n, methods + 1], methods and the MAE pick
+    outlooks : float64[n, h, 3 + s], see `read_outlook`;  predicted : float64[n, methods + 1], methods and the MAE pick
     """
     state = states[0]
     for i in range(len(values)):
@@ -82,7 +84,7 @@ def trace_outlooks(states: Any, values: Any, horizons: Any, shares: Any, found: 
         predicted[i, :-1] = state["predicted"]
         predicted[i, -1] = state["answer"][0]
         for j in range(len(horizons)):
-            read_outlook(state, horizons[j], 0.0, shares, found[i, j])
+            read_outlook(state, horizons[j], 0.0, shares, outlooks[i, j])
 
 
 def score_horizons(
@@ -97,14 +99,14 @@ def score_horizons(
         value = legal_values(values, f"{source}: series {name!r}")
         if len(value) <= NOT_SCORED + min(horizons):
             continue
-        found = np.empty((len(value), len(horizons), KNOWN + len(SHARES)))
+        outlooks = np.empty((len(value), len(horizons), KNOWN + len(SHARES)))
         predicted = np.empty((len(value), len(METHODS) + 1))
         trace_outlooks(
-            np.zeros(1, STATE), value, np.array(horizons, np.float64), np.array(SHARES), found, predicted
+            np.zeros(1, STATE), value, np.array(horizons, np.float64), np.array(SHARES), outlooks, predicted
         )
         for j, k in enumerate(horizons):
             if len(value) > NOT_SCORED + k:
-                rows[j].append(_series_scores(value, k, found[:, j], predicted))
+                rows[j].append(_series_scores(value, k, outlooks[:, j], predicted))
     short = [k for k, scored in zip(horizons, rows, strict=True) if not scored]
     if short:
         raise UsageError(
@@ -114,7 +116,7 @@ def score_horizons(
     return [_over_series(k, scored) for k, scored in zip(horizons, rows, strict=True)]
 
 
-def _series_scores(value: _Values, k: int, found: _Values, predicted: _Values) -> dict[str, float]:
+def _series_scores(value: _Values, k: int, outlooks: _Values, predicted: _Values) -> dict[str, float]:
     """Return the scores of one series. found : float64[n, 3 + shares] of the horizon;  predicted : as traced."""
     sums = np.concatenate(([0.0], np.cumsum(value)))
     # a forecast made after value i is judged by the mean of the k values after it
@@ -129,15 +131,15 @@ def _series_scores(value: _Values, k: int, found: _Values, predicted: _Values) -
     rmse = np.sqrt(np.cumsum(past)[at - 1] / at)
     simple = np.column_stack((predicted[at], *means))
     maes = np.abs(simple - outcome[:, None]).mean(axis=0)
-    own = _interval(outcome, found[at, _LOW], found[at, _HIGH])
+    width_score = _interval(outcome, outlooks[at, _LOW], outlooks[at, _HIGH])
     reference = _interval(outcome, answer - _Z * rmse, answer + _Z * rmse)
     return {
-        "mae": float(np.abs(found[at, _MEDIAN] - outcome).mean()),
+        "mae": float(np.abs(outlooks[at, _MEDIAN] - outcome).mean()),
         "mae_last": float(maes[LAST]),
         "mae_mean_k": float(maes[len(METHODS) + 1]),
         "mae_hindsight": float(maes.min()),
         "mae_reference": float(maes[len(METHODS)]),
-        **own,
+        **width_score,
         **{f"{name}_reference": score for name, score in reference.items()},
     }
 

@@ -44,10 +44,10 @@ def read_measurements(path: Path) -> dict[str, list[float]]:
     if not problems and not series:
         problems.append((1, "no measurements; expected a header and rows of series,t,value"))
     if problems:
-        told = [f"{path}:{line}: {what}" for line, what in sorted(problems)[:_SHOWN]]
+        lines = [f"{path}:{line}: {what}" for line, what in sorted(problems)[:_SHOWN]]
         if len(problems) > _SHOWN:
-            told.append(f"{path}: and {len(problems) - _SHOWN} further problems")
-        raise UsageError("\n".join(told))
+            lines.append(f"{path}: and {len(problems) - _SHOWN} further problems")
+        raise UsageError("\n".join(lines))
     return series
 
 

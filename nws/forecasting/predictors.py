@@ -114,21 +114,21 @@ _TRIMMED = np.array([TRIMMED.index(w) if w in TRIMMED else -1 for w in SLIDING])
 def keep(state: Any, value: float) -> None:
     """Take `value` into the ring and into the order by size; the oldest leaves both when the ring is full."""
     newest, by_size, samples = state["newest"], state["sorted"], state["samples"]
-    place = samples % NEWEST
+    slot = samples % NEWEST
     held = min(samples, NEWEST)
     if samples >= NEWEST:
         at = 0
-        while by_size[at] != place:
+        while by_size[at] != slot:
             at += 1
         for i in range(at, NEWEST - 1):
             by_size[i] = by_size[i + 1]
         held -= 1
-    newest[place] = value
+    newest[slot] = value
     at = held
     while at > 0 and newest[by_size[at - 1]] > value:
         by_size[at] = by_size[at - 1]
         at -= 1
-    by_size[at] = place
+    by_size[at] = slot
 
 
 @compiled
@@ -136,12 +136,12 @@ def predict_means(state: Any) -> None:
     """Mean of the newest w values for every window w; of all of them while there are fewer."""
     newest, predicted, samples = state["newest"], state["predicted"], state["samples"]
     held = min(samples, NEWEST)
-    place = (samples - 1) % NEWEST
+    slot = (samples - 1) % NEWEST
     total, taken = 0.0, 0
     for rung in range(len(_WINDOW)):
         while taken < min(_WINDOW[rung], held):
-            total += newest[place]
-            place = place - 1 if place > 0 else NEWEST - 1
+            total += newest[slot]
+            slot = slot - 1 if slot > 0 else NEWEST - 1
             taken += 1
         predicted[MEAN + rung] = total / taken
 
@@ -165,10 +165,10 @@ def predict_order_statistics(state: Any) -> None:
         size = min(_WINDOW[rung], held)
         if size < count:
             # without a branch that no processor predicts
-            kept = 0
+            younger = 0
             for i in range(count):
-                value[kept], age[kept] = value[i], age[i]
-                kept += age[kept] < size
+                value[younger], age[younger] = value[i], age[i]
+                younger += age[younger] < size
             count = size
         low, high = value[(size - 1) // 2], value[size // 2]
         predicted[MEDIAN + rung] = low + (high - low) / 2

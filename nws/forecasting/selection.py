@@ -68,8 +68,8 @@ def score_methods(state: Any, value: float) -> None:
 @compiled
 def _faded(half: Any, fade: float, error: float) -> Any:
     """Return the upper half of a loss, uint32, that fades and takes an error."""
-    kept = np.uint64(np.uint64(half) << _LOWER)
-    loss = np.float64(fade * kept.view(np.float64) + error)
+    bits = np.uint64(np.uint64(half) << _LOWER)
+    loss = np.float64(fade * bits.view(np.float64) + error)
     return np.uint32((loss.view(np.uint64) + _ROUND) >> _LOWER)
 
 

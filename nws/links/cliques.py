@@ -112,8 +112,8 @@ class Schedule:
 
     def peers(self, host: str, clique: str) -> tuple[str, ...]:
         """Return the hosts that `host` probes in that clique; raises `UsageError` when there is no such clique."""
-        place = self._place(clique)
-        return self._peers(host, place) if host in self.cliques[place].members else ()
+        number = self._place(clique)
+        return self._peers(host, number) if host in self.cliques[number].members else ()
 
     def seen_by(self, host: str) -> Schedule:
         """Return the same schedule with the cliques of `host` only: all that this host need know."""
@@ -142,9 +142,9 @@ class Schedule:
             ) from error
 
     def _place(self, clique: str) -> int:
-        for place, one in enumerate(self.cliques):
+        for number, one in enumerate(self.cliques):
             if one.name == clique:
-                return place
+                return number
         raise UsageError(
             f"no clique is called {clique!r}; there are {', '.join(c.name for c in self.cliques) or 'none'}"
         )
@@ -164,10 +164,10 @@ class Schedule:
 
     def _turns(self, host: str, frame: int) -> Iterator[Turn]:
         """Yield for each clique of `host`: its first turn in that frame or later, and the one after it."""
-        for place, clique in enumerate(self.cliques):
+        for number, clique in enumerate(self.cliques):
             if host not in clique.members:
                 continue
-            peers = self._peers(host, place)
+            peers = self._peers(host, number)
             if not peers:
                 continue
             period = clique.stride * len(clique.members)
@@ -184,15 +184,15 @@ class Schedule:
                     end=start + part_s - self.guard_s,
                 )
 
-    def _peers(self, host: str, place: int) -> tuple[str, ...]:
+    def _peers(self, host: str, number: int) -> tuple[str, ...]:
         """Return the hosts that `host` probes in that clique: all others without those it probes in an earlier
         clique.
         """
         before: set[str] = set()
-        for clique in self.cliques[:place]:
+        for clique in self.cliques[:number]:
             if host in clique.members:
                 before.update(clique.members)
-        return tuple(m for m in self.cliques[place].members if m != host and m not in before)
+        return tuple(m for m in self.cliques[number].members if m != host and m not in before)
 
 
 def schedule(
@@ -258,8 +258,8 @@ def _colours(cliques: Sequence[Clique]) -> list[int]:
             for other in at.setdefault(member, []):
                 graph.add_edge(number, other)
             at[member].append(number)
-    found = nx.greedy_color(graph, strategy="largest_first")
-    return [found[number] for number in range(len(cliques))]
+    colours = nx.greedy_color(graph, strategy="largest_first")
+    return [colours[number] for number in range(len(cliques))]
 
 
 def automatic(hosts: Sequence[str], sites: Mapping[str, str], most: int = MOST_MEMBERS) -> tuple[Clique, ...]:
@@ -275,19 +275,19 @@ def automatic(hosts: Sequence[str], sites: Mapping[str, str], most: int = MOST_M
     by_site: dict[str, list[str]] = {}
     for host in sorted(set(hosts)):
         by_site.setdefault(sites.get(host, ""), []).append(host)
-    found: list[Clique] = []
+    cliques: list[Clique] = []
     heads: list[str] = []
     for site in sorted(by_site):
-        heads += _cut(f"site:{site}" if site else "site", by_site[site], most, found)
+        heads += _cut(f"site:{site}" if site else "site", by_site[site], most, cliques)
     level = 2
     while len(heads) > 1:
-        heads = _cut(f"level:{level}", heads, most, found)
+        heads = _cut(f"level:{level}", heads, most, cliques)
         level += 1
-    return tuple(found)
+    return tuple(cliques)
 
 
-def _cut(name: str, hosts: Sequence[str], most: int, found: list[Clique]) -> list[str]:
-    """Cut hosts into parts of almost the same size, each a clique added to `found`; returns their first members."""
+def _cut(name: str, hosts: Sequence[str], most: int, cliques: list[Clique]) -> list[str]:
+    """Cut hosts into parts of almost the same size, each a clique added to `cliques`; returns their first members."""
     count = -(-len(hosts) // most)
     ends = [len(hosts) * part // count for part in range(count + 1)]
     heads = []
@@ -295,14 +295,14 @@ def _cut(name: str, hosts: Sequence[str], most: int, found: list[Clique]) -> lis
         members = tuple(hosts[ends[part] : ends[part + 1]])
         heads.append(members[0])
         if len(members) > 1:
-            found.append(Clique(name=name if count == 1 else f"{name}/{part + 1}", members=members))
+            cliques.append(Clique(name=name if count == 1 else f"{name}/{part + 1}", members=members))
     return heads
 
 
 def pairs(cliques: Iterable[Clique | ScheduledClique]) -> list[tuple[str, str]]:
     """Return ordered pairs (from, to) that these cliques measure, each once, in the order of the cliques."""
-    found: dict[tuple[str, str], None] = {}
+    measured: dict[tuple[str, str], None] = {}
     for clique in cliques:
         for here in clique.members:
-            found.update(dict.fromkeys((here, there) for there in clique.members if there != here))
-    return list(found)
+            measured.update(dict.fromkeys((here, there) for there in clique.members if there != here))
+    return list(measured)

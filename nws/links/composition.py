@@ -40,29 +40,29 @@ class Composed(Link):
     through: tuple[str, ...] = ()
 
 
-def compose(links: Mapping[Pair, Link], wanted: Iterable[Pair]) -> dict[Pair, Composed]:
+def compose(links: Mapping[Pair, Link], pairs: Iterable[Pair]) -> dict[Pair, Composed]:
     """Return the best path of each wanted pair, in the order of the argument; a pair without a path is absent.
 
     A link without a latency (NaN) does not count. A part without bandwidth or error (NaN) makes that value
     unknown. A host
     and itself is not joined by other hosts: it is present only when measured.
     """
-    asked = list(dict.fromkeys(wanted))
+    distinct = list(dict.fromkeys(pairs))
     onward: dict[str, list[tuple[str, float]]] = {}
     for (start, end), link in sorted(links.items()):
         if start != end and math.isfinite(link.latency_s):
             onward.setdefault(start, []).append((end, link.latency_s))
     targets: dict[str, set[str]] = {}
-    for start, end in asked:
+    for start, end in distinct:
         if start != end:
             targets.setdefault(start, set()).add(end)
     before = {start: _previous(onward, start, ends) for start, ends in targets.items()}
-    found: dict[Pair, Composed] = {}
-    for start, end in asked:
+    composed: dict[Pair, Composed] = {}
+    for start, end in distinct:
         path = _path(before[start], start, end) if start != end else [start, end]
         if path and (start != end or (start, end) in links):
-            found[start, end] = _along(links, path)
-    return found
+            composed[start, end] = _along(links, path)
+    return composed
 
 
 def _previous(onward: Mapping[str, list[tuple[str, float]]], start: str, ends: set[str]) -> dict[str, str]:

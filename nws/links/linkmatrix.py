@@ -46,10 +46,10 @@ class LinkMatrix:
     def through(self, i: int, j: int) -> tuple[str, ...]:
         """Return hosts on the way from host i to host j; none when the pair is measured or nothing joins them."""
         way: list[str] = []
-        place = int(self.before[i, j])
-        while place not in (i, -1):
-            way.append(self.hosts[place])
-            place = int(self.before[i, place])
+        node = int(self.before[i, j])
+        while node not in (i, -1):
+            way.append(self.hosts[node])
+            node = int(self.before[i, node])
         return tuple(reversed(way))
 
 
@@ -95,11 +95,11 @@ def compose_all(hosts: Sequence[str], links: Mapping[Pair, Link]) -> LinkMatrix:
 
 
 def _edges(hosts: Sequence[str], links: Mapping[Pair, Link]) -> _Edges | None:
-    place = {name: i for i, name in enumerate(hosts)}
+    index = {name: i for i, name in enumerate(hosts)}
     rows = [
         (
-            place[b],
-            place[a],
+            index[b],
+            index[a],
             link.latency_s,
             link.latency_error_s**2,
             link.bandwidth_Bps,
@@ -107,7 +107,7 @@ def _edges(hosts: Sequence[str], links: Mapping[Pair, Link]) -> _Edges | None:
             link.measured_at,
         )
         for (a, b), link in links.items()
-        if a != b and a in place and b in place and link.latency_s == link.latency_s
+        if a != b and a in index and b in index and link.latency_s == link.latency_s
     ]
     if not rows:
         return None
@@ -157,9 +157,9 @@ def _compose_from(sources: NDArray[np.int64], edges: _Edges, result: LinkMatrix)
         layer = np.zeros_like(reached)
         layer[row, b] = True
         reached |= layer
-    found = reached
-    found[np.arange(rows), sources] = False
-    row, end = np.nonzero(found)
+    settled = reached
+    settled[np.arange(rows), sources] = False
+    row, end = np.nonzero(settled)
     at = (sources[row], end)
     result.latency_s[at] = latency[row, end]
     result.latency_error_s[at] = np.sqrt(variance[row, end])

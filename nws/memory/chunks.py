@@ -86,7 +86,7 @@ def _columns(blob: bytes, count: int) -> list[Floats]:
         plain = zlib.decompress(blob[body:])
     except zlib.error as error:
         raise DamagedRows(f"chunk that does not decompress: {error}") from error
-    found, at = [], 0
+    columns, at = [], 0
     for column in range(count):
         way, width, first, base = _COLUMN.unpack_from(blob, _HEAD.size + column * _COLUMN.size)
         size = max(n - 1, 0) * width
@@ -97,11 +97,11 @@ def _columns(blob: bytes, count: int) -> list[Floats]:
             integers[0] = first
             np.add(from_planes(width, plain[at : at + size]), base, out=integers[1:])
             integers.cumsum(out=integers)
-        found.append(_floats(way, integers))
+        columns.append(_floats(way, integers))
         at += size
     if at != len(plain):
         raise DamagedRows(f"chunk with {len(plain)} bytes inside, expected {at}")
-    return found
+    return columns
 
 
 def _integers(column: Floats, ways: tuple[int, ...]) -> tuple[int, Integers]:

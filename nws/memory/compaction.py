@@ -118,9 +118,9 @@ class Compaction:
     def _move(self, connection: sqlite3.Connection, series: int, hour: int, batch: LogBatch) -> None:
         """Move samples of one hour, oldest first, into the chunk and the roll-ups."""
         now = self._clock()
-        kept = hour >= _hour(now - self._horizon.samples_s)
-        self._count(connection, series, batch, len(batch) if kept else 0)
-        if kept:
+        recent = hour >= _hour(now - self._horizon.samples_s)
+        self._count(connection, series, batch, len(batch) if recent else 0)
+        if recent:
             self._to_block(connection, series, 0, hour, batch)
         for bucket_s, kept_s in self._horizon.rollups_s.items():
             if (hour + 1) * HOUR_S > now - kept_s:
@@ -189,14 +189,14 @@ class Compaction:
             "SELECT id, received, coalesce(length(data), 0) FROM log WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
             (at.deleted_to, at.closed_to, _ROWS),
         )
-        found: list[int] = []
+        hours: list[int] = []
         size = 0
         for row, received, length in rows:
             size += length
-            if abs(now - _received(received)) <= LINGER_S or (found and size > _BYTES):
+            if abs(now - _received(received)) <= LINGER_S or (hours and size > _BYTES):
                 break
-            found.append(row)
-        return found
+            hours.append(row)
+        return hours
 
     def _prune(self, connection: sqlite3.Connection, _deadline: float) -> None:
         at = progress(connection)

@@ -138,10 +138,10 @@ def store_progress(connection: Connection, at: CompactionProgress) -> None:
 
 def refuse_missing_events(connection: Connection) -> None:
     """Raise `DamagedRows` if rows of the table of events are missing."""
-    found = connection.execute(
+    newest = connection.execute(
         f"SELECT count(*), coalesce(sum({event_key('event')}), 0) FROM event NOT INDEXED"
     ).fetchone()
-    if found not in connection.execute("SELECT event_rows, event_sum FROM progress").fetchall():
+    if newest not in connection.execute("SELECT event_rows, event_sum FROM progress").fetchall():
         raise DamagedRows("events are missing")
 
 
@@ -223,9 +223,9 @@ class Database(SqliteFile):
             with super().explained():
                 yield
         except DamagedRows as error:
-            found = damaged(self.path, error)
-            self.damage.note(str(found))
-            raise found from error
+            damage = damaged(self.path, error)
+            self.damage.note(str(damage))
+            raise damage from error
         except StoreDamaged as error:
             self.damage.note(str(error))
             raise

@@ -102,15 +102,15 @@ def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tu
 
 def _expected(connection: sqlite3.Connection, sources: Iterable[str]) -> dict[str, int]:
     """Return the number expected of each source; `DamagedRows` for a damaged row, or if one may be missing."""
-    found = {}
+    expected = {}
     for source in sources:
         row = connection.execute("SELECT next, heard, crc FROM source WHERE name = ?", (source,)).fetchone()
         if row is not None:
             if crc("source", source, *row[:2]) != row[2]:
                 raise DamagedRows(f"the numbered stream {source}")
-            found[source] = int(row[0])
-    fresh = set(sources) - found.keys()
+            expected[source] = int(row[0])
+    fresh = set(sources) - expected.keys()
     # new, or its row is missing and its samples would be stored twice
     if fresh and any(name in fresh for name, *_ in sound_rows(connection, "source", "name, next, heard")):
         raise DamagedRows("the index of the numbered streams")
-    return found | dict.fromkeys(fresh, 0)
+    return expected | dict.fromkeys(fresh, 0)

@@ -114,8 +114,8 @@ class SortedBuffer:
     def of(self, series: int) -> LogBatch:
         """Return samples of one series, in the order they came."""
         fresh = self._fresh.picked(slice(self._filled))
-        found = [*(run.of(series) for run in self._runs), fresh.at(np.flatnonzero(fresh.ids == series))]
-        return joined([batch for batch in found if len(batch)])
+        parts = [*(run.of(series) for run in self._runs), fresh.at(np.flatnonzero(fresh.ids == series))]
+        return joined([batch for batch in parts if len(batch)])
 
     def series(self) -> NDArray[np.int32]:
         """Return ids of the series that have samples here, in order."""

@@ -85,13 +85,13 @@ def put_losses(connection: sqlite3.Connection, losses: Iterable[Loss]) -> None:
 
 def get_losses(connection: sqlite3.Connection) -> list[Loss]:
     """Return the stored losses; `EVERYTHING` if the table is damaged."""
-    found = []
+    losses = []
     rows = connection.execute("SELECT kind, series, since, until, samples, crc, id FROM loss").fetchall()
     for *values, check, _ in rows:
         if crc("loss", *values) != check:
             return [EVERYTHING]
-        found.append(Loss(**dict(zip(Loss.__slots__, values, strict=True))))
-    return found if is_complete(connection, "loss", [row[-1] for row in rows]) else [EVERYTHING]
+        losses.append(Loss(**dict(zip(Loss.__slots__, values, strict=True))))
+    return losses if is_complete(connection, "loss", [row[-1] for row in rows]) else [EVERYTHING]
 
 
 def is_complete(connection: sqlite3.Connection, table: str, ids: Sequence[int], extra: int = 0) -> bool:
@@ -133,7 +133,7 @@ class DamageLog:
     def summary(self) -> str | None:
         """Return the first damage and the number of the others; None if there is none."""
         with self._lock:
-            found, more = list(self._found), len(self._found) - 1 + self._more
-        if not found:
+            problems, more = list(self._found), len(self._found) - 1 + self._more
+        if not problems:
             return None
-        return found[0] if not more else f"{found[0]} (and {more} more; see the log)"
+        return problems[0] if not more else f"{problems[0]} (and {more} more; see the log)"

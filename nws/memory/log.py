@@ -133,11 +133,11 @@ def rows_after(
 
     The batch of a damaged or missing row is empty; its losses follow it.
     """
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT id, received, data, times_crc, values_crc, ids_crc FROM log WHERE id > ? AND id <= ? ORDER BY id",
         (row, to),
     )
-    for number, received, data, *checks in found:
+    for number, received, data, *checks in rows:
         if number != row + 1:
             yield number - 1, joined([]), (EVERYTHING,)
         yield number, *unpack(number, received, data, checks)
@@ -159,8 +159,8 @@ def unpack(
         values=np.frombuffer(data, "<f8", n, 8 * n).astype(np.float64, copy=False),
         ids=np.frombuffer(data, "<i4", n, 16 * n).astype(np.int32, copy=False),
     )
-    found = _checks(row, received, (view[: 8 * n], view[8 * n : 16 * n], view[16 * n :]))
-    times, values, ids = (a == b for a, b in zip(found, checks, strict=True))
+    checked = _checks(row, received, (view[: 8 * n], view[8 * n : 16 * n], view[16 * n :]))
+    times, values, ids = (a == b for a, b in zip(checked, checks, strict=True))
     return (batch, ()) if times and values and ids else (joined([]), _lost(batch, times=times, ids=ids))
 
 

@@ -65,13 +65,13 @@ class Names:
 
     def series(self, number: int) -> Series:
         """Return the series of an id; `StoreError` when its name is none."""
-        found = self._series[number]
-        if found is None:
+        known = self._series[number]
+        if known is None:
             try:
-                found = self._series[number] = Series.parse(self._names[number])
+                known = self._series[number] = Series.parse(self._names[number])
             except UsageError as error:
                 raise damaged(self._path, error) from error
-        return found
+        return known
 
 
 def sound_names(rows: Iterable[tuple[Any, ...]]) -> dict[int, str]:

@@ -85,13 +85,13 @@ def blocks_of(
     ]
     if known != (len(spans), sum(spans)):
         _refuse("the list of its blocks", damaged)
-    wanted = [number for number in spans if first <= number <= last]
+    numbers = [number for number in spans if first <= number <= last]
     rows = connection.execute(
         "SELECT span, samples, data, crc FROM block WHERE bucket_s = ? AND series = ? AND span BETWEEN ? AND ? "
         "ORDER BY span DESC",
         (bucket_s, series, first, last),
     )
-    for number in wanted:
+    for number in numbers:
         row = rows.fetchone()
         if row is None or row[0] != number:
             _refuse("the order of its blocks", damaged)

@@ -212,14 +212,14 @@ class Memory:
             refuse_lost(connection, self._tail)
             found_rows = connection.execute("SELECT id, samples, last_t, last_value, crc FROM total")
             rows = {number: row for number, *row in found_rows}
-            kept = [total_of(i, rows.get(i)) for i in range(len(series))]
+            sums = [total_of(i, rows.get(i)) for i in range(len(series))]
             totals = self._tail.totals(len(series))
         columns = (totals.samples.tolist(), totals.last_t.tolist(), totals.last.tolist())
-        found = []
-        for one, total, more, t, value in zip(series, kept, *columns, strict=True):
+        states = []
+        for one, total, more, t, value in zip(series, sums, *columns, strict=True):
             if total.samples + more:
                 late = total.last_t is None or t >= total.last_t
-                found.append(
+                states.append(
                     Summary(
                         series=one,
                         samples=total.samples + more,
@@ -227,7 +227,7 @@ class Memory:
                         last=value if late or total.last is None else total.last,
                     )
                 )
-        return sorted(found, key=lambda s: str(s.series))
+        return sorted(states, key=lambda s: str(s.series))
 
     def history(
         self,
@@ -246,11 +246,11 @@ class Memory:
 
         with self._reading() as connection:
             cursor = self._tail.follow(connection).written_to
-            wanted = range(len(self._names)) if series is None else self._names.known(series)
-            if not sound and not wanted:
+            numbers = range(len(self._names)) if series is None else self._names.known(series)
+            if not sound and not numbers:
                 refuse_lost(connection, self._tail, span=(since, math.inf))
-            found = {}
-            for i in wanted:
+            samples = {}
+            for i in numbers:
                 damage: list[str] | None = [] if sound else None
                 with self._about(i):
                     batch = samples_of(
@@ -259,8 +259,8 @@ class Memory:
                 for reason in damage or ():
                     self._database.damage.note(f"{self.path}: damaged: {self._names.series(i)}: {reason}")
                 if len(batch):
-                    found[self._names.series(i)] = _samples(batch.times, batch.values)
-        return SeriesHistory(samples=found, cursor=cursor)
+                    samples[self._names.series(i)] = _samples(batch.times, batch.values)
+        return SeriesHistory(samples=samples, cursor=cursor)
 
     def news(self, cursor: int) -> tuple[list[Measurement], int] | None:
         """Return measurements kept since `cursor`, by any process, and the new cursor.
@@ -273,13 +273,15 @@ class Memory:
             at = log.progress(connection)
             if cursor < at.deleted_to:
                 return None
-            found = []
+            measurements = []
             for row, batch, losses in log.rows_after(connection, cursor, at.written_to):
                 if losses:
                     raise DamagedRows(f"row {row} of its log: {losses[0]}")
                 columns = (batch.ids.tolist(), batch.times.tolist(), batch.values.tolist())
-                found += [Measurement(self._names.series(i), t, v) for i, t, v in zip(*columns, strict=True)]
-            return found, at.written_to
+                measurements += [
+                    Measurement(self._names.series(i), t, v) for i, t, v in zip(*columns, strict=True)
+                ]
+            return measurements, at.written_to
 
     def samples(self, series: Series, *, since: float = -math.inf, until: float = math.inf) -> Samples:
         """Return samples of one series measured between two times, both included; none for an unknown series."""

@@ -111,14 +111,14 @@ class Cgroups:
 
         The host's root is none of them, nor is a group that the CPU controller does not manage.
         """
-        found = []
+        controllers = []
         for mount in self._mounts("cpu"):
             for level in _upward(mount, groups.get(mount.controller, "/")):
                 weight, cpus = self._managed(level)
                 if weight is not None:
                     quota = math.inf if cpus is None else cpus
-                    found.append(CpuGroup(name=level.group, weight=weight, cpus=quota))
-        return tuple(reversed(found))
+                    controllers.append(CpuGroup(name=level.group, weight=weight, cpus=quota))
+        return tuple(reversed(controllers))
 
     def memory_limits(self) -> list[MemoryLimit]:
         """Return every memory limit that binds this process, own group first; idle file cache counts as free."""
@@ -188,18 +188,18 @@ class Cgroups:
                 yield _Mount(controller=controller, root=_unescape(root), directory=directory, version=1)
 
 
-def _upward(mount: _Mount, own: str) -> Iterator[_Level]:
+def _upward(mount: _Mount, path: str) -> Iterator[_Level]:
     """Yield from the own group to the mount, which shows the group `mount.root`."""
     top = mount.root.rstrip("/")
-    inside = own == mount.root or own.startswith(top + "/")
+    inside = path == mount.root or path.startswith(top + "/")
     # a group that the mount does not show (a container's view of the host's path) is the mount itself
-    below = own[len(top) :].strip("/") if inside and ".." not in own else ""
+    below = path[len(top) :].strip("/") if inside and ".." not in path else ""
     parts = below.split("/") if below else []
     for depth in range(len(parts), -1, -1):
         names = parts[:depth]
         yield _Level(
             controller=mount.controller,
-            group=own if depth == len(parts) else "/".join([top, *names]) or "/",
+            group=path if depth == len(parts) else "/".join([top, *names]) or "/",
             directory=mount.directory.joinpath(*names),
             version=mount.version,
         )

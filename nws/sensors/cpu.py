@@ -126,14 +126,14 @@ class CpuSensor:
         bias = self._correction(_mean(levels), load, weight)
         final = _mean([(part, each.corrected(bias, len(load.usable))) for part, each in levels])
         now = self.clock()
-        found = {
+        values = {
             Resource.CPU_NEW: final.new,
             Resource.CPU_RUNNING: final.running,
             Resource.CPU_CAPACITY: final.capacity,
         }
         if load.quotas:
-            found[Resource.CPU_LIMIT] = min(quota.cpus for quota in load.quotas)
-        return [Measurement(Series(resource, self.host), now, value) for resource, value in found.items()]
+            values[Resource.CPU_LIMIT] = min(quota.cpus for quota in load.quotas)
+        return [Measurement(Series(resource, self.host), now, value) for resource, value in values.items()]
 
     def _correction(self, passive: Shares, load: Load, weight: float) -> float:
         """Return the value to add to the passive reading; starts a probe when one is due, and updates the bias."""
@@ -178,8 +178,8 @@ def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:
 def _at_levels(load: Load, weight: float) -> list[tuple[float, Shares]]:
     """Return part of the time and shares at each level."""
     rivals = [
-        (flat.demand * flat.weight, flat.demand, place)
-        for place, flat in enumerate(flattened(load.competitors))
+        (flat.demand * flat.weight, flat.demand, index)
+        for index, flat in enumerate(flattened(load.competitors))
         if flat.cpus & load.usable
     ]
     *_, busiest = max(rivals, key=lambda rival: rival[:2], default=(None,))

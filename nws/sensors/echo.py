@@ -134,11 +134,11 @@ class EchoServer:
             waited_for = list(self._open.values()) if len(self._open) >= self._most else []
             if waited_for and self._stale_s is not None:
                 limit = time.monotonic() - self._stale_s
-                for other, place in self._open.items():
-                    if place.heard < limit:
+                for other, seat in self._open.items():
+                    if seat.heard < limit:
                         _shut(other)
         # one whose client has just hung up is about to end
-        wait([place.service for place in waited_for], _LEAVING_S)
+        wait([seat.service for seat in waited_for], _LEAVING_S)
         with self._lock:
             self._tidy()
             if self._closing or len(self._open) >= self._most:
@@ -148,11 +148,11 @@ class EchoServer:
         return True
 
     def _tidy(self) -> None:
-        self._open = {c: place for c, place in self._open.items() if not place.service.done()}
+        self._open = {c: seat for c, seat in self._open.items() if not seat.service.done()}
 
     def _serve(self, connection: socket.socket) -> None:
         with self._lock:
-            place = self._open[connection]
+            seat = self._open[connection]
         try:
             connection.settimeout(self._silence_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -164,7 +164,7 @@ class EchoServer:
                     if not read:
                         return
                     length -= read
-                    place.heard = time.monotonic()
+                    seat.heard = time.monotonic()
                 connection.sendall(ACK)
         except (OSError, MemoryError):
             # the client went away or fell silent, or no memory is left; the error is its to report, it sees the same

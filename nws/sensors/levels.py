@@ -64,16 +64,16 @@ def levels(
         last: ends it
         usable: the CPUs that count
     """
-    kept = [first]
+    merged = [first]
     for sample in between:
-        if kept[-1].at + _LEAST_S <= sample.at <= last.at - _LEAST_S:
-            kept.append(sample)
-    kept.append(last)
-    return _merged([one.until(then, usable) for one, then in zip(kept, kept[1:])], len(usable))
+        if merged[-1].at + _LEAST_S <= sample.at <= last.at - _LEAST_S:
+            merged.append(sample)
+    merged.append(last)
+    return _merged([one.until(then, usable) for one, then in zip(merged, merged[1:])], len(usable))
 
 
-def _merged(found: Iterable[Level], cpus: int) -> tuple[Level, ...]:
-    ordered = sorted(found, key=lambda level: level.busy)
+def _merged(parts: Iterable[Level], cpus: int) -> tuple[Level, ...]:
+    ordered = sorted(parts, key=lambda level: level.busy)
     whole = mean_level(ordered)
     variance = sum((level.busy - whole.busy) ** 2 * level.seconds for level in ordered) / whole.seconds
     if variance < _STEADY**2 * cpus:
@@ -108,11 +108,11 @@ def at_ratio(
     """
     demands = [task.demand for task in tasks_of(members) if task.cpus & usable]
     varying = [demand for demand in demands if demand >= _SMALL]
-    wanted = ratio * sum(demands) - (sum(demands) - sum(varying))
+    target = ratio * sum(demands) - (sum(demands) - sum(varying))
     low, high = 1.0 / _MOST, _MOST
     for _ in range(_HALVINGS):
         power = math.sqrt(low * high)
-        if sum(demand**power for demand in varying) > wanted:
+        if sum(demand**power for demand in varying) > target:
             low = power
         else:
             high = power

@@ -66,14 +66,14 @@ class Load:
         """Return part of the time and competition at each level; at one level where the load was steady."""
         if not self.levels:
             return [(1.0, self)]
-        whole, found = mean_level(self.levels), []
+        whole, loads = mean_level(self.levels), []
         for level in self.levels:
             change = at_ratio(self.competitors, level.busy / whole.busy, self.usable)
             quotas = tuple(replace(q, members=tuple(change(t) for t in q.members)) for q in self.quotas)
             competitors = changed(self.competitors, change)
             there = replace(self, competitors=competitors, quotas=quotas, levels=())
-            found.append((level.seconds / whole.seconds, there))
-        return found
+            loads.append((level.seconds / whole.seconds, there))
+        return loads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,10 +170,10 @@ class LoadMeter:
         rates = {c: _rates(before.cpus[c], now.cpus[c]) for c in now.cpus if c in before.cpus}
         usable = self.proc.usable_cpus() & rates.keys() or frozenset(rates)
         seen, small = self._seen(before, now, interval, rates)
-        own = (now.own_s - before.own_s) / interval
+        used = (now.own_s - before.own_s) / interval
         runnable = (before.running + now.running) / 2 - 1
         parents = self._parents(before, now, interval)
-        brief, hidden = self._hidden(seen, parents, small + own, runnable, rates, usable, interval)
+        brief, hidden = self._hidden(seen, parents, small + used, runnable, rates, usable, interval)
         lumped = _pieces(small, frozenset(rates)) if small > 0 else []
         home = self.cgroups.cpu_groups(self.cgroups.own_groups())
         return Load(
@@ -182,7 +182,7 @@ class LoadMeter:
             usable=usable,
             competitors=(*self._hierarchy(seen + brief, home), *lumped, *hidden),
             visible=sum(one.task.demand for one in seen) + small,
-            quotas=tuple(_quotas(before.limits, now.limits, seen, own, interval, usable)),
+            quotas=tuple(_quotas(before.limits, now.limits, seen, used, interval, usable)),
             home=tuple(group.name for group in home),
             newcomers_grouped=not home and self.proc.groups_sessions(),
             levels=levels(before, self._samples, now, usable),
@@ -235,7 +235,7 @@ class LoadMeter:
 
     def _parents(self, before: _Reading, now: _Reading, interval: float) -> list[tuple[TaskTraits, float]]:
         """Return processes whose children ended in the interval, and the CPUs that these used."""
-        found = []
+        parents = []
         for pid, times in now.tasks.items():
             past = before.tasks.get(pid)
             used = (times.ended - (past.ended if past is not None else 0.0)) / interval
@@ -244,8 +244,8 @@ class LoadMeter:
             traits = self.proc.traits(pid, pid)
             if traits is not None:
                 # a child may have run long before the interval
-                found.append((traits, min(used, float(len(now.cpus)))))
-        return found
+                parents.append((traits, min(used, float(len(now.cpus)))))
+        return parents
 
     def _hidden(
         self,
@@ -275,11 +275,11 @@ class LoadMeter:
         brief: list[_Seen] = []
         tasks: list[Task] = []
         if normal > tolerance:
-            wanted = float(max(round(normal), round(waiting), 1)) if full else normal
+            hidden = float(max(round(normal), round(waiting), 1)) if full else normal
             used = sum(cpus for _, cpus in parents)
             for traits, cpus in parents:
-                brief += _short_lived(traits, wanted * cpus / max(used, normal))
-            rest = wanted * (1.0 - used / max(used, normal))
+                brief += _short_lived(traits, hidden * cpus / max(used, normal))
+            rest = hidden * (1.0 - used / max(used, normal))
             tasks += _pieces(rest, where) if rest > _SMALL else []
         if niced > tolerance:
             tasks += _pieces(niced, where, weight_of_nice(10))
@@ -304,9 +304,9 @@ def _rates(before: CpuTimes, now: CpuTimes) -> _Rates:
     total = normal + niced + interrupts + idle + steal
     if total <= 0:
         return _Rates(normal=0.0, niced=0.0, interrupts=0.0, idle=1.0, stolen=0.0)
-    wanted = total - idle
+    busy = total - idle
     # time is stolen only while a process wants the CPU, so the loss is relative to that time
-    stolen = steal / wanted if wanted > _SMALL * total else steal / total
+    stolen = steal / busy if busy > _SMALL * total else steal / total
     return _Rates(
         normal=normal / total,
         niced=niced / total,
@@ -353,7 +353,7 @@ def _quotas(
     before: list[CpuLimit],
     now: list[CpuLimit],
     seen: list[_Seen],
-    own: float,
+    used: float,
     interval: float,
     usable: frozenset[int],
 ) -> Iterable[Quota]:
@@ -363,7 +363,7 @@ def _quotas(
         members = [s.task for s in inside]
         past = earlier.get((limit.controller, limit.group))
         if past is not None and limit.usage_s is not None:
-            unseen = (limit.usage_s - past) / interval - own - sum(s.run for s in inside)
+            unseen = (limit.usage_s - past) / interval - used - sum(s.run for s in inside)
             if unseen > _SMALL:
                 members += _pieces(unseen, usable)
         yield Quota(cpus=limit.cpus, members=tuple(members))

@@ -206,8 +206,8 @@ def bandwidth_Bps(link: EchoConnection, round_trip: float, plan: ProbePlan) -> f
     length = plan.first_bytes
     while (took := transfer_s(length)) < enough_s and length < plan.most_bytes:
         # aim past the mark, for a connection that still speeds up
-        wanted = 1.5 * length * enough_s / took
-        length = min(max(2 * length, int(wanted)), 16 * length, plan.most_bytes)
+        longer = 1.5 * length * enough_s / took
+        length = min(max(2 * length, int(longer)), 16 * length, plan.most_bytes)
     taken = [took]
     while len(taken) < 3 and link.left_s > 2 * (max(taken) + round_trip):
         taken.append(transfer_s(length))
@@ -295,9 +295,9 @@ class NetworkSensor:
             bandwidth = bandwidth_Bps(link, round_trip, self.plan)
             lost = None if self.losses is None else self.losses.share(self.peer, link)
         now = self.clock()
-        found = {Resource.LATENCY: round_trip / 2, Resource.BANDWIDTH: bandwidth, Resource.LOSS: lost}
+        values = {Resource.LATENCY: round_trip / 2, Resource.BANDWIDTH: bandwidth, Resource.LOSS: lost}
         return [
             Measurement(Series(resource, self.host, self.peer), now, value)
-            for resource, value in found.items()
+            for resource, value in values.items()
             if value is not None
         ]

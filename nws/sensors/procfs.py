@@ -105,7 +105,7 @@ class ProcFs:
 
     def tasks(self) -> dict[int, TaskTimes]:
         """Return times of every thread we may see, by thread id; those that end meanwhile are left out."""
-        found: dict[int, TaskTimes] = {}
+        by_task: dict[int, TaskTimes] = {}
         base = str(self.root)
         for name in os.listdir(base):
             if not name.isdigit():
@@ -117,10 +117,10 @@ class ProcFs:
             for thread in threads:
                 times = self._task_times(f"{base}/{name}/task/{thread}", int(name))
                 if times is not None:
-                    found[int(thread)] = times
-            if (first := found.get(int(name))) is not None:
-                found[int(name)] = replace(first, ended=self._ended_s(f"{base}/{name}/stat"))
-        return found
+                    by_task[int(thread)] = times
+            if (first := by_task.get(int(name))) is not None:
+                by_task[int(name)] = replace(first, ended=self._ended_s(f"{base}/{name}/stat"))
+        return by_task
 
     def _ended_s(self, path: str) -> float:
         try:

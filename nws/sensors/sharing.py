@@ -73,15 +73,15 @@ def flattened(
     total = sum(m.weight * m.demand for m in members)
     tasks = []
     for member in members:
-        own = member.weight
+        share = member.weight
         if weight is not None:
-            own = max(weight * own * member.demand / total, 1e-6) if total > 0 else min(weight, own)
+            share = max(weight * share * member.demand / total, 1e-6) if total > 0 else min(weight, share)
         if isinstance(member, SchedulingGroup):
-            wanted = sum(m.demand for m in member.members)
-            left = min(member.limit / wanted, 1.0) if wanted > 0 else 1.0
-            tasks += flattened(member.members, own, granted * left)
+            demand = sum(m.demand for m in member.members)
+            left = min(member.limit / demand, 1.0) if demand > 0 else 1.0
+            tasks += flattened(member.members, share, granted * left)
         else:
-            tasks.append(replace(member, weight=own, demand=member.demand * granted))
+            tasks.append(replace(member, weight=share, demand=member.demand * granted))
     return tasks
 
 
@@ -130,11 +130,11 @@ def newcomer_share(
     pool = [*((t.demand, t.weight) for t in tasks), (count, weight * count)]
     pool.sort(key=lambda p: p[0] / p[1])
     left, weights = max(capacity, 0.0), sum(w for _, w in pool)
-    for demand, own in pool:
-        if demand / own * weights >= left:
+    for demand, portion in pool:
+        if demand / portion * weights >= left:
             return min(1.0, left / weights * weight)
         left -= demand
-        weights -= own
+        weights -= portion
     return 1.0
 
 
@@ -166,8 +166,8 @@ def share_of_new(
         there = [sum(t.demand * t.weight for t in bound[c]) / weight for c in cpus]
         level = _level(sorted(there), load)
         capacity = 0.0
-        for cpu, own in zip(cpus, there):
-            if (movers := level - own) > 0.0:
+        for cpu, competitors in zip(cpus, there):
+            if (movers := level - competitors) > 0.0:
                 capacity += movers * newcomer_share(cpus[cpu], bound[cpu], movers, weight)
     else:
         whole = math.floor(seats)

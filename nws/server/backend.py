@@ -184,9 +184,9 @@ async def run(backend: Backend, operation: Operation, request: Request) -> Respo
 def _admit(operation: Operation, context: RequestContext) -> None:
     if operation.roles is None or operation.roles & context.roles or Role.ADMIN in context.roles:
         return
-    wanted = " or ".join(sorted(operation.roles))
+    roles = " or ".join(sorted(operation.roles))
     if not context.token_given:
-        raise Unauthorized(f"a token of the role {wanted} is needed; send it as Authorization: Bearer TOKEN")
+        raise Unauthorized(f"a token of the role {roles} is needed; send it as Authorization: Bearer TOKEN")
     if not context.roles:
         raise Unauthorized("the token is not known here")
-    raise Forbidden(f"the token has the role {', '.join(sorted(context.roles))}; {wanted} is needed")
+    raise Forbidden(f"the token has the role {', '.join(sorted(context.roles))}; {roles} is needed")

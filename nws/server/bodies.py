@@ -165,10 +165,10 @@ def _seconds(text: str) -> float:
 
 def _spans(texts: list[str]) -> tuple[float, ...]:
     """Return spans without repetitions, rising."""
-    found = sorted({_seconds(text) for text in texts})
-    if not found or len(found) > MOST_SPANS or found[0] < SHORTEST_SPAN_S or found[-1] > LONGEST_SPAN_S:
+    spans = sorted({_seconds(text) for text in texts})
+    if not spans or len(spans) > MOST_SPANS or spans[0] < SHORTEST_SPAN_S or spans[-1] > LONGEST_SPAN_S:
         raise ValueError
-    return tuple(found)
+    return tuple(spans)
 
 
 def _most(most: int) -> QueryParameter:

@@ -100,9 +100,9 @@ class Driver:
         name = one.counters.name
         faults: Mapping[str, str] = {}
         try:
-            found = one.source.read(self._clock())
-            if found:
-                receipt = self._service.put(_batch(found), as_host=None)
+            measurements = one.source.read(self._clock())
+            if measurements:
+                receipt = self._service.put(_batch(measurements), as_host=None)
                 one.counters.samples += receipt.accepted
         except WeatherError as error:
             one.counters.failed += 1
@@ -134,10 +134,10 @@ class Driver:
     def _start(self) -> None:
         # lost reads are counted and appear in the metrics
         table = self._table = Timetable(report=_LOG.debug)
-        for place, one in enumerate(self._driven):
-            name = str(place)
+        for index, one in enumerate(self._driven):
+            name = str(index)
             # spread the first reads over time
-            table.every(name, partial(self.read, one), one.period_s, first_s=0.2 * place)
+            table.every(name, partial(self.read, one), one.period_s, first_s=0.2 * index)
             one.counters.runs = partial(_tally, table, name)
         self._thread = threading.Thread(target=table.run, name="nws-sources", daemon=True)
         self._thread.start()

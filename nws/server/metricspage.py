@@ -121,7 +121,7 @@ def _weather(page: Exposition, columns: SnapshotSeries) -> None:
         page.column(name, made, np.asarray(getattr(columns, column), np.float64).tolist())
 
 
-def _outlooks(page: Exposition, names: Sequence[str], found: SnapshotOutlooks) -> None:
+def _outlooks(page: Exposition, names: Sequence[str], outlooks: SnapshotOutlooks) -> None:
     """Add the ends of the 80 % interval, the median and the record of each span."""
     made = [text[:-1] for text in _made(names)]
 
@@ -130,13 +130,13 @@ def _outlooks(page: Exposition, names: Sequence[str], found: SnapshotOutlooks) -
 
     (quantiles, text), (held, held_text) = _OUTLOOK_FAMILIES
     page.family(quantiles, "gauge", text)
-    for j, span in enumerate(found.over_s):
+    for j, span in enumerate(outlooks.over_s):
         for share in (0.1, 0.5, 0.9):
-            column = found.quantiles[:, j, found.shares.index(share)]
+            column = outlooks.quantiles[:, j, outlooks.shares.index(share)]
             page.column(quantiles, labelled(f'over="{span:g}",quantile="{share:g}"'), column.tolist())
     page.family(held, "gauge", held_text)
-    for j, span in enumerate(found.over_s):
-        page.column(held, labelled(f'over="{span:g}"'), found.held[:, j].tolist())
+    for j, span in enumerate(outlooks.over_s):
+        page.column(held, labelled(f'over="{span:g}"'), outlooks.held[:, j].tolist())
 
 
 def _made(names: Sequence[str]) -> list[str]:

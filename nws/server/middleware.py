@@ -121,8 +121,8 @@ class RequestMiddleware:
                 message["headers"] = [*message["headers"], *(h for h in _HEADERS if h[0] not in present)]
                 if b"cache-control" not in present:
                     # a static file may be cached if the browser revalidates it
-                    kept = b"no-cache" if b"etag" in present else b"no-store"
-                    message["headers"].append((b"cache-control", kept))
+                    caching = b"no-cache" if b"etag" in present else b"no-store"
+                    message["headers"].append((b"cache-control", caching))
             await send(message)
 
         context = scope["nws"] = RequestContext(roles=frozenset(), token_given=False)
@@ -170,15 +170,15 @@ class RequestMiddleware:
 
     @staticmethod
     def _single(scope: Scope) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = {}
+        values: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             if name in _ONCE:
-                if name in found:
+                if name in values:
                     raise Malformed(f"header {name.decode('ascii')} given twice")
-                found[name] = value
-        if b"host" not in found and scope["http_version"] == "1.1":
+                values[name] = value
+        if b"host" not in values and scope["http_version"] == "1.1":
             raise Malformed("no Host header")
-        return found
+        return values
 
 
 def _bearer(header: bytes | None) -> str | None:

@@ -53,10 +53,10 @@ def schemas(kinds: Iterable[Any], *, requests: bool) -> dict[str, Schema]:
     Objects are closed. In a request null stands for an absent field; an answer leaves out fields of a `Partial` only.
     """
     records = tuple(dict.fromkeys(kinds))
-    _, found = msgspec.json.schema_components(records, ref_template=_TEMPLATE)
+    _, components = msgspec.json.schema_components(records, ref_template=_TEMPLATE)
     by_name = {kind.__name__: kind for kind in records}
     partial = {kind.__name__ for kind in Partial.__subclasses__()}
-    for name, schema in found.items():
+    for name, schema in components.items():
         schema.pop("title", None)
         schema["additionalProperties"] = False
         properties = schema["properties"]
@@ -73,7 +73,7 @@ def schemas(kinds: Iterable[Any], *, requests: bool) -> dict[str, Schema]:
                 properties[field] = {"anyOf": [part, {"type": "null"}]}
         if not requests and name not in partial:
             schema["required"] = list(properties)
-    return found
+    return components
 
 
 def document(config: ServiceConfig, operations: Iterable[Operation]) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def _operation(one: Operation) -> dict[str, Any]:
     return operation
 
 
-def _parameter(name: str, place: str, schema: object) -> Schema:
-    return {"name": name, "in": place, "required": place == "path", "schema": schema}
+def _parameter(name: str, location: str, schema: object) -> Schema:
+    return {"name": name, "in": location, "required": location == "path", "schema": schema}
 
 
 def _ref(kind: Any) -> Schema:

@@ -67,12 +67,12 @@ def _series_of(request: Request) -> str:
 async def health(backend: Backend, request: Request) -> Response:
     """Return the health: ``/healthz``, also without a token, but then without reason; 503 if the service fails."""
     try:
-        found, status = await backend.ask(backend.service.health), 200
+        state, status = await backend.ask(backend.service.health), 200
     except WeatherError as error:
-        found, status = Health(status="failed", store="", reason=str(error)), 503
-    if found.reason is not None and not request.scope["nws"].roles:
-        found = replace(found, reason="ask with a token for the reason")
-    return answer(found, status)
+        state, status = Health(status="failed", store="", reason=str(error)), 503
+    if state.reason is not None and not request.scope["nws"].roles:
+        state = replace(state, reason="ask with a token for the reason")
+    return answer(state, status)
 
 
 async def metrics(backend: Backend, request: Request, query: MetricsQuery) -> Response:
@@ -98,8 +98,8 @@ def _schedule(backend: Backend) -> ScheduleAnswer:
 
 async def hosts(backend: Backend, request: Request) -> Response:
     """Return all hosts, alive and lost."""
-    found = await backend.ask(backend.service.hosts)
-    return encoded(await backend.ask(encode, Hosts(now=backend.service.now(), hosts=found)))
+    entries = await backend.ask(backend.service.hosts)
+    return encoded(await backend.ask(encode, Hosts(now=backend.service.now(), hosts=entries)))
 
 
 async def host(backend: Backend, request: Request) -> Response:
@@ -109,8 +109,8 @@ async def host(backend: Backend, request: Request) -> Response:
 
 async def series(backend: Backend, request: Request, query: SeriesQuery) -> Response:
     """Return all series, or those of a host or a resource."""
-    found = await backend.ask(backend.service.series, host=query.host, resource=query.resource)
-    return encoded(await backend.ask(encode, SeriesList(now=backend.service.now(), series=found)))
+    entries = await backend.ask(backend.service.series, host=query.host, resource=query.resource)
+    return encoded(await backend.ask(encode, SeriesList(now=backend.service.now(), series=entries)))
 
 
 def _span(
@@ -134,10 +134,10 @@ async def samples(backend: Backend, request: Request, query: SamplesQuery) -> Re
     since, until = _span(backend, query)
 
     def read() -> bytes:
-        found = backend.service.samples(
+        answer = backend.service.samples(
             name, since=since, until=until, resolution=query.resolution, most=query.most
         )
-        return encode(found)
+        return encode(answer)
 
     return encoded(await backend.ask(read))
 
@@ -161,7 +161,7 @@ async def forecasts(backend: Backend, request: Request, query: ForecastsQuery) -
 
     def read() -> bytes:
         now = backend.service.now()
-        found = backend.service.forecasts(names, over_s=query.over)
+        answer = backend.service.forecasts(names, over_s=query.over)
         rows = [
             ForecastRow(
                 series=str(one),
@@ -176,7 +176,7 @@ async def forecasts(backend: Backend, request: Request, query: ForecastsQuery) -
                 age_s=max(now - f.measured_at, 0.0),
                 outlooks=_outlook_rows(f.outlooks) if query.over else None,
             )
-            for one, f in found.items()
+            for one, f in answer.items()
         ]
         shares = SHARES if query.over else None
         return encode(Forecasts(now=now, forecasts=rows, shares=shares))
@@ -212,8 +212,8 @@ async def snapshot(backend: Backend, request: Request, query: SnapshotQuery) -> 
         raise unacceptable(problems)
 
     def read() -> bytes:
-        found = backend.service.snapshot(hosts=names, composed=query.composed == "true", over_s=query.over)
-        return encode(found.document)
+        answer = backend.service.snapshot(hosts=names, composed=query.composed == "true", over_s=query.over)
+        return encode(answer.document)
 
     return encoded(await backend.ask_large(read))
 

@@ -256,8 +256,8 @@ def warm_up() -> None:
 def raise_file_limit() -> int:
     """Raise the limit of open files; return the number of connections within it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_CONNECTIONS + _OTHER_FILES
-    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    needed = MOST_CONNECTIONS + _OTHER_FILES
+    most = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     return max(min(MOST_CONNECTIONS, most - _OTHER_FILES), 16)

@@ -120,13 +120,15 @@ def prepare(config: ServiceConfig, *, store: Path | None = None) -> ServerSetup:
 def resolve(listen: Listen) -> tuple[socket.AddressFamily, str]:
     """Return family and address of a host name; raises `ConfigError`."""
     try:
-        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        entries = socket.getaddrinfo(
+            listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
     except (OSError, UnicodeError) as error:
         raise ConfigError(
             f"listen {listen}: {listen.host!r} is no address of this host ({error}); such as 127.0.0.1:8090"
         ) from None
     # for a name with both families clients try IPv4 first
-    family, _, _, _, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    family, _, _, _, where = min(entries, key=lambda entry: entry[0] != socket.AF_INET)
     return family, str(where[0])
 
 

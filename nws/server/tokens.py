@@ -59,16 +59,16 @@ class Tokens:
     def load(cls, files: Mapping[Role, Iterable[Path]]) -> Tokens:
         """Return tokens from their files; raises `ConfigError` with all unfit files and remedies."""
         problems: list[str] = []
-        found: dict[Role, list[str]] = {}
+        tokens: dict[Role, list[str]] = {}
         for role, paths in files.items():
             for path in paths:
                 try:
-                    found.setdefault(role, []).append(read_token(path))
+                    tokens.setdefault(role, []).append(read_token(path))
                 except ConfigError as error:
                     problems += error.problems
         if problems:
             raise ConfigError(problems)
-        return cls.of(found)
+        return cls.of(tokens)
 
     @property
     def required(self) -> bool:

@@ -126,22 +126,22 @@ class Writer:
     def _keep(self, group: Sequence[_Put]) -> list[PutReceipt | BaseException]:
         results: list[PutReceipt | BaseException | None] = [None] * len(group)
         legal: list[int] = []
-        for place, item in enumerate(group):
+        for index, item in enumerate(group):
             try:
                 if item.check and item.host is not None:
                     self._service.check_key(item.host, item.key)
-                legal.append(place)
+                legal.append(index)
             except WeatherError as error:
-                results[place] = error
+                results[index] = error
         try:
             receipts: Sequence[PutReceipt | BaseException] = self._service.put_many(
-                [(group[place].batch, group[place].host) for place in legal]
+                [(group[index].batch, group[index].host) for index in legal]
             )
         except Exception as error:
             # a failure of the store or in our code: each sender receives it
             receipts = [error] * len(legal)
-        for place, receipt in zip(legal, receipts, strict=True):
-            results[place] = receipt
+        for index, receipt in zip(legal, receipts, strict=True):
+            results[index] = receipt
         self._notice(next((r for r in receipts if isinstance(r, StoreError)), None), bool(receipts))
         return [r if r is not None else AssertionError("a put without an outcome") for r in results]
 

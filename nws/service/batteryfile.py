@@ -128,9 +128,9 @@ def read(path: Path) -> tuple[BatteryBank, Seen] | None:
             if b'"nws-batteries ' in line and _FORMAT.encode() not in line:
                 return None
             header = msgspec.json.decode(line, type=_Header)
-            found = os.fstat(file.fileno()).st_size - file.tell()
-            if header.layout == LAYOUT and found != header.series * STATE.itemsize:
-                raise ValueError(f"{found} bytes of states, expected {header.series * STATE.itemsize}")
+            size = os.fstat(file.fileno()).st_size - file.tell()
+            if header.layout == LAYOUT and size != header.series * STATE.itemsize:
+                raise ValueError(f"{size} bytes of states, expected {header.series * STATE.itemsize}")
             bank = BatteryBank.restored(file, header.series) if header.layout == LAYOUT else None
         if bank is None:
             return None

@@ -84,10 +84,10 @@ class Catalogue:
 
     def number(self, name: str) -> int:
         """Return the number of a series; raises `UnknownSeries`."""
-        found = self._number.get(name)
-        if found is None:
+        known = self._number.get(name)
+        if known is None:
             raise UnknownSeries(f"no series {name!r}: it has no measurements; query the list of series")
-        return found
+        return known
 
     def numbers(self, names: Iterable[str]) -> list[int]:
         """Return the number of each series, -1 for one that is unknown."""
@@ -106,8 +106,8 @@ class Catalogue:
 
     def owned(self, host: str) -> int:
         """Return the number of series that a host measures."""
-        place = self._host.get(host)
-        return 0 if place is None else int(np.count_nonzero(self.owner == place))
+        number = self._host.get(host)
+        return 0 if number is None else int(np.count_nonzero(self.owner == number))
 
     def between(self, hosts: Sequence[str]) -> NDArray[np.bool_]:
         """Return bool[series]: series of these hosts, and of pairs with both ends among them."""
@@ -131,10 +131,10 @@ class Catalogue:
         return chosen
 
     def _host_place(self, host: str) -> int:
-        place = self._host.setdefault(host, len(self.hosts))
-        if place == len(self.hosts):
+        number = self._host.setdefault(host, len(self.hosts))
+        if number == len(self.hosts):
             self.hosts.append(host)
-        return place
+        return number
 
 
 def checked_series(name: str) -> Series:

@@ -162,15 +162,15 @@ class Directory:
 
     def expire(self) -> list[Event]:
         """Return an event for each lease that ran out since the last call."""
-        now, steady, found = self._clock(), self._steady(), []
+        now, steady, lost = self._clock(), self._steady(), []
         for name, entry in self.entries.items():
             silent_s = steady - entry.since
             if not entry.lost and silent_s > self._config.lost_after_s:
                 entry.lost = entry.changed = True
                 entry.last_seen = self.last_seen(entry)
                 text = f"no contact for {format_seconds(silent_s)}"
-                found.append(Event(t=now, kind="host lost", host=name, text=text))
-        return found
+                lost.append(Event(t=now, kind="host lost", host=name, text=text))
+        return lost
 
     def last_seen(self, entry: HostRegistration) -> float:
         """Return the time of a host's last contact, seconds since the epoch by the present clock."""

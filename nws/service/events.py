@@ -74,10 +74,10 @@ class Events:
             ).fetchall()
             if any(crc("event", *row[:-1]) != row[-1] for row in rows):
                 raise DamagedRows("an event")
-        kept = [Event(t=t, kind=kind, host=host, text=text) for t, kind, host, text, _ in reversed(rows)]
+        events = [Event(t=t, kind=kind, host=host, text=text) for t, kind, host, text, _ in reversed(rows)]
         with self._lock:
             waiting = [e for e in self._waiting if since <= e.t <= until]
-        return sorted([*kept, *waiting], key=lambda e: e.t)[-most:] if most > 0 else []
+        return sorted([*events, *waiting], key=lambda e: e.t)[-most:] if most > 0 else []
 
     def forget(self, before: float) -> None:
         """Delete events before a time (seconds since the epoch) and those beyond the maximum number."""

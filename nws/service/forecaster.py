@@ -152,20 +152,20 @@ class Forecaster:
 
     def forecasts(self, numbers: Ints, over_s: Sequence[float], now: float) -> list[Forecast]:
         """Return forecasts of some series, each of which has measurements, with outlooks over some spans."""
-        found: list[Forecast] = []
+        forecasts: list[Forecast] = []
         for part in _parts_of(numbers, over_s):
             with self.lock:
                 ahead = self._ahead(part, over_s, now) if over_s else None
-                found += self._bank.forecasts(part.tolist(), ahead=ahead)
-        return found
+                forecasts += self._bank.forecasts(part.tolist(), ahead=ahead)
+        return forecasts
 
     def outlooks(self, numbers: Ints, over_s: Sequence[float], now: float) -> Floats:
         """Return the distributions of means of some series over some spans, as `BatteryBank.outlooks`."""
-        found = []
+        outlooks = []
         for part in _parts_of(numbers, over_s):
             with self.lock:
-                found.append(self._bank.outlooks(part, self._ahead(part, over_s, now)))
-        return np.concatenate(found)
+                outlooks.append(self._bank.outlooks(part, self._ahead(part, over_s, now)))
+        return np.concatenate(outlooks)
 
     def _ahead(self, numbers: Ints, over_s: Sequence[float], now: float) -> Ahead:
         return Ahead(over_s=over_s, now=now, most=self.catalogue.most[numbers])

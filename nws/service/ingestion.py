@@ -74,7 +74,7 @@ class Ingestion:
         Each batch is paired with a host, to which its series are restricted, or None. If the store fails, every
         batch that was not refused before gets the same `StoreError`, and nothing is stored.
         """
-        found: dict[int, IngestResult | WeatherError] = {}
+        results: dict[int, IngestResult | WeatherError] = {}
         owners: dict[int, frozenset[str]] = {}
         pending = _Pending()
         with self._forecaster.lock:
@@ -82,23 +82,23 @@ class Ingestion:
                 try:
                     owners[i] = self._check(batch, host, pending)
                 except UsageError as error:
-                    found[i] = Refused(str(error))
+                    results[i] = Refused(str(error))
                 except WeatherError as error:
-                    found[i] = error
+                    results[i] = error
         # a batch without samples only renews a lease and must not wait for the disk
         full = {i: batches[i][0] for i in owners if len(batches[i][0].index)}
         for i in owners.keys() - full.keys():
-            found[i] = IngestResult(
+            results[i] = IngestResult(
                 accepted=0, next=batches[i][0].first, refused=Refusals(), owners=owners[i]
             )
             self.counts.batches += 1
         if full:
             try:
-                found.update(self._keep(full, owners, pending))
+                results.update(self._keep(full, owners, pending))
             except StoreError as error:
                 self.counts.failed += len(full)
-                found.update(dict.fromkeys(full, error))
-        return [found[i] for i in range(len(batches))]
+                results.update(dict.fromkeys(full, error))
+        return [results[i] for i in range(len(batches))]
 
     def _check(self, batch: Batch, host: str | None, pending: _Pending) -> frozenset[str]:
         """Return the hosts that own a batch's series; raises the error that refuses the batch."""
@@ -165,13 +165,13 @@ class Ingestion:
             self._memory.series_ids(list(pending.owner_of))
             self._forecaster.learn_names()
         now = self._clock()
-        wanted = {i: self._wanted(batch, now) for i, batch in batches.items()}
-        receipts = self._memory.deliver([self._delivery(b, wanted[i], now) for i, b in batches.items()])
+        masks = {i: self._wanted(batch, now) for i, batch in batches.items()}
+        receipts = self._memory.deliver([self._delivery(b, masks[i], now) for i, b in batches.items()])
         self._follow(now)
-        found = {}
+        results = {}
         for (i, batch), receipt in zip(batches.items(), receipts, strict=True):
-            refused = self._refusals(batch, wanted[i], now)
-            found[i] = IngestResult(
+            refused = self._refusals(batch, masks[i], now)
+            results[i] = IngestResult(
                 accepted=receipt.kept, next=receipt.next, refused=refused, owners=owners[i]
             )
             self.counts.batches += 1
@@ -179,7 +179,7 @@ class Ingestion:
             self.counts.refused += refused.count
             # a sample left out may also be a repetition; it counts as refused
             self.counts.repeated += max(len(batch.index) - refused.count - receipt.kept, 0)
-        return found
+        return results
 
     def _follow(self, now: float) -> None:
         try:
@@ -188,7 +188,7 @@ class Ingestion:
             # the samples are stored; the forecasters read them from the log at the next call
             return
 
-    def _delivery(self, batch: Batch, wanted: NDArray[np.bool_], now: float) -> Delivery:
+    def _delivery(self, batch: Batch, mask: NDArray[np.bool_], now: float) -> Delivery:
         with self._forecaster.lock:
             numbers = np.array(self._forecaster.catalogue.numbers(batch.series), np.int32)
         return Delivery(
@@ -198,7 +198,7 @@ class Ingestion:
             received=now,
             source=batch.source,
             first=batch.first,
-            wanted=None if wanted.all() else wanted,
+            wanted=None if mask.all() else mask,
         )
 
     def _wanted(self, batch: Batch, now: float) -> NDArray[np.bool_]:
@@ -210,10 +210,10 @@ class Ingestion:
         )
         return chosen
 
-    def _refusals(self, batch: Batch, wanted: NDArray[np.bool_], now: float) -> Refusals:
-        if wanted.all():
+    def _refusals(self, batch: Batch, mask: NDArray[np.bool_], now: float) -> Refusals:
+        if mask.all():
             return Refusals()
-        left_out = np.flatnonzero(~wanted)
+        left_out = np.flatnonzero(~mask)
         reasons = []
         for i in left_out[:_MOST_REASONS].tolist():
             name, t, value = batch.series[batch.index[i]], float(batch.t[i]), float(batch.value[i])

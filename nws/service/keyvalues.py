@@ -42,8 +42,8 @@ class KeyValueTable:
 
     def identity(self) -> str:
         """Return the random text that identifies this store, created at the first call."""
-        found = self.get(_IDENTITY)
-        if not isinstance(found, str):
-            found = secrets.token_hex(16)
-            self.put(_IDENTITY, found)
-        return found
+        stored = self.get(_IDENTITY)
+        if not isinstance(stored, str):
+            stored = secrets.token_hex(16)
+            self.put(_IDENTITY, stored)
+        return stored

@@ -250,15 +250,15 @@ class Queries:
             catalogue = self._forecaster.catalogue
             numbers = self._known()
             if names is not None:
-                wanted = np.array([self._number(name) for name in dict.fromkeys(names)], np.int64)
-                silent = wanted[~np.isin(wanted, numbers)]
+                chosen = np.array([self._number(name) for name in dict.fromkeys(names)], np.int64)
+                silent = chosen[~np.isin(chosen, numbers)]
                 if len(silent):
                     raise UnknownSeries(
                         f"series {catalogue.names[silent[0]]} has no measurement that is kept"
                     )
-                numbers = wanted
-        found = self._forecaster.forecasts(numbers, over_s, self._clock())
-        return dict(zip((catalogue.series[i] for i in numbers.tolist()), found, strict=True))
+                numbers = chosen
+        forecasts = self._forecaster.forecasts(numbers, over_s, self._clock())
+        return dict(zip((catalogue.series[i] for i in numbers.tolist()), forecasts, strict=True))
 
     def snapshot(
         self,
@@ -275,8 +275,8 @@ class Queries:
         """
         states = self.hosts()
         if hosts is not None:
-            wanted = frozenset(hosts)
-            states = [state for state in states if state.name in wanted]
+            only = frozenset(hosts)
+            states = [state for state in states if state.name in only]
         with self._forecaster.lock:
             catalogue, everything = self._forecaster.catalogue, self._known()
             chosen = everything
@@ -318,8 +318,8 @@ class Queries:
             if forgotten:
                 shown = shown & ~catalogue.touching(forgotten)
             order = catalogue.by_name()
-            found: Ints = order[shown[order]]
-            return found
+            known: Ints = order[shown[order]]
+            return known
 
     def _number(self, name: str) -> int:
         try:

@@ -74,29 +74,29 @@ def document(
             # a span of all times must not be divided into buckets of which the series fills one
             stored = memory.rollup(series, bucket_s=600, since=span[0], until=span[1]).times
             span = (max([span[0], *stored[:1]]), span[1])
-        found = fitting(memory, series, span, points=most, keep=keep)
+        points = fitting(memory, series, span, points=most, keep=keep)
     elif resolution == "raw":
-        found = raw(memory, series, span)
+        points = raw(memory, series, span)
     else:
-        found = rolled(memory, series, span, 60 if resolution == "60" else 600, times=1)
-    cut = slice(max(len(found) - most, 0), None)
+        points = rolled(memory, series, span, 60 if resolution == "60" else 600, times=1)
+    cut = slice(max(len(points) - most, 0), None)
     return SampleDocument(
         series=str(series),
         unit=series.resource.unit,
-        resolution_s=found.resolution_s,
-        t=found.t[cut],
-        value=found.value[cut],
-        low=None if found.low is None else found.low[cut],
-        high=None if found.high is None else found.high[cut],
-        count=None if found.count is None else found.count[cut],
-        truncated=len(found) > most,
+        resolution_s=points.resolution_s,
+        t=points.t[cut],
+        value=points.value[cut],
+        low=None if points.low is None else points.low[cut],
+        high=None if points.high is None else points.high[cut],
+        count=None if points.count is None else points.count[cut],
+        truncated=len(points) > most,
     )
 
 
 def raw(memory: Memory, series: Series, span: tuple[float, float]) -> Points:
     """Return samples as measured."""
-    found = memory.samples(series, since=span[0], until=span[1])
-    return Points(resolution_s=0.0, t=np.asarray(found.times), value=np.asarray(found.values))
+    samples = memory.samples(series, since=span[0], until=span[1])
+    return Points(resolution_s=0.0, t=np.asarray(samples.times), value=np.asarray(samples.values))
 
 
 def rolled(
@@ -105,8 +105,8 @@ def rolled(
     """Return buckets, each combined from `times` stored ones."""
     length = float(times * bucket_s)
     since = math.floor(span[0] / length) * length
-    found = memory.rollup(series, bucket_s=bucket_s, since=since, until=span[1])
-    return _merged(found, length) if times > 1 else _points(found, length)
+    buckets = memory.rollup(series, bucket_s=bucket_s, since=since, until=span[1])
+    return _merged(buckets, length) if times > 1 else _points(buckets, length)
 
 
 def fitting(
@@ -120,41 +120,41 @@ def fitting(
     length_s = span[1] - span[0]
     age_s = keep[1] - span[0]
     if length_s <= _RAW_SPAN_S and age_s <= keep[0].samples_s:
-        found = raw(memory, series, span)
-        if len(found) <= points:
-            return found
+        samples = raw(memory, series, span)
+        if len(samples) <= points:
+            return samples
     # a span touches up to two buckets more than fit into it
     wanted_s = length_s / max(points - 2, 1)
     bucket_s: Literal[60, 600] = 60 if age_s <= keep[0].minutes_s and wanted_s <= 600 else 600
     return rolled(memory, series, span, bucket_s, times=max(math.ceil(wanted_s / bucket_s), 1))
 
 
-def _points(found: Buckets, length: float) -> Points:
+def _points(buckets: Buckets, length: float) -> Points:
     return Points(
         resolution_s=length,
-        t=found.times,
-        value=found.mean,
-        low=found.low,
-        high=found.high,
-        count=found.count.astype(np.int64),
+        t=buckets.times,
+        value=buckets.mean,
+        low=buckets.low,
+        high=buckets.high,
+        count=buckets.count.astype(np.int64),
     )
 
 
-def _merged(found: Buckets, length: float) -> Points:
-    if not len(found):
-        return _points(found, length)
-    place = np.floor(found.times / length)
-    first = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
-    count = np.add.reduceat(found.count.astype(np.int64), first)
+def _merged(buckets: Buckets, length: float) -> Points:
+    if not len(buckets):
+        return _points(buckets, length)
+    bucket = np.floor(buckets.times / length)
+    first = np.flatnonzero(np.concatenate(([True], bucket[1:] != bucket[:-1])))
+    count = np.add.reduceat(buckets.count.astype(np.int64), first)
     # relative to the smallest, so that the mean of equal values is exactly that value
-    base = np.minimum.reduceat(found.mean, first)
-    spread = np.repeat(base, np.diff(np.append(first, len(place))))
-    mean = base + np.add.reduceat((found.mean - spread) * found.count, first) / count
+    base = np.minimum.reduceat(buckets.mean, first)
+    spread = np.repeat(base, np.diff(np.append(first, len(bucket))))
+    mean = base + np.add.reduceat((buckets.mean - spread) * buckets.count, first) / count
     return Points(
         resolution_s=length,
-        t=place[first] * length,
+        t=bucket[first] * length,
         value=mean,
-        low=np.minimum.reduceat(found.low, first),
-        high=np.maximum.reduceat(found.high, first),
+        low=np.minimum.reduceat(buckets.low, first),
+        high=np.maximum.reduceat(buckets.high, first),
         count=count,
     )

@@ -155,11 +155,11 @@ class ScheduleVersions:
         # peers first: a reader of schedule, then peers, never gets a new version with old addresses
         self.peers = peers
         self.schedule = made
-        found: dict[str, list[str]] = {}
+        members: dict[str, list[str]] = {}
         for clique in made.cliques:
             for member in clique.members:
-                found.setdefault(member, []).append(clique.name)
-        self.cliques_of = {name: tuple(cliques) for name, cliques in found.items()}
+                members.setdefault(member, []).append(clique.name)
+        self.cliques_of = {name: tuple(cliques) for name, cliques in members.items()}
 
     def _stored(self) -> Schedule:
         """Return the last schedule of this store; in a new store one without cliques."""

@@ -35,13 +35,13 @@ class NameCache:
     def names(self, catalogue: Catalogue, numbers: Ints) -> tuple[str, ...]:
         """Return the names of these series; names never change, so a cached value stays valid."""
         key = numbers.tobytes()
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = tuple(catalogue.names[i] for i in numbers.tolist())
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = tuple(catalogue.names[i] for i in numbers.tolist())
             if len(self._known) > _MOST_NAMES:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
-        return found
+        return known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -115,20 +115,20 @@ def composed_pairs(
         columns: forecasts of `numbers`
     """
     links = _links(catalogue, numbers, columns)
-    wanted = [
+    pairs = [
         (start, end)
         for start in hosts
         for end in hosts
         if start != end and not _complete(links.get((start, end)))
     ]
-    if len(wanted) > most:
+    if len(pairs) > most:
         raise TooMany(
-            f"composing {len(wanted)} pairs of {len(hosts)} hosts: at most {most} are composed at once; "
+            f"composing {len(pairs)} pairs of {len(hosts)} hosts: at most {most} are composed at once; "
             "name the hosts you want pairs of, or raise limits.composed_pairs"
         )
-    found = compose(links, wanted)
+    paths = compose(links, pairs)
     # a pair measured in one respect only may be returned unchanged
-    return {pair: composed for pair, composed in found.items() if composed.through}
+    return {pair: composed for pair, composed in paths.items() if composed.through}
 
 
 def _complete(link: Link | None) -> bool:

@@ -67,14 +67,14 @@ def read_columns(name: str, *, now: float) -> CsvColumns:
         with _opened(name) as lines:
             _parse(lines, columns, now, problem)
     except (OSError, EOFError, zlib.error) as error:
-        told = getattr(error, "strerror", None) or str(error)
-        problems.append(f"{where}: cannot be read: {told}; expected CSV lines series,t,value, plain or .gz")
+        reason = getattr(error, "strerror", None) or str(error)
+        problems.append(f"{where}: cannot be read: {reason}; expected CSV lines series,t,value, plain or .gz")
     if not problems and not len(columns):
         problems.append(f"{where}: no measurements; expected lines series,t,value")
     if problems:
         further = len(problems) - _MOST_PROBLEMS
-        told = problems[:_MOST_PROBLEMS]
-        raise ConfigError([*told, f"{where}: and {further} further lines"] if further > 0 else told)
+        reason = problems[:_MOST_PROBLEMS]
+        raise ConfigError([*reason, f"{where}: and {further} further lines"] if further > 0 else reason)
     return columns
 
 
@@ -131,8 +131,8 @@ def _number(text: bytes) -> float:
 
 
 def _shown(text: bytes) -> str:
-    told = text.strip().decode(errors="replace")
-    return repr(told if len(told) <= 80 else told[:79] + "…")
+    shown = text.strip().decode(errors="replace")
+    return repr(shown if len(shown) <= 80 else shown[:79] + "…")
 
 
 @contextmanager

@@ -33,12 +33,12 @@ class RecordedWeather:
     """
 
     def __init__(self, recording: Path | str | Iterable[Measurement], *, shift_s: float = 0.0) -> None:
-        found = _read(recording) if isinstance(recording, str | Path) else list(recording)
-        if not found:
+        measurements = _read(recording) if isinstance(recording, str | Path) else list(recording)
+        if not measurements:
             raise UsageError("a recording without measurements cannot be played")
         if shift_s:
-            found = [Measurement(m.series, m.t + shift_s, m.value) for m in found]
-        self._recording = sorted(found, key=lambda m: m.t)
+            measurements = [Measurement(m.series, m.t + shift_s, m.value) for m in measurements]
+        self._recording = sorted(measurements, key=lambda m: m.t)
         self._weather = InMemoryWeather()
         self._played = 0
         self._now = -math.inf

@@ -37,17 +37,17 @@ def deliver(client: ServiceClient, measurements: Sequence[Measurement]) -> int:
 
     Raises `Refused` if the service leaves some out, because a test would not notice.
     """
-    kept = 0
+    accepted = 0
     for at in range(0, len(measurements), _BATCH):
         answer = understood(PutReceipt, client.put(measurements[at : at + _BATCH]), client.url)
-        kept += answer.accepted
+        accepted += answer.accepted
         if answer.refused.count:
             reasons = "\n".join(answer.refused.reasons)
             raise Refused(
                 f"{answer.refused.count} measurements were refused; the service's clock is at {answer.now:.0f}, "
                 f"times must be near it:\n{reasons}"
             )
-    return kept
+    return accepted
 
 
 class InMemoryServer:

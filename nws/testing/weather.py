@@ -75,13 +75,13 @@ class InMemoryWeather:
             of: resources whose forecasts have outlooks, None for all
         """
         # indices are assigned in order, so both orders agree
-        found = dict(zip(self._index, self._bank.forecasts(pick=pick), strict=True))
+        forecasts = dict(zip(self._index, self._bank.forecasts(pick=pick), strict=True))
         if now is not None:
             some = [series for series in self._index if of is None or series.resource in of]
             ahead = Ahead(over_s=over_s, now=now, most=[series.resource.most for series in some])
             indices = [self._index[series] for series in some]
-            found |= dict(zip(some, self._bank.forecasts(indices, pick, ahead=ahead), strict=True))
-        return found
+            forecasts |= dict(zip(some, self._bank.forecasts(indices, pick, ahead=ahead), strict=True))
+        return forecasts
 
     @staticmethod
     def _refuse(series: Sequence[Series], values: NDArray[np.float64]) -> None:

@@ -65,29 +65,31 @@ def as_ranks_see_it(
     ranks : host of each rank and its seconds for a row and an iteration, which show the share its host gives
     rank_bytes : memory of each rank, free again after a change
     """
-    found = []
+    seen_conditions = []
     for host, conditions in zip(snapshot.hosts, snapshot.conditions, strict=True):
-        own = [
+        ranks_here = [
             (seconds, held)
             for (name, seconds), held in zip(ranks, rank_bytes, strict=True)
             if name == host.name
         ]
-        if not own or not costs.seconds_per_row.get(host.cpu_type):
-            found.append(conditions)
+        if not ranks_here or not costs.seconds_per_row.get(host.cpu_type):
+            seen_conditions.append(conditions)
             continue
-        price_s = costs.row_seconds(host.cpu_type, len(own), host.name)
-        share = min(1.0, price_s * sum(1 / seconds for seconds, _ in own) / len(own))
-        told = Estimate(
-            value=share, error=conditions.availability.error, method="its ranks", samples=len(own)
+        price_s = costs.row_seconds(host.cpu_type, len(ranks_here), host.name)
+        share = min(1.0, price_s * sum(1 / seconds for seconds, _ in ranks_here) / len(ranks_here))
+        observed = Estimate(
+            value=share, error=conditions.availability.error, method="its ranks", samples=len(ranks_here)
         )
-        total = max(share * len(own), 0.0 if conditions.capacity is None else conditions.capacity.value)
+        total = max(
+            share * len(ranks_here), 0.0 if conditions.capacity is None else conditions.capacity.value
+        )
         memory = conditions.memory_bytes
-        found.append(
+        seen_conditions.append(
             replace(
                 conditions,
-                availability=told,
-                capacity=replace(told, value=total),
-                memory_bytes=replace(memory, value=memory.value + sum(held for _, held in own)),
+                availability=observed,
+                capacity=replace(observed, value=total),
+                memory_bytes=replace(memory, value=memory.value + sum(held for _, held in ranks_here)),
             )
         )
-    return replace(snapshot, conditions=tuple(found))
+    return replace(snapshot, conditions=tuple(seen_conditions))

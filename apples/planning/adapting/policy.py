@@ -122,25 +122,25 @@ class SlabPolicy:
         self._per_row_s: float | None = None
         self._trial: _Trial | None = None
 
-    def hear(self, told: Progress) -> Proposal | None:
+    def hear(self, progress: Progress) -> Proposal | None:
         """Return the move to make now, or None; a proposal counts as ordered."""
-        self._elapsed_s += told.seconds
-        self._settle(told)
+        self._elapsed_s += progress.seconds
+        self._settle(progress)
         if not self._warm:
             # What a first stretch shows is caches and pages, too.
             self._warm = True
             return None
         self._stretches.append(
-            _Stretch(np.array(told.row_s), float(told.iterations), max(told.iteration_s, 0.0))
+            _Stretch(np.array(progress.row_s), float(progress.iterations), max(progress.iteration_s, 0.0))
         )
-        self._keep_account(told)
+        self._keep_account(progress)
         if self._ordered is not None:
             return None
-        rest = self._rest(told)
-        found = self._broken(rest) or self._undo(told, rest) or self._better(rest)
-        if found is not None:
-            self._order(found)
-        return found
+        rest = self._rest(progress)
+        proposal = self._broken(rest) or self._undo(progress, rest) or self._better(rest)
+        if proposal is not None:
+            self._order(proposal)
+        return proposal
 
     @property
     def iteration_s(self) -> float:
@@ -154,37 +154,37 @@ class SlabPolicy:
         recent = list(self._stretches)[-2 * self._settings.least_reports :]
         return _mean(recent) if recent else None
 
-    def _settle(self, told: Progress) -> None:
+    def _settle(self, progress: Progress) -> None:
         """Record slabs that have changed, or that were refused."""
-        if told.rows != self.rows:
-            moved = moved_rows(self.rows, told.rows)
-            if told.moved_s is not None and moved:
-                self._per_row_s = told.moved_s / moved
-            self.rows = told.rows
+        if progress.rows != self.rows:
+            moved = moved_rows(self.rows, progress.rows)
+            if progress.moved_s is not None and moved:
+                self._per_row_s = progress.moved_s / moved
+            self.rows = progress.rows
             self._ordered = None
             self._stretches.clear()
         elif self._ordered is not None:
             self._waited += 1
-            if told.refused is not None or self._waited > PATIENCE:
+            if progress.refused is not None or self._waited > PATIENCE:
                 self._ordered = self._trial = None
                 self._reversals += 1
 
-    def _keep_account(self, told: Progress) -> None:
+    def _keep_account(self, progress: Progress) -> None:
         """Add the iterations won or lost against the plan's slabs."""
         newest = self._stretches[-1]
-        self._balance -= (told.moved_s or 0.0) / newest.seconds
+        self._balance -= (progress.moved_s or 0.0) / newest.seconds
         if self.rows != self._inputs.rows:
             self._balance += newest.weight - newest.lasted_s / float(
                 self._replayed(self._inputs.rows, [newest])[0]
             )
 
-    def _rest(self, told: Progress) -> float:
+    def _rest(self, progress: Progress) -> float:
         """Return the remaining iterations; if unknown, as many as there were."""
-        return float(told.iteration) if told.left is None else told.left
+        return float(progress.iteration) if progress.left is None else progress.left
 
-    def _undo(self, told: Progress, left: float) -> Proposal | None:
+    def _undo(self, progress: Progress, left: float) -> Proposal | None:
         """Return to the plan's slabs when moves have lost their allowance and are not about to win it back."""
-        if self._balance >= -self._allowance * (told.iteration + left):
+        if self._balance >= -self._allowance * (progress.iteration + left):
             return None
         self._allowance /= 2
         self._balance = 0.0
@@ -326,15 +326,15 @@ class SlabPolicy:
             why=why,
         )
 
-    def _order(self, found: Proposal) -> None:
-        if self._is_backwards(found.rows):
+    def _order(self, proposal: Proposal) -> None:
+        if self._is_backwards(proposal.rows):
             self._reversals += 1
         recent = list(self._stretches)[-self._settings.least_reports :]
-        promised_s = self._saving(found.rows, recent)
-        if found.rows != self._inputs.rows:
+        promised_s = self._saving(proposal.rows, recent)
+        if proposal.rows != self._inputs.rows:
             self._trial = _Trial(self.rows, _seconds(recent), promised_s, _capacity(_mean(recent)))
-        self._last_shift = np.subtract(found.rows, self.rows).astype(np.float64)
-        self._ordered, self._waited = found.rows, 0
+        self._last_shift = np.subtract(proposal.rows, self.rows).astype(np.float64)
+        self._ordered, self._waited = proposal.rows, 0
 
     def _why(self, window: list[_Stretch]) -> str:
         """Return the host whose speed differs most from the plan."""
@@ -355,8 +355,8 @@ class SlabPolicy:
 def _mean(stretches: Sequence[_Stretch]) -> FloatArray:
     """Return the seconds of a row of each rank, mean over iterations, float64[P]."""
     weights = np.array([s.weight for s in stretches])
-    found: FloatArray = np.average(np.stack([s.row_s for s in stretches]), axis=0, weights=weights)
-    return np.maximum(found, 1e-300)
+    mean: FloatArray = np.average(np.stack([s.row_s for s in stretches]), axis=0, weights=weights)
+    return np.maximum(mean, 1e-300)
 
 
 def _capacity(row_s: FloatArray) -> float:

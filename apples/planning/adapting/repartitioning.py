@@ -39,17 +39,17 @@ def balanced(row_s: FloatArray, size: int, min_rows: int, caps: FloatArray) -> I
 
 def slowest(rows: Sequence[int] | IntArray, row_s: FloatArray) -> FloatArray:
     """Return the seconds of the slowest rank in each of K stretches, float64[K]. row_s : float64[K, P]."""
-    found: FloatArray = (row_s * np.asarray(rows, dtype=np.float64)).max(axis=1)
-    return found
+    longest: FloatArray = (row_s * np.asarray(rows, dtype=np.float64)).max(axis=1)
+    return longest
 
 
 def moved_rows(before: Sequence[int] | IntArray, after: Sequence[int] | IntArray) -> int:
     """Return the number of rows that change their rank."""
     bounds = [np.concatenate(([0], np.cumsum(np.asarray(cut, dtype=np.int64)))) for cut in (before, after)]
-    kept: NDArray[np.int64] = np.minimum(bounds[0][1:], bounds[1][1:]) - np.maximum(
+    staying: NDArray[np.int64] = np.minimum(bounds[0][1:], bounds[1][1:]) - np.maximum(
         bounds[0][:-1], bounds[1][:-1]
     )
-    return int(bounds[0][-1] - np.maximum(kept, 0).sum())
+    return int(bounds[0][-1] - np.maximum(staying, 0).sum())
 
 
 def busiest_link_rows(before: Sequence[int], after: Sequence[int]) -> int:

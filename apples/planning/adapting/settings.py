@@ -68,5 +68,5 @@ class AdaptSettings:
 
 
 def _negative(name: str, part: SlabSettings | HostSettings) -> Sequence[str]:
-    found = [(field.name, getattr(part, field.name)) for field in fields(part)]
-    return [f"{name}: {key} {value}: expected 0 or more" for key, value in found if not value >= 0]
+    values = [(field.name, getattr(part, field.name)) for field in fields(part)]
+    return [f"{name}: {key} {value}: expected 0 or more" for key, value in values if not value >= 0]

@@ -153,13 +153,13 @@ def log_estimates(trace: Trace, estimator: Estimator) -> Floats:
     by_end = known[np.argsort(ends[known], kind="stable")]
     jobs, runs = Jobs(trace), trace.run.tolist()
     to_come = deque(zip(by_end.tolist(), ends[by_end].tolist(), strict=True))
-    found = np.empty(len(trace))
+    estimates = np.empty(len(trace))
     for index, now in enumerate(trace.submit.tolist()):
         while to_come and to_come[0][1] <= now:
             ended, end = to_come.popleft()
             estimator.ended(jobs[ended], runs[ended], end)
-        found[index] = estimator.estimate(jobs[index], now).seconds
-    return found
+        estimates[index] = estimator.estimate(jobs[index], now).seconds
+    return estimates
 
 
 def _check(trace: Trace, how: Replay, estimates: object) -> None:

@@ -157,15 +157,15 @@ def _before(world: ReplayState, one: int, other: int) -> bool:
 
 @part
 def _push(world: ReplayState, slot: int) -> None:
-    heap, place = world.heap, world.cursor[HEAP]
+    heap, at = world.heap, world.cursor[HEAP]
     world.cursor[HEAP] += 1
-    while place > 0:
-        above = (place - 1) // 2
+    while at > 0:
+        above = (at - 1) // 2
         if not _before(world, slot, heap[above]):
             break
-        heap[place] = heap[above]
-        place = above
-    heap[place] = slot
+        heap[at] = heap[above]
+        at = above
+    heap[at] = slot
 
 
 @part
@@ -174,16 +174,16 @@ def _pop(world: ReplayState) -> int:
     top = heap[0]
     world.cursor[HEAP] -= 1
     size = world.cursor[HEAP]
-    last, place = heap[size], 0
+    last, at = heap[size], 0
     while True:
-        below = 2 * place + 1
+        below = 2 * at + 1
         if below >= size:
             break
         if below + 1 < size and _before(world, heap[below + 1], heap[below]):
             below += 1
         if not _before(world, heap[below], last):
             break
-        heap[place] = heap[below]
-        place = below
-    heap[place] = last
+        heap[at] = heap[below]
+        at = below
+    heap[at] = last
     return int(top)

@@ -75,9 +75,9 @@ def _processors(comment: str) -> int:
 
 def _judged(table: Floats, name: str, processors: int, read: ParseReport) -> Trace:
     """Remove jobs that cannot be replayed, correct others, and count both."""
-    ids, submit, wait, run, allocated, asked, request, status, user, group = table.T
+    ids, submit, wait, run, allocated, requested, request, status, user, group = table.T
     # A log may have only one of the two. A job with more processors than requested needs all of them.
-    procs = np.maximum(allocated, asked)
+    procs = np.maximum(allocated, requested)
     dropped, mended = Counter(read.dropped), Counter(read.mended)
     keep = np.ones(len(table), bool)
     of_parts = (status >= _PARTS[0]) & (status <= _PARTS[1])
