@@ -253,7 +253,7 @@ def _texts(value: object, at: Location) -> Iterator[tuple[Location, str]]:
 
 
 def _problems(document: Document, templates: Mapping[Location, Text]) -> list[Problem]:
-    """Return what the types of the keys cannot express."""
+    """Return the problems that the types of the keys cannot express."""
     value = document.value
     if not isinstance(value, dict):
         return []

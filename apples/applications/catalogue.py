@@ -92,7 +92,7 @@ def _from_python(path: Path) -> Application:
 
 
 def _from_entry_point(name: str) -> Application | None:
-    """Return what an entry point names: an `Application`, or the path of an application file."""
+    """Return the value of an entry point: an `Application`, or the path of an application file."""
     points = entry_points(group=GROUP).select(name=name)
     if not points:
         return None

@@ -23,6 +23,7 @@ from apples.errors import ConfigError, LaunchError
 from apples.model.cut import Axes, Box, slab_boxes
 from apples.model.plan import RankObservation
 from apples.model.template import Application, CheckpointFile, Checkpointing, Deployment, Workload
+from nws.base import scripts
 from nws.base.reader import did_you_mean
 from nws.base.yamltree import Location
 
@@ -271,7 +272,8 @@ class _Program(_Templates):
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         except OSError as error:
-            raise ConfigError(f"checkpoint.read: {command[0]!r} cannot be run: {error.strerror}") from error
+            why = scripts.fault(command[0]) or error.strerror
+            raise ConfigError(f"checkpoint.read: {command[0]!r} cannot be run: {why}") from error
         last = done.stdout.split()[-1:]
         if done.returncode != 0 or not last or not last[0].isdecimal():
             lines = done.stderr.strip().splitlines()

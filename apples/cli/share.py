@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nws.base import scripts
 from nws.base.command import signals_held_back
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def share(
         if os.path.exists(command[0]):
             raise NotExecutable(f"{command[0]} may not be executed; give the path of an executable file")
         raise ProgramNotFound(f"program {command[0]!r} is not there; give its path, or install it")
+    if (fault := scripts.fault(program)) is not None:
+        raise NotExecutable(f"{command[0]} cannot be executed: {fault}")
     name = _name(command[0]) if job is None else checked_name(job, what="--job")
     started = [program, *command[1:]]
     if wait is not None:

@@ -99,7 +99,9 @@ class RankSupervisor:
         if failure is not None:
             os.waitpid(self._program, 0)
             code = NOT_FOUND if isinstance(failure, FileNotFoundError) else CANNOT_EXECUTE
-            return self._record(code << 8, error=f"cannot run {self._command[0]}: {failure.strerror}")
+            return self._record(
+                code << 8, error=f"cannot run {self._command[0]}: {_why(self._command[0], failure)}"
+            )
         self._status.pid = self._program
         self._status.started()
         self._register()
@@ -276,6 +278,12 @@ def started(command: list[str], outputs: tuple[int, int], inherited: set[int]) -
     with os.fdopen(report_read, "rb") as report:
         errno = report.read()
     return pid, OSError(int(errno), os.strerror(int(errno))) if errno else None
+
+
+def _why(program: str, failure: OSError) -> str | None:
+    from nws.base import scripts
+
+    return scripts.fault(program) or failure.strerror
 
 
 def largest_child_bytes() -> int:

@@ -23,6 +23,7 @@ MODULES = (
     "apples.hosts.statusfile",
     "apples.hosts.steering",
     "nws.base.files",
+    "nws.base.scripts",
 )
 
 #: The check, and all modules that it imports beside these.

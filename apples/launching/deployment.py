@@ -19,6 +19,7 @@ from apples.launching.command import with_parent_death
 from apples.launching.failedoutput import described_output
 from apples.model.launchrequest import Notify
 from apples.model.template import Deployment
+from nws.base import scripts
 from nws.base.files import write_whole
 
 #: Start of the names of directories for short runs.
@@ -57,6 +58,8 @@ def run_commands(
             raise ProgramNotFound(
                 f"{what}: program {command[0]!r} is not found; give its path, or install it"
             )
+        if (fault := scripts.fault(program)) is not None:
+            raise NotExecutable(f"{what}: program {command[0]!r} cannot be executed: {fault}")
         with tempfile.NamedTemporaryFile() as output:
             code = _run([program, *command[1:]], deployment.directory, environment, output)
             if code != 0:

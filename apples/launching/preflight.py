@@ -17,6 +17,7 @@ from apples.launching.command import search_path
 from apples.launching.mpis import Family, Mpi, in_environment, mpi_of
 from apples.launching.seenmpi import library_family, remember_family, seen_family
 from apples.model.launchrequest import LaunchRequest
+from nws.base import scripts
 
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -99,6 +100,8 @@ def find_program(request: LaunchRequest) -> str:
     name = request.command[0]
     path = shutil.which(name, path=search_path(request))
     if path is not None:
+        if (fault := scripts.fault(path)) is not None:
+            raise NotExecutable(f"program {name!r} cannot be executed: {fault}")
         return os.path.abspath(path)
     if os.sep not in name:
         raise ProgramNotFound(

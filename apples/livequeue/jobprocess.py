@@ -14,6 +14,7 @@ from apples.hosts.kernel import PR_SET_PDEATHSIG
 from apples.livequeue.inherited import inherit
 from apples.livequeue.queuehosts import HOSTS_VARIABLE, listed
 from apples.livequeue.records import JobRecord, Submission
+from nws.base import scripts
 
 T = TypeVar("T")
 JOB_VARIABLE, PROCS_VARIABLE, TOKEN_VARIABLE = "APPLES_QUEUE_JOB", "APPLES_QUEUE_PROCS", "APPLES_QUEUE_TOKEN"
@@ -140,6 +141,8 @@ def _program(name: str, environment: Mapping[str, str]) -> str:
     """Return the path of the program; raise `NotStarted` if there is none."""
     path = shutil.which(name, path=environment.get("PATH", os.defpath))
     if path is not None:
+        if (fault := scripts.fault(path)) is not None:
+            raise NotStarted(NOT_EXECUTABLE, f"{name}: cannot be run: {fault}")
         return path
     if os.path.exists(name) and "/" in name:
         raise NotStarted(NOT_EXECUTABLE, f"{name}: is not an executable program")

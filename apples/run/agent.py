@@ -121,7 +121,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """A plan, and what it was made from: slabs, their costs, the evidence on them, the snapshot.
+    """A plan, and its inputs: slabs, their costs, the evidence on them, the snapshot.
 
     slab : size that its run is recorded under.  seconds : that planning took
     """

@@ -37,7 +37,7 @@ def run_directory() -> Iterator[Path]:
 
 
 def _remove_abandoned() -> None:
-    """Remove run directories of this user whose owner has ended; leave what cannot be removed."""
+    """Remove run directories of this user whose owner has ended; leave those that cannot be removed."""
     for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             # without a lock file it is just being made, or not ours

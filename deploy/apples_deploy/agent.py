@@ -63,10 +63,18 @@ def report() -> dict[str, Any]:
     """Return the facts on which plans depend."""
     return {
         "root": os.geteuid() == 0,
-        "home": pwd.getpwuid(os.geteuid()).pw_dir,
+        "home": home(),
         "python": list(sys.version_info[:2]),
         "systemd": systemd_scope(),
     }
+
+
+def home() -> str:
+    """Return this user's home directory. A user of a container may have no entry in passwd."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return os.environ.get("HOME", "/")
 
 
 def systemd_scope() -> str | None:

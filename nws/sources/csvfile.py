@@ -27,7 +27,7 @@ LARGEST = 1e120
 AHEAD_S = 86_400.0
 
 _Report = Callable[[int, str], None]
-"""Takes the number of a line and what is wrong with it."""
+"""Takes the number of a line and its fault."""
 
 _HEADERS = (b"series,t,value", b"series,time,value")
 _MOST_PROBLEMS = 1000

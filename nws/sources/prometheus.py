@@ -99,7 +99,7 @@ class Target:
         return None
 
     def _busy(self) -> dict[str, float]:
-        """Return the CPUs busy in each mode. The kernel's iowait may fall; then it is what the others leave."""
+        """Return the CPUs busy in each mode. The kernel's iowait may fall; then it is the rest."""
         rest = max((self.cpus or 0.0) - sum(self.modes.values()) + self.modes.get("iowait", 0.0), 0.0)
         return {mode: min(value, rest) if mode == "iowait" else value for mode, value in self.modes.items()}
 
@@ -268,7 +268,7 @@ class PrometheusSource:
         self.close()
 
     def _note_gaps(self, hosts: Mapping[str, Target]) -> None:
-        """Note what is missing now. One reading without a value is no fault: a scrape may be late."""
+        """Note the missing values. One reading without a value is no fault: a scrape may be late."""
         self.instances = self._named | {host: target.instance for host, target in hosts.items()}
         gaps = dict.fromkeys(
             self.instances,

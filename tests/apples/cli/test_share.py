@@ -101,6 +101,15 @@ def test_program_may_be_called_anything(run, node, tmp_path, called):
     assert len(done.out.strip()) <= 64
 
 
+def test_share_script_with_windows_line_ends_is_named(run, tmp_path):
+    script = tmp_path / "job.sh"
+    script.write_bytes(b"#!/bin/bash\r\n")
+    script.chmod(0o755)
+    done = run("apples", "share", "--wait", "block", "--", script)
+    assert done.code == 126
+    assert f"has Windows line ends (dos2unix {script})" in done.err
+
+
 @pytest.mark.parametrize("job", ["löser", "x" * 65, "a b", ".", "..", ""])
 def test_name_that_was_given_is_checked(run, node, job):
     done = run("apples", "share", *node, "--job", job, "--", "true")

@@ -67,6 +67,10 @@ def test_program_is_looked_up_before_the_start(runs, tmp_path: Path) -> None:
     script.write_text("#!/bin/sh\n")
     with pytest.raises(NotExecutable, match="may not be executed"):
         check(runs.request(str(script)))
+    script.write_bytes(b"#!/bin/sh\r\n")
+    script.chmod(0o755)
+    with pytest.raises(NotExecutable, match="has Windows line ends"):
+        check(runs.request(str(script)))
     with pytest.raises(LaunchError, match="command of the run is empty"):
         check(runs.request())
 

@@ -85,6 +85,10 @@ def test_file_that_is_no_program_of_this_machine(ended, tmp_path):
     odd.chmod(0o755)
     record = ended(str(odd))
     assert (record.exit_code, record.detail) == (126, f"{odd}: cannot be run (Exec format error)")
+    odd.write_bytes(b"#!/bin/sh\r\n")
+    record = ended(str(odd))
+    assert record.exit_code == 126
+    assert "cannot be run: its first line names the interpreter '/bin/sh\\r', which" in record.detail
 
 
 def test_limit_ends_all_of_it_even_what_does_not_want_to(ended, tmp_path):

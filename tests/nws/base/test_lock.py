@@ -1,13 +1,14 @@
 """Locks on files: exclusive, described by their holder, released by the kernel."""
 
 import os
+import pwd
 import subprocess
 import sys
 import threading
 
 import pytest
 
-from nws.base.lock import ByteLocks, FileLock, LockHeld
+from nws.base.lock import ByteLocks, FileLock, LockHeld, user_name
 
 HOLDER = """
 import sys, time
@@ -97,3 +98,13 @@ def test_byte_locks_show_the_bytes_of_others(path, holder):
     holder.wait()
     assert not locks.held(3)
     locks.close()
+
+
+def test_user_name_without_an_entry_in_passwd_is_the_number(monkeypatch):
+    def missing(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", missing)
+    for name in ("USER", "LOGNAME", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    assert user_name() == str(os.geteuid())
