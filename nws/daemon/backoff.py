@@ -29,14 +29,14 @@ class Backoff:
     def __init__(self, say: Callable[[str], None], dice: random.Random) -> None:
         self._say, self._dice = say, dice
         self._failures = 0
-        self._told: str | None = None
+        self._reported: str | None = None
 
     def pause_s(self, error: WeatherError, period_s: float) -> float:
         """Return seconds until the next attempt after this failure; `period_s` is between attempts that succeed."""
         self._failures += 1
         kind, advice = _described(error)
-        if kind != self._told:
-            self._told = kind
+        if kind != self._reported:
+            self._reported = kind
             self._say(f"server: {error}{advice}")
         if isinstance(error, Unauthorized | Forbidden | NameTaken):
             return REFUSED_S
@@ -48,8 +48,8 @@ class Backoff:
     def over(self, waiting: int) -> None:
         """Record a successful attempt; `waiting` samples are left to deliver."""
         self._failures = 0
-        if self._told is not None:
-            self._told = None
+        if self._reported is not None:
+            self._reported = None
             left = f"; {waiting} samples wait to be delivered" if waiting else ""
             self._say(f"server: answers again{left}")
 

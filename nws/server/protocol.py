@@ -146,7 +146,7 @@ class BoundedProtocol(HttpToolsProtocol):
         # deadline for the peer's next step, and the one timer that checks it; a timer per request costs
         # more
         self._deadline: float | None = None
-        self._look: asyncio.TimerHandle | None = None
+        self._deadline_timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -160,8 +160,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything; requests in progress see a disconnected client."""
         self._deadline = None
-        if self._look is not None:
-            self._look.cancel()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
         self._read()
         for cycle in self._open:
             if not cycle.response_complete:
@@ -242,11 +242,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _expect(self, seconds: float) -> None:
         self._deadline = self.loop.time() + seconds
-        if self._look is not None and self._look.when() > self._deadline:
-            self._look.cancel()
-            self._look = None
-        if self._look is None:
-            self._look = self.loop.call_at(self._deadline, self._late)
+        if self._deadline_timer is not None and self._deadline_timer.when() > self._deadline:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
+        if self._deadline_timer is None:
+            self._deadline_timer = self.loop.call_at(self._deadline, self._late)
 
     def _arrived(self) -> None:
         self._deadline = None
@@ -257,11 +257,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._unread = None
 
     def _late(self) -> None:
-        self._look = None
+        self._deadline_timer = None
         if self._deadline is None:
             return
         if self._deadline > self.loop.time():
-            self._look = self.loop.call_at(self._deadline, self._late)
+            self._deadline_timer = self.loop.call_at(self._deadline, self._late)
             return
         self._deadline = None
         self._refuse(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time")
