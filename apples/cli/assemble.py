@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from apples.cli.pool import open_platform, open_service
 from apples.cli.runoptions import LaunchOptions, PoolOptions, RunOptions, SharingOptions
 from apples.costs.store import new_id, open_history
 from apples.errors import ConfigError
-from apples.model.launchrequest import MpiChoice
+from apples.model.launchrequest import MpiChoice, Notify
 from apples.model.limits import Limits
 from apples.model.runrequest import Benchmarks, Resilience, RunRequest
 from apples.planning.adapting.hosts import HostPolicy
@@ -27,12 +28,12 @@ from apples.platforms.requirements import program_files
 from apples.run.agent import Agent
 from apples.run.program import find_template
 from nws.base.durations import parse_period
+from nws.base.files import make_private
 from nws.base.reader import load_yaml
 from nws.client import state_dir
 
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
-    from apples.model.launchrequest import Notify
     from apples.model.progress import AdaptationController
     from apples.model.runrequest import Monitor
     from apples.model.template import Application
@@ -81,8 +82,6 @@ def read_resilience(
         problems += _unwritable(file, f"--checkpoint {file}")
     elif options.checkpoint == "auto" or (options.checkpoint is None and (attempts > 1 or needed)):
         temporary, file = True, _temporary_file()
-        if files:
-            problems += _made(file.parent)
     problems.check()
     return Resilience(
         attempts=attempts,
@@ -146,15 +145,26 @@ def _unwritable(file: Path, flag: str) -> list[str]:
     return []
 
 
-def _made(directory: Path) -> list[str]:
-    """Make the directory of temporary checkpoints; return why that failed, empty if it did not."""
+def _with_directory(resilience: Resilience, *, requested: bool, notify: Notify) -> Resilience:
+    """Make the directory of a temporary checkpoint. If that fails, run without one, or raise `ConfigError`.
+
+    requested : the user has asked for checkpoints, by name or for adaptation
+    """
+    if resilience.file is None or not resilience.own:
+        return resilience
+    directory = resilience.file.parent
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private(directory)
+        if os.access(directory, os.W_OK):
+            return resilience
+        problem = "may not be written to"
     except OSError as error:
-        return [
-            f"--checkpoint auto: {directory} cannot be made: {error.strerror}; give a file, off, or set APPLES_STATE"
-        ]
-    return []
+        problem = f"cannot be made: {error.strerror}"
+    problem = f"{directory} {problem}; give a file, off, or set APPLES_STATE"
+    if requested:
+        raise ConfigError([f"--checkpoint auto: {problem}"])
+    notify(f"without checkpoints: {problem}")
+    return replace(resilience, file=None, own=False)
 
 
 def _temporary_file() -> Path:
@@ -293,6 +303,10 @@ def assemble(
     )
     # Options that contradict each other are an error before any file is opened.
     planning_options(request)
+    if pool.kind.starts_programs and not options.output.dry_run:
+        requested = run.checkpoint is not None or resilience.needed
+        resilience = _with_directory(resilience, requested=requested, notify=console.note)
+        request = replace(request, resilience=resilience)
     platform.prepare(_preparation(request, platform.mpi))
     stated = {} if file is None else {n: a.costs for n, a in file.applications.items() if a.costs is not None}
     history, report = open_history(console.note), service.report if service else None

@@ -41,7 +41,7 @@ def history(
     from apples.cli.console import Console
     from apples.costs.store import open_history
 
-    stored = open_history(Console(quiet=False).note)
+    stored = open_history(Console(quiet=False).note, strict=True)
     if run_id is not None:
         _show_one(stored.get(run_id), as_json)
         return

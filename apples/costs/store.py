@@ -102,19 +102,20 @@ def new_id(made_at: float) -> str:
     return f"{moment:%Y%m%dT%H%M%S.%f}Z-{secrets.token_hex(3)}"
 
 
-def open_history(notify: Notify) -> History:
+def open_history(notify: Notify, *, strict: bool = False) -> History:
     """Return the history of this user's runs. If the file cannot be written, it is read, and new runs are not kept.
 
-    notify : receives a message on this, and on damaged records
+    notify : receives a message on this, and on what is damaged
+    strict : raise `HistoryError` for a damaged file; otherwise runs are planned without it
     """
     path = state_dir() / "history.db"
     try:
-        return History(path, notify)
+        return History(path, notify, strict=strict)
     except HistoryError as error:
-        if not is_unwritable(error.__cause__):
+        if strict and not is_unwritable(error.__cause__):
             raise
         notify(f"{error}; this run is planned, but leaves no record")
-        return History(path, notify, read_only=True)
+        return History(path, notify, read_only=True, strict=strict)
 
 
 class History:
@@ -122,10 +123,18 @@ class History:
 
     path : created with its directory if absent.  notify : receives a message on damaged records, once each
     read_only : copy the file, if it exists, to memory; what is added is lost
+    strict : raise `HistoryError` if the file turns out to be damaged; otherwise go on without it
     """
 
-    def __init__(self, path: Path, notify: Notify = lambda text: None, *, read_only: bool = False) -> None:
-        self.path, self._notify = path, notify
+    def __init__(
+        self,
+        path: Path,
+        notify: Notify = lambda text: None,
+        *,
+        read_only: bool = False,
+        strict: bool = True,
+    ) -> None:
+        self.path, self._notify, self._strict = path, notify, strict
         self._reported: set[str] = set()
         self._file = (
             SqliteFile.unwritable(path, _FORMAT) if read_only else SqliteFile(path, _FORMAT, busy_s=_BUSY_S)
@@ -247,15 +256,28 @@ class History:
             with self._file.writing() as connection:
                 connection.execute(statement, values)
         except HistoryError as error:
-            if not is_unwritable(error.__cause__):
-                raise
-            self._notify(f"{error}; this run goes on, but its record is not kept")
-            self._file = self._file.in_memory()
+            self._leave_file(error)
             self._write(statement, values)
 
     def _rows(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
-        with self._file.reading() as connection:
-            return connection.execute(statement, values).fetchall()
+        try:
+            with self._file.reading() as connection:
+                return connection.execute(statement, values).fetchall()
+        except HistoryError as error:
+            self._leave_file(error)
+            return self._rows(statement, values)
+
+    def _leave_file(self, error: HistoryError) -> None:
+        """Go on in memory: with the records of a file that cannot be written, without those of a damaged one."""
+        unwritable = is_unwritable(error.__cause__)
+        if self._strict and not unwritable:
+            raise error
+        self._notify(f"{error}; this run goes on, but its record is not kept")
+        self._file = (
+            self._file.in_memory()
+            if unwritable
+            else SqliteFile(self.path, _FORMAT, busy_s=0.0, in_memory=True)
+        )
 
     def _decoded(self, statement: str, values: Sequence[object], kind: type[T]) -> list[T]:
         return list(self._sound(self._rows(statement, values), kind))

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from apples.errors import HistoryError
 from apples.model import jsonstore
 from apples.model.jsonstore import BadDocument, Format
+from apples.model.launchrequest import Notify
 from nws.base.hostconnection import together
 from nws.base.hostlist import fold
 
@@ -28,13 +30,17 @@ class WarmHosts:
         """Use the file at `path`, which the first host creates."""
         self._path = path
 
-    def known(self) -> list[str]:
-        """Return all hosts, the oldest first; raises `HistoryError` if the file cannot be used."""
-        return [text for texts in jsonstore.read_all([self._path], FORMAT, _decode) for text in texts]
+    def known(self, notify: Notify) -> list[str]:
+        """Return all hosts, the oldest first. `notify` gets the reason if the file cannot be used."""
+        return jsonstore.read(self._path, FORMAT, _decode, notify) or []
 
-    def add(self, texts: Iterable[str]) -> None:
-        """Add hosts; raises `HistoryError`."""
-        jsonstore.write(self._path, FORMAT, {"hosts": list(dict.fromkeys([*self.known(), *texts]))[-MOST:]})
+    def add(self, texts: Iterable[str], notify: Notify) -> None:
+        """Add hosts. `notify` gets the reason if they cannot be kept."""
+        hosts = list(dict.fromkeys([*self.known(lambda problem: None), *texts]))[-MOST:]
+        try:
+            jsonstore.write(self._path, FORMAT, {"hosts": hosts})
+        except HistoryError as error:
+            notify(f"hosts with compiled kernels are not kept: {error}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +54,11 @@ class Kernels:
         self,
         machines: Mapping[str, str],
         compile_on: Callable[[str], str | None],
-        notify: Callable[[str], None],
+        notify: Notify,
     ) -> dict[str, str]:
         """Compile the kernels on every new host, on all at once; return the hosts where that failed, with the reasons.
 
-        Otherwise all ranks would compile at their start, and benchmarks would count it. Raises `HistoryError`.
+        Otherwise all ranks would compile at their start, and benchmarks would count it.
 
         Args:
             machines: host → the properties of it on which kernels depend
@@ -60,14 +66,14 @@ class Kernels:
         """
         if not self.command:
             return {}
-        known = set(self.warm.known())
+        known = set(self.warm.known(notify))
         texts = {host: f"{host} {machine} {' '.join(self.command)}" for host, machine in machines.items()}
         new = [host for host, text in texts.items() if text not in known]
         if not new:
             return {}
         notify(f"looking after compiled kernels on {fold(new)} (once)")
         failed = {host: why for host, why in zip(new, together(compile_on, new), strict=True) if why}
-        self.warm.add(texts[host] for host in new if host not in failed)
+        self.warm.add((texts[host] for host in new if host not in failed), notify)
         return failed
 
 

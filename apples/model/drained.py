@@ -14,6 +14,7 @@ from typing import Any
 
 from apples.model import jsonstore
 from apples.model.jsonstore import BadDocument, Format
+from apples.model.launchrequest import Notify
 from nws.client import state_dir
 
 FORMAT = Format(name="apples-drained", version=1, lost="runs use drained hosts again")
@@ -48,11 +49,11 @@ class DrainedHost:
 class DrainedHosts:
     """The document of a state directory; without a file there are no hosts.
 
-    Its methods raise `HistoryError` if the file is damaged, or cannot be written.
+    notify : receives why a file cannot be used, once, which then has no hosts; without it, methods raise `HistoryError`
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        self.path = path or state_dir() / "drained.json"
+    def __init__(self, path: Path | None = None, notify: Notify | None = None) -> None:
+        self.path, self._notify = path or state_dir() / "drained.json", notify
         self._seen: tuple[int, int] | None = None
         self._known: dict[str, DrainedHost] = {}
 
@@ -65,8 +66,8 @@ class DrainedHosts:
         if (seen := (status.st_ino, status.st_mtime_ns)) != self._seen:
             # A damaged file is reported once.
             self._seen, self._known = seen, {}
-            entries = jsonstore.read_all([self.path], FORMAT, _decode)
-            self._known = {entry.host: entry for drains in entries for entry in drains}
+            entries = jsonstore.read(self.path, FORMAT, _decode, self._notify) or []
+            self._known = {entry.host: entry for entry in entries}
         return {host: e for host, e in self._known.items() if e.until is None or now < e.until}
 
     def change(self, now: float, *, add: Iterable[DrainedHost] = (), remove: Collection[str] = ()) -> None:

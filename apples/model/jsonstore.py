@@ -1,21 +1,23 @@
-"""Versioned JSON documents, one per file: run records, benchmarks, known hosts and links.
+"""Versioned JSON documents, one per file: drained hosts, known hosts and links.
 
-A document is written completely or not at all (`nws.base.files`), with a checksum (`nws.base.sealed`). It names its
-`format` and version. An unusable file raises an error that names the file and the remedy; several unusable files are
-reported at once.
+A document is written completely or not at all (`nws.base.files`), with a checksum (`nws.base.sealed`), readable by its
+user alone. It names its `format` and version. The message on an unusable file names the file and the remedy.
 """
 
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from apples.errors import HistoryError
-from nws.base.files import write_whole
+from apples.model.launchrequest import Notify
+from nws.base.files import make_private, read_regular, write_whole
 from nws.base.sealed import seal, unseal
 
 T = TypeVar("T")
+
+#: A longer file is no document of this package.
+LONGEST_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +30,15 @@ class Format:
 
 
 class BadDocument(Exception):
-    """The content of a file is not usable. `read_all` adds the name of the file and the remedy."""
+    """The content of a file is not usable. `read` adds the name of the file and the remedy."""
 
 
 def write(path: Path, kind: Format, body: Mapping[str, Any]) -> None:
     """Write a document, and its directory if absent; raises `HistoryError` (no space, no permission, …)."""
     text = seal({"format": kind.name, "version": kind.version, **body})
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text, sync=True)
+        make_private(path.parent)
+        write_whole(path, text, mode=0o600, sync=True)
     except OSError as error:
         raise HistoryError(
             f"{path}: cannot be written: {error.strerror}; "
@@ -44,48 +46,35 @@ def write(path: Path, kind: Format, body: Mapping[str, Any]) -> None:
         ) from None
 
 
-def read_all(paths: Iterable[Path], kind: Format, decode: Callable[[dict[str, Any]], T]) -> list[T]:
-    """Return the decoded documents of files, in their order. Absent files are skipped.
+def read(
+    path: Path, kind: Format, decode: Callable[[dict[str, Any]], T], notify: Notify | None = None
+) -> T | None:
+    """Return the decoded document of a file; None if the file is absent.
 
-    decode : returns the value of a document, or raises `BadDocument`.  Raises `HistoryError` listing all bad files
+    decode : returns the value of a document, or raises `BadDocument`
+    notify : receives why a file cannot be used, which then counts as absent; without it, that raises `HistoryError`
     """
-    values: list[T] = []
-    problems: list[str] = []
-    for path in paths:
-        try:
-            values.append(decode(_document(path, kind)))
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            problems.append(f"{path}: cannot be read: {error.strerror}; give the right to read it")
-        except BadDocument as error:
-            problems.append(f"{path}: {error}")
-    if problems:
-        raise HistoryError("\n".join(problems))
-    return values
-
-
-def files(directory: Path) -> list[Path]:
-    """Return the documents of a directory, ordered by name; an empty list if it does not exist."""
     try:
-        with os.scandir(directory) as entries:
-            names = [e.name for e in entries if e.name.endswith(".json") and not e.name.startswith(".")]
+        return decode(_document(path, kind))
     except FileNotFoundError:
-        return []
+        return None
     except OSError as error:
-        raise HistoryError(
-            f"{directory}: cannot be read: {error.strerror}; "
-            "give the right to read it, or set APPLES_STATE to another directory"
-        ) from None
-    return [directory / name for name in sorted(names)]
+        problem = f"cannot be read: {error.strerror}; give the right to read it, or remove it ({kind.lost})"
+    except BadDocument as error:
+        problem = str(error)
+    if notify is None:
+        raise HistoryError(f"{path}: {problem}")
+    notify(f"{path}: {problem}; going on without it")
+    return None
 
 
 def _document(path: Path, kind: Format) -> dict[str, Any]:
     remove = f"move it away or remove it ({kind.lost})"
     try:
-        document = unseal(path.read_bytes())
+        content = read_regular(path, LONGEST_BYTES)
+        document = unseal(content)
     except (ValueError, RecursionError) as error:
-        what = "is empty" if path.stat().st_size == 0 else f"is not readable JSON ({error})"
+        what = f"is not readable JSON ({error})" if content else "is empty"
         raise BadDocument(f"{what}: half-written or damaged; {remove}") from None
     if not isinstance(document, dict) or document.get("format") != kind.name:
         raise BadDocument(f"is not an {kind.name} file; {remove}")

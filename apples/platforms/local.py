@@ -24,6 +24,7 @@ from apples.platforms.platform import (
     this_machine,
 )
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
+from nws.base.errors import StoreError
 from nws.client import LocalWeather
 from nws.series import Forecast, Resource, Series
 
@@ -96,8 +97,15 @@ class LocalPlatform(Platform):
         return with_time_shares(found, self._turns, None if self._here is None else self._here.name)
 
     def _measured(self, here: Host, notify: Notify) -> Mapping[Series, Forecast]:
-        """Measure this machine for a moment and return forecasts from its whole history."""
-        with LocalWeather(self._weather_file, host=here.name) as weather:
+        """Measure this machine for a moment and return forecasts from its whole history, if that can be used."""
+        try:
+            return self._measured_into(here, notify, in_memory=False)
+        except StoreError as error:
+            notify(f"{error}; planning with what is measured now, which is not kept")
+            return self._measured_into(here, notify, in_memory=True)
+
+    def _measured_into(self, here: Host, notify: Notify, *, in_memory: bool) -> Mapping[Series, Forecast]:
+        with LocalWeather(self._weather_file, host=here.name, in_memory=in_memory) as weather:
             known = weather.forecasts().items()
             samples = [f.samples for series, f in known if series.resource is not Resource.CPU_LIMIT]
             rounds = _ROUNDS_KNOWN if samples and min(samples) >= _KNOWN_SAMPLES else _ROUNDS_NEW

@@ -198,11 +198,14 @@ class Platform(ABC):
         """Return seconds to write so many bytes at `path`; None unless all hosts of the last snapshot share it."""
         return None
 
-    def drained(self) -> Mapping[str, str]:
-        """Return the hosts, of this pool or others, that runs must leave, each with the reason."""
+    def drained(self, notify: Notify) -> Mapping[str, str]:
+        """Return the hosts, of this pool or others, that runs must leave, each with the reason.
+
+        notify : receives why their list cannot be used
+        """
         if not self.shares_hosts:
             return {}
-        return {host: drain.reason() for host, drain in DrainedHosts().at(time.time()).items()}
+        return {host: drain.reason() for host, drain in DrainedHosts(notify=notify).at(time.time()).items()}
 
     def prepare(self, preparation: Preparation) -> None:  # noqa: B027 - optional, not abstract
         """Take note of a run's requirements, to be met by every host of later snapshots."""

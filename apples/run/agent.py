@@ -232,7 +232,7 @@ class Agent:
 
     def _drop_drained(self) -> None:
         """Leave drained hosts out of the plan."""
-        reasons = self.platform.drained()
+        reasons = self.platform.drained(self.notify)
         drained = {h.name: f"it {reasons[h.name]}" for h in self.platform.pool.hosts if h.name in reasons}
         for host, why in drained.items():
             self.notify(f"without {host}: {why}")

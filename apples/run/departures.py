@@ -11,7 +11,6 @@ checkpoints of its own loses those since the newest one.
 import time
 from collections.abc import Mapping
 
-from apples.errors import HistoryError
 from apples.model.drained import DrainedHosts
 from apples.model.launchrequest import Notify
 from apples.model.progress import AdaptationController, CheckpointAndEnd, Order
@@ -31,15 +30,11 @@ class Departures:
     ) -> None:
         self._request, self._decision = request, decision
         self._controller, self._notify = controller, notify
-        self._drained = DrainedHosts()
+        self._drained = DrainedHosts(notify=notify)
 
     def look(self) -> Mapping[str, str]:
         """Return the drained hosts, each with the reason; a damaged file is reported once and has none."""
-        try:
-            return {host: drain.reason() for host, drain in self._drained.at(time.time()).items()}
-        except HistoryError as error:
-            self._notify(str(error))
-            return {}
+        return {host: drain.reason() for host, drain in self._drained.at(time.time()).items()}
 
     def leave(self, hosts: Mapping[str, str]) -> Order | None:
         """Return the order by which the run leaves these hosts; without one, inform the user."""

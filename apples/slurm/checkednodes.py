@@ -63,9 +63,9 @@ class CheckedNodes:
         """Whether the cluster is known."""
         return self._readings is not None
 
-    def configure(self, cluster: str) -> None:
+    def configure(self, cluster: str, notify: Notify) -> None:
         """Open the readings and links of a cluster, by its name."""
-        self._links = LinkStore(self._state / "slurm-links.json", cluster)
+        self._links = LinkStore(self._state / "slurm-links.json", cluster, notify)
         name = "".join(c if c.isalnum() or c in "-_" else "-" for c in cluster)
         self._readings = HostReadings(self._state / f"slurm-readings-{name}.db")
 

@@ -191,7 +191,7 @@ class SlurmPlatform(Platform):
     def _idle(self, notify: Notify) -> PartitionPool:
         """Return the idle nodes of the partition, and store its limits for the launcher."""
         wishes = self._given.wishes
-        self._configure()
+        self._configure(notify)
         partitions = records.parse_partitions(runner.asked(["scontrol", "-o", "show", "partition"]))
         partition = chosen(partitions, wishes.partition)
         names = _named(self._given.grid, partition.nodes, f"partition {partition.name}")
@@ -206,7 +206,7 @@ class SlurmPlatform(Platform):
         """Return the checked nodes of the current allocation."""
         number = self._given.job
         assert number is not None
-        self._configure()
+        self._configure(notify)
         text = runner.asked(["scontrol", "-d", "-o", "show", "job", number])
         self.cluster = replace(self.cluster, left_s=running_job(text, number).left_s)
         self._nodes = runner.nodes()
@@ -223,12 +223,12 @@ class SlurmPlatform(Platform):
         )
         return PartitionPool(offers=offers, absent=_sentences(seen.unfit))
 
-    def _configure(self) -> None:
+    def _configure(self, notify: Notify) -> None:
         """Read the cluster's configuration once."""
         if self._checked.configured:
             return
         found = records.parse_configuration(runner.asked(["scontrol", "show", "config"]))
-        self._checked.configure(found.get("ClusterName", ""))
+        self._checked.configure(found.get("ClusterName", ""), notify)
         counts = "MEMORY" in found.get("SelectTypeParameters", "").upper()
         self.cluster = replace(self.cluster, counts_memory=counts)
 

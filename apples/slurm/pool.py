@@ -14,9 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from apples.errors import HistoryError
 from apples.hosts.speed import LinkSpeed
 from apples.model import jsonstore
 from apples.model.jsonstore import BadDocument, Format
+from apples.model.launchrequest import Notify
 from apples.slurm.commands import Wishes
 from apples.slurm.records import Node, Partition
 
@@ -33,14 +35,15 @@ class LinkStore:
     """The links of one cluster, in one file.
 
     cluster : its name, because nodes of two clusters may have the same names
+    notify : receives why the file cannot be read or written; links are then measured again
     """
 
-    def __init__(self, path: Path, cluster: str) -> None:
+    def __init__(self, path: Path, cluster: str, notify: Notify) -> None:
         """Use the file at `path`, which the first link creates."""
-        self._path, self._cluster = path, cluster
+        self._path, self._cluster, self._notify = path, cluster, notify
 
     def among(self, hosts: Sequence[str]) -> list[LinkSpeed]:
-        """Return the links with both ends in `hosts`; raises `HistoryError` if the file cannot be used."""
+        """Return the links with both ends in `hosts`."""
         wanted = set(hosts)
         return [link for link in self._all() if link.source in wanted and link.target in wanted]
 
@@ -50,20 +53,23 @@ class LinkStore:
         return [a for a in hosts if any(b != a and not {(a, b), (b, a)} <= known for b in hosts)]
 
     def add(self, links: Iterable[LinkSpeed]) -> None:
-        """Store the links that could be measured; raises `HistoryError`."""
+        """Store the links that could be measured."""
         measured = [link for link in links if link.latency_s is not None and link.bandwidth_Bps is not None]
         latest = {(link.source, link.target): link for link in [*self._all(), *measured]}
         entries = [entry for entry in self._read() if entry["cluster"] != self._cluster]
         for link in latest.values():
             entries.append({"cluster": self._cluster, **{field: getattr(link, field) for field in FIELDS}})
-        jsonstore.write(self._path, FORMAT, {"links": entries[-MOST:]})
+        try:
+            jsonstore.write(self._path, FORMAT, {"links": entries[-MOST:]})
+        except HistoryError as error:
+            self._notify(f"the links measured now are not kept: {error}")
 
     def _all(self) -> list[LinkSpeed]:
         found = [entry for entry in self._read() if entry["cluster"] == self._cluster]
         return [LinkSpeed(**{field: entry[field] for field in FIELDS}) for entry in found]
 
     def _read(self) -> list[dict[str, Any]]:
-        return [entry for links in jsonstore.read_all([self._path], FORMAT, _decode) for entry in links]
+        return jsonstore.read(self._path, FORMAT, _decode, self._notify) or []
 
 
 def _decode(document: dict[str, Any]) -> list[dict[str, Any]]:

@@ -101,7 +101,7 @@ class PlatformContract:
         drains, now = DrainedHosts(), platform.now()
         drains.change(now, add=[DrainedHost(host="drained-host", since=now)])
         try:
-            assert ("drained-host" in platform.drained()) == platform.shares_hosts
+            assert ("drained-host" in platform.drained(print)) == platform.shares_hosts
         finally:
             drains.change(now, remove=["drained-host"])
 

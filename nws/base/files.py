@@ -1,12 +1,14 @@
 """Files that are written completely or not at all: beside their place, then renamed.
 
 A reader, or a process killed at any moment, finds the old file, the new file or none. Scripts that start with each
-rank import this module, so it imports `os` alone.
+rank import this module, so it imports little.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,6 +72,32 @@ def write_whole(
     content = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
     with Replacement(path, mode=mode, sync=sync) as temporary, open(temporary, "wb") as file:
         file.write(content)
+
+
+def read_regular(path: str | os.PathLike[str], longest_bytes: int) -> bytes:
+    """Return the content of a regular file; raises `OSError`, also for pipes, devices and longer files."""
+    # not blocking, as it may be a pipe without a writer
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+        if about.st_size > longest_bytes:
+            raise OSError(errno.EFBIG, f"it has more than {longest_bytes} bytes", os.fspath(path))
+        return file.read(longest_bytes)
+
+
+def make_private(directory: str | os.PathLike[str]) -> None:
+    """Create a directory, and those above it, for this user alone; one that exists stays as it is. Raises `OSError`."""
+    path = os.fspath(directory)
+    if not os.path.isdir(path):
+        make_private(os.path.dirname(os.path.abspath(path)))
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            # another process was quicker; anything else than a directory is an error
+            if not os.path.isdir(path):
+                raise
 
 
 def put_in_place(temporary: str | os.PathLike[str], path: str | os.PathLike[str], *, sync: bool) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nws.base.errors import ReportedError
+from nws.base.files import make_private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +127,9 @@ class SqliteFile:
     def unwritable(cls, path: Path, kind: SqliteFormat) -> SqliteFile:
         """Return the content of a file that cannot be written, in memory; empty if it cannot be read either."""
         memory = cls(path, kind, busy_s=0.0, in_memory=True)
+        if not path.is_file():
+            # a pipe would block
+            return memory
         # The second way needs neither a lock nor a shared index, for which the directory would have to be writable.
         for option in ("mode=ro", "immutable=1"):
             with (
@@ -257,11 +261,14 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 
 def _make_directory(path: Path, kind: SqliteFormat) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
     except OSError as error:
         raise kind.error(
             f"{path}: its directory cannot be made: {error.strerror or error}; {kind.elsewhere}"
         ) from error
+    # SQLite would read from a pipe or device, and wait
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise kind.error(f"{path}: it is no regular file; remove it, or {kind.elsewhere}")
 
 
 def _make_private(path: Path) -> None:

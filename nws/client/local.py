@@ -54,7 +54,7 @@ class LocalWeather:
 
     store_path : file of the store, `weather_file()` by default.  host : name in its series
     clock : seconds since the epoch.  sleep : waits for an argument in seconds
-    sensors : sensors to use; all of this host's by default
+    sensors : sensors to use; all of this host's by default.  in_memory : without the file, nothing is kept
     """
 
     def __init__(
@@ -65,11 +65,12 @@ class LocalWeather:
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         sensors: Sequence[Sensor] | None = None,
+        in_memory: bool = False,
     ) -> None:
         self.host = host or local_host()
         self._clock, self._sleep = clock, sleep
         self._sensors = sensors
-        self._memory = Memory(store_path or weather_file())
+        self._memory = Memory(store_path or weather_file(), in_memory=in_memory)
         self._bank: BatteryBank | None = None
         self._places: dict[Series, int] = {}
         self._cursor = 0

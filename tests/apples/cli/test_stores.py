@@ -1,83 +1,89 @@
-"""Stores that cannot be used: named before anything long, with what to do, and never made worse."""
+"""Stores that cannot be used cost themselves, not the run: named with what to do, and never made worse."""
 
 import os
 
 import pytest
 
+DAMAGES = {
+    "foreign": lambda path: path.write_text("sunny, later rain\n" * 500),
+    "half": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "huge": lambda path: os.truncate(path, 3 << 30),
+    "json": lambda path: path.write_text('{"hosts": ['),
+    "newer": lambda path: path.write_text('{"format": "apples-drained", "version": 9}'),
+    "pipe": lambda path: (path.unlink(missing_ok=True), os.mkfifo(path)),
+    "link": lambda path: (path.unlink(missing_ok=True), path.symlink_to("/proc/nowhere/at/all")),
+    "device": lambda path: (path.unlink(missing_ok=True), path.symlink_to("/dev/zero")),
+}
 
-@pytest.fixture
-def refused(run, small):
-    """Runs `apples-run` over a state and gives the last line, after checks that hold for every refusal."""
-
-    def check(state, code=4):
-        ended = run("apples-run", *small, state=state)
-        assert ended.code == code, ended.err
-        assert "running heat" not in ended.err
-        assert ended.out == ""
-        return ended.err.splitlines()[-1]
-
-    return check
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda path: path.write_text("sunny, later rain\n" * 500), "not an SQLite database; move it away"),
-        (lambda path: os.truncate(path, path.stat().st_size // 2), "damaged"),
-    ],
-    ids=["foreign", "half"],
-)
-def test_weather_file_that_is_none(refused, known, damage, message):
-    path = known / "weather.db"
-    damage(path)
-    size = path.stat().st_size
-    said = refused(known)
-    assert said.startswith(f"apples-run: {path}: ")
-    assert message in said
-    assert path.stat().st_size == size, "a file that is not ours is not touched"
+GOES_ON = {
+    "weather.db": "planning with what is measured now, which is not kept",
+    "history.db": "this run is planned, but leaves no record",
+    "drained.json": "going on without it",
+}
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("name", "damage", "message"),
     [
-        (lambda path: path.write_text("kept runs\n" * 500), "not an SQLite database; move it away"),
-        (lambda path: os.truncate(path, path.stat().st_size // 2), "damaged"),
+        *((n, "foreign", "not an SQLite database; move it away") for n in ("weather.db", "history.db")),
+        *((n, "half", "damaged") for n in ("weather.db", "history.db")),
+        *((n, d, "it is no regular file") for n in GOES_ON for d in ("pipe", "device")),
+        ("history.db", "link", "set APPLES_STATE to another directory"),
+        ("drained.json", "json", "is not readable JSON"),
+        ("drained.json", "newer", "written by a newer release"),
+        ("drained.json", "huge", "it has more than 67108864 bytes"),
     ],
-    ids=["foreign", "half"],
 )
-def test_run_damaged_history_is_refused(run, refused, known, damage, message):
-    path = known / "history.db"
-    damage(path)
-    said = refused(known)
-    assert said.startswith(f"apples-run: {path}: ")
-    assert message in said
-    shown = run("apples", "history", state=known)
-    assert (shown.code, shown.out) == (4, "")
-    assert shown.err.startswith(f"apples: {path}: ")
-
-
-def test_run_unwritable_history_runs_without_record(run, known, small):
-    (known / "history.db").unlink()
-    (known / "history.db").symlink_to("/proc/nowhere/at/all")
+def test_run_damaged_store_goes_on_without_it(run, known, small, name, damage, message):
+    path = known / name
+    path.touch()
+    DAMAGES[damage](path)
+    size = path.lstat().st_size
     done = run("apples-run", *small, state=known)
     assert done.code == 0, done.err
-    assert "set APPLES_STATE to another directory; this run is planned, but leaves no record" in done.err
+    (line,) = {line for line in done.err.splitlines() if str(path) in line}
+    assert message in line
+    assert line.endswith(GOES_ON[name])
+    assert path.lstat().st_size == size
 
 
-def test_state_directory_that_is_a_file(refused, tmp_path):
+def test_history_damaged_file_is_refused(run, known):
+    DAMAGES["foreign"](known / "history.db")
+    shown = run("apples", "history", state=known)
+    assert (shown.code, shown.out) == (4, "")
+    assert shown.err.startswith(f"apples: {known}/history.db: not an SQLite database; move it away")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--attempts", "2"],
+        pytest.param(
+            ["--attempts", "2", "read-only"],
+            marks=pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere"),
+        ),
+    ],
+)
+def test_run_unwritable_state_runs_without_keeping(run, known, small, options):
+    state = known if "read-only" in options else "/proc/apples-state"
+    known.chmod(0o555 if "read-only" in options else 0o700)
+    done = run("apples-run", *small, *[o for o in options if o != "read-only"], state=state)
+    assert done.code == 0, done.err
+    assert "this run is planned, but leaves no record" in done.err
+    assert "which is not kept" in done.err
+    assert ("without checkpoints: " in done.err) == bool(options)
+
+
+def test_state_directory_that_is_a_file_stays(run, small, tmp_path):
     state = tmp_path / "file"
     state.write_text("mine")
-    said = refused(state)
-    assert said.startswith(f"apples-run: {state}/weather.db: ")
-    assert "set APPLES_STATE to a directory you may write to" in said
+    done = run("apples-run", *small, state=state)
+    assert done.code == 0, done.err
     assert state.read_text() == "mine"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_state_directory_that_may_not_be_written(refused, known):
-    known.chmod(0o555)
-    assert "APPLES_STATE" in refused(known)
-
-
-def test_state_directory_on_a_file_system_that_takes_nothing(refused):
-    assert "set APPLES_STATE to a directory you may write to" in refused("/proc/apples-state")
+def test_run_rejected_option_leaves_no_state(run, small, tmp_path):
+    refused = run("apples-run", *small, "-n", "5", "--max-ranks", "3", "--checkpoint", "auto")
+    assert refused.code == 2
+    assert not (tmp_path / "apples-state").exists()

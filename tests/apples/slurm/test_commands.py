@@ -2,7 +2,6 @@
 
 import pytest
 
-from apples.errors import HistoryError
 from apples.hosts.fdserver import server_of
 from apples.hosts.speed import LinkSpeed
 from apples.hosts.statusfile import host_of
@@ -162,7 +161,7 @@ def link(source, target, latency_s=0.001):
 
 def test_links_are_kept_for_each_cluster(tmp_path):
     path = tmp_path / "hosts" / "links.json"
-    lab, other = LinkStore(path, "lab"), LinkStore(path, "other")
+    lab, other = LinkStore(path, "lab", print), LinkStore(path, "other", print)
     assert lab.missing(["a", "b", "c"]) == ["a", "b", "c"]
     lab.add([link("a", "b"), link("b", "a"), LinkSpeed(source="a", target="c", error="refused")])
     other.add([link("a", "b", 0.5)])
@@ -177,8 +176,16 @@ def test_links_are_kept_for_each_cluster(tmp_path):
     assert [k.latency_s for k in lab.among(["a", "b"])] == [0.002, 0.001]
 
 
-def test_links_that_cannot_be_read_are_named(tmp_path):
+def test_links_unreadable_are_named_and_measured_again(tmp_path):
     path = tmp_path / "links.json"
     path.write_text('{"format": "apples-slurm-links", "version": 1, "links": [{"cluster": "x"}]}')
-    with pytest.raises(HistoryError, match="has no list of links; remove it"):
-        LinkStore(path, "lab").among(["a"])
+    notes = []
+    links = LinkStore(path, "lab", notes.append)
+    assert links.missing(["a", "b"]) == ["a", "b"]
+    assert "has no list of links; remove it" in notes[0]
+    links.add([link("a", "b"), link("b", "a")])
+    assert links.missing(["a", "b"]) == []
+    path.unlink()
+    path.mkdir()
+    links.add([link("a", "b")])
+    assert notes[-1].startswith("the links measured now are not kept")

@@ -105,7 +105,7 @@ def test_named_hosts_keep_order_and_attributes(says, tmp_path):
 
 
 def test_links_that_were_measured_once_are_known(says, tmp_path):
-    kept = LinkStore(tmp_path / "hosts" / "slurm-links.json", "lab")
+    kept = LinkStore(tmp_path / "hosts" / "slurm-links.json", "lab", print)
     kept.add([LinkSpeed(source="n1", target="n2", latency_s=0.003, bandwidth_Bps=2e6)])
     snapshot = platform(tmp_path).snapshot(silent)
     assert (snapshot.latency_s[0, 1], snapshot.bandwidth_Bps[0, 1]) == (0.003, 2e6)
