@@ -25,6 +25,7 @@ def drain(hosts: tuple[str, ...], period: str | None, undo: bool, as_json: bool)
     from apples.launching.filelock import locked
     from apples.model.drained import LONGEST, DrainedHost, DrainedHosts
     from nws.base.durations import parse_period
+    from nws.base.files import make_private
 
     if not hosts and (undo or period):
         raise ConfigError(
@@ -40,7 +41,7 @@ def drain(hosts: tuple[str, ...], period: str | None, undo: bool, as_json: bool)
             f"HOST, --for: expected names of 1 to {LONGEST} printable characters, and an end before the year 9999"
         )
     if hosts:
-        store.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(store.path.parent)
         lock = store.path.with_suffix(".lock")
         with locked(lock, f"the list of drained hosts {store.path}", wait_s=WAIT_S):
             store.change(now, add=() if undo else named, remove=hosts if undo else ())

@@ -18,6 +18,7 @@ from apples.model.grid import Host
 from apples.model.runrequest import Benchmarks, RunRequest
 from apples.model.template import Benchmark, Costs, Workload
 from apples.platforms.platform import Platform
+from nws.base.sealed import fingerprint
 
 #: Slabs of other sizes are used for this many powers of two to either side: caches hold others very differently.
 _NEAR = 2
@@ -150,7 +151,7 @@ def load(platform: Platform, request: RunRequest, history: History, stated: Cost
 
 def _key(platform: Platform, request: RunRequest) -> str:
     template = request.template
-    return f"{platform.name} {template.name} {template.price_key(request.settings)}"
+    return f"{platform.name} {template.name} {fingerprint(template.price_key(request.settings))}"
 
 
 def _record_key(key: str, pool: str) -> str:

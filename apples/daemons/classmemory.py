@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from apples.coscheduling.classes import ProcessClass
 from apples.daemons.processes import ProcessRegistration
-from nws.base.files import write_whole
+from nws.base.files import make_private, write_whole
 from nws.base.lock import open_private
 from nws.base.paths import state_dir
 from nws.base.sealed import seal, unseal
@@ -77,7 +77,7 @@ class ClassMemory:
             changed |= _remember(self._duties, key, round(duty, 2))
         if changed:
             with suppress(OSError):
-                self._path.parent.mkdir(parents=True, exist_ok=True)
+                make_private(self._path.parent)
                 text = seal({"classes": self._classes, "duties": self._duties})
                 write_whole(self._path, text, mode=0o600)
 

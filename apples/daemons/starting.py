@@ -22,7 +22,7 @@ from apples.daemons.nodeclient import find_node
 from apples.daemons.nodemessages import NodeStatus
 from apples.daemons.paths import ManagerAccess, new_key, serving_socket
 from apples.errors import SharingError
-from nws.base.files import open_log, write_whole
+from nws.base.files import make_private, open_log, write_whole
 from nws.base.paths import local_host, state_dir
 from nws.base.program import OWN_PYTHON
 
@@ -121,7 +121,7 @@ def _opened_log() -> IO[bytes]:
     """Return the log file of daemons started for a run, opened at its end; raises `SharingError`."""
     path = state_dir() / "daemons.log"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         return open_log(path, _LONG_LOG)
     except OSError as error:
         raise SharingError(

@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+from nws.base.files import make_private
 from nws.base.paths import state_dir
 
 #: Words of messages about errors, and names of exceptions. Indented lines are details: source lines of backtraces.
@@ -64,7 +65,7 @@ def _stored(name: str, output: Path) -> str:
     """Return the clause that names the file; empty where the state directory cannot be written."""
     target = state_dir() / "output" / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}.txt"
     try:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(target.parent)
         shutil.copyfile(output, target)
     except OSError:
         return ""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from apples.launching.mpis import Family
-from nws.base.files import write_whole
+from nws.base.files import make_private, write_whole
 from nws.base.paths import state_dir
 
 #: Begin of what `MPI_Get_library_version` returns.
@@ -36,7 +36,7 @@ def remember_family(program: str, application: str, family: Family) -> None:
     """Store the family that an application's program was seen to use. Nothing is stored where that is impossible."""
     path = _path(program, application)
     with suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         write_whole(path, family.value)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from apples.errors import HistoryError
 from apples.livequeue.records import ENDED, RUNNING, STARTING, WAITING, JobEnd, JobRecord, Submission
+from nws.base.files import make_private
 from nws.base.sqlite import SqliteFile, SqliteFormat
 
 _SCHEMA = """
@@ -89,7 +90,7 @@ class Store:
         self.path, self._record = path, record
         try:
             if create:
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_private(path.parent)
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             elif not path.exists():
                 raise HistoryError(f"{path}: there is no queue; start one with `apples manager --queue`")

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from apples.errors import MonitorError
-from nws.base.files import Replacement
+from nws.base.files import Replacement, make_private
 from nws.base.paths import refuse_shared
 from nws.base.program import ProgramFailed, output_of
 from nws.client import state_dir
@@ -100,9 +100,7 @@ def _compiler_digest(command: list[str]) -> str:
 def _build(command: list[str], path: Path) -> None:
     sources = [str(source) for source in sorted(SOURCES.glob("*.c"))]
     try:
-        # with a umask of 0 others could write to both, and the library would be refused
-        for directory in (path.parent.parent, path.parent):
-            directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_private(path.parent)
         with Replacement(path) as temporary:
             output_of([*command, *FLAGS, "-o", temporary, *sources, "-ldl"], limit_s=_COMPILE_S)
             # with a umask of 0 the linker lets everybody write

@@ -23,6 +23,7 @@ from apples.run.agent import Decision
 from apples.run.intervals import Interval
 from apples.run.remaining import checkpoints_in, iteration_s, with_overhead
 from nws.base.durations import format_seconds
+from nws.base.sealed import fingerprints
 
 #: Runs from which costs and failure rates are learnt.
 _NEWEST = 200
@@ -225,11 +226,11 @@ def begun(request: RunRequest, records: Sequence[Record]) -> float:
 
     Raises `ConfigError` if it had another size or other options.
     """
-    begun_at, wanted = math.inf, (request.size, _fixed(request.settings))
+    begun_at, wanted = math.inf, (request.size, _fixed(fingerprints(request.settings)))
     for record in reversed([r for r in records if r.plan.application == request.template.name]):
         size, settings = record.plan.size, _fixed(record.options.get("settings", {}))
         if (size, settings) != wanted and begun_at == math.inf:
-            given = "".join(f" -s {name}={text}" for name, text in settings.items())
+            given = f" with {', '.join(f'-s {name}=…' for name in settings)}" if settings else ""
             raise ConfigError(
                 f"--resume: the last run of {record.plan.application} was of size {size}{given}, and its checkpoints "
                 "are not of this run; give the same size and options, or leave --resume out"

@@ -34,6 +34,7 @@ from apples.run.progress import OnEvent, ignore, progress_listener
 from apples.run.waits import RankWaits
 from nws.base.errors import ReportedError
 from nws.base.hostlist import fold
+from nws.base.sealed import fingerprints
 from nws.base.wording import counted
 
 _TIME_LIMIT = 124
@@ -53,7 +54,7 @@ def new_record(request: RunRequest, decision: Decision, started_at: float) -> Re
         snapshot=snapshot_document(decision.snapshot),
         workload=asdict(decision.workload),
         options={
-            "settings": dict(request.settings),
+            "settings": fingerprints(request.settings),
             "scheduler": request.scheduler,
             **{n: asdict(x) if isinstance(x, Limits) else x for n, x in request.overrides.items()},
             **({"first_iteration": decision.first_iteration} if decision.first_iteration else {}),

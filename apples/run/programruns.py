@@ -21,6 +21,7 @@ from apples.monitoring.names import DIRECTORY_VARIABLE, JOB_VARIABLE
 from apples.platforms.platform import Platform
 from apples.platforms.programcosts import observations_of
 from apples.run.agent import Decision
+from nws.base.files import make_private
 from nws.client import state_dir
 
 
@@ -58,7 +59,7 @@ def _locked(start: Deployment) -> AbstractContextManager[None]:
         return nullcontext()
     name = hashlib.sha256(str(start.directory).encode()).hexdigest()[:16]
     directory = state_dir() / "locks"
-    directory.mkdir(parents=True, exist_ok=True)
+    make_private(directory)
     return locked(
         directory / name, f"rendering {', '.join(p.name for p in start.files)} in {start.directory}"
     )

@@ -25,7 +25,7 @@ from typing import IO, Any
 import click
 
 from nws.base.errors import ConfigError, StoreError, WeatherError
-from nws.base.files import open_log
+from nws.base.files import make_private, open_log
 from nws.base.lock import FileLock, LockHeld
 from nws.base.paths import local_host, state_dir
 
@@ -235,7 +235,7 @@ def _pid_file(name: str) -> Path:
 def _lock(path: Path) -> FileLock | None:
     """Return the held lock of a pid file, None if a service has it. Raises `StoreError`."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         # empty until the service writes its process id
         return FileLock(path, mode=0o644, description="")
     except LockHeld:

@@ -1,14 +1,12 @@
 """Files that are written completely or not at all: beside their place, then renamed.
 
 A reader, or a process killed at any moment, finds the old file, the new file or none. Scripts that start with each
-rank import this module, so it imports little.
+rank import this module, so it imports `os` alone.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,11 +77,10 @@ def read_regular(path: str | os.PathLike[str], longest_bytes: int) -> bytes:
     # not blocking, as it may be a pipe without a writer
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
-        if about.st_size > longest_bytes:
-            raise OSError(errno.EFBIG, f"it has more than {longest_bytes} bytes", os.fspath(path))
+        if not os.path.isfile(descriptor):
+            raise OSError(0, "it is no regular file", os.fspath(path))
+        if os.fstat(descriptor).st_size > longest_bytes:
+            raise OSError(0, f"it has more than {longest_bytes} bytes", os.fspath(path))
         return file.read(longest_bytes)
 
 
@@ -143,7 +140,7 @@ def open_log(path: str | os.PathLike[str], longest_bytes: int) -> BinaryIO:
     except FileNotFoundError:
         # the first log, or another process has just renamed it
         pass
-    log = open(name, "a+b")  # noqa: SIM115 - the caller closes it
+    log = open(name, "a+b", opener=lambda path, flags: os.open(path, flags, 0o600))  # noqa: SIM115 - the caller closes it
     log.seek(0, os.SEEK_END)
     return log
 

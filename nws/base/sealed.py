@@ -4,6 +4,7 @@ The checksum of an object is CRC-32 over the object without it. An object that e
 another program and is taken as it is.
 """
 
+import hashlib
 import json
 import re
 import zlib
@@ -23,6 +24,16 @@ def crc(kind: str, *values: object, data: object = b"") -> int:
     # repr is exact, and distinguishes 1, 1.0 and "1" (not numpy's numbers); SQLite keeps no sign of zero
     plain = [float(value) + 0.0 if isinstance(value, float) else value for value in values]
     return zlib.crc32(data, zlib.crc32(f"{kind}{plain}".encode()))
+
+
+def fingerprint(text: str) -> str:
+    """Return 32 hexadecimal digits that differ for different texts, to store in place of a text with secrets."""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def fingerprints(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of variables or options with the fingerprints of their values, in place of secret values."""
+    return {name: fingerprint(f"{name}={text}") for name, text in values.items()}
 
 
 def seal(document: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from nws.base.errors import StoreError, UsageError
-from nws.base.files import write_whole
+from nws.base.files import make_private, write_whole
 from nws.base.lock import FileLock, LockHeld
 from nws.series import is_host_name
 
@@ -33,7 +33,7 @@ class Identity:
         self.host = checked_host(host)
         self._state = state
         try:
-            state.mkdir(parents=True, exist_ok=True)
+            make_private(state)
             self._lock = FileLock(self._path("lock"))
         except OSError as error:
             raise StoreError(

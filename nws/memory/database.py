@@ -19,7 +19,7 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING
 
 from nws.base.errors import StoreDamaged, StoreError
-from nws.base.files import Replacement, set_aside
+from nws.base.files import Replacement, make_private, set_aside
 from nws.base.lock import FileLock, LockHeld
 from nws.base.sealed import crc
 from nws.base.sqlite import SqliteFile, SqliteFormat
@@ -262,7 +262,7 @@ def store_lock(store: Path) -> FileLock:
     """Return the lock of a store, held; raises `StoreError` if another service holds it."""
     path = store.with_name(f"{store.name}.lock")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         return FileLock(path)
     except LockHeld as held:
         raise StoreError(

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import stat
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,7 @@ from apples.costs.runs import expected_compute, training_run
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.model.cut import Axes
 from apples.model.grid import Estimate, Host, Snapshot
+from apples.model.drained import DrainedHosts
 from apples.model.limits import Limits
 from apples.model.plan import Outcome
 from apples.model.runrequest import Benchmarks, RunRequest
@@ -219,8 +222,25 @@ def test_end_of_a_run_is_remembered(bench, outcome, code):
     (kept,) = b.history.records()
     assert (kept.id, kept.plan, kept.outcome) == (record.id, record.plan, outcome)
     assert (record.world, record.workload["iterations"]) == ("fake", 20)
-    assert record.options["settings"] == {"iterations": "20"}
+    assert list(record.options["settings"]) == ["iterations"]
     assert record.snapshot["hosts"][0]["host"] == "alpha"
+
+
+def test_values_of_variables_are_in_no_file_of_the_state(bench, monkeypatch):
+    old = os.umask(0)
+    try:
+        b = bench(script=[finished(2.0, ["alpha"])])
+        monkeypatch.setattr(b.toy, "price_key", lambda options: "('TOKEN', 'of-environment')", raising=False)
+        run(b, settings={"iterations": "4321"})
+        DrainedHosts(b.history.path.with_name("drained.json")).change(0.0)
+    finally:
+        os.umask(old)
+    state = b.history.path.parent
+    assert len(b.history.benchmarks(b.agent.evidence(request_for(b)).key)) == 1
+    assert b"iterations" in b"".join(path.read_bytes() for path in state.iterdir())
+    assert not any(text in path.read_bytes() for path in state.iterdir() for text in (b"4321", b"TOKEN"))
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in state.iterdir()}
+    assert (stat.S_IMODE(state.stat().st_mode), modes) == (0o700, {0o600})
 
 
 def test_what_the_launcher_is_given(bench):
