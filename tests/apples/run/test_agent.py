@@ -11,8 +11,8 @@ import pytest
 from apples.costs.runs import expected_compute, training_run
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.model.cut import Axes
-from apples.model.grid import Estimate, Host, Snapshot
 from apples.model.drained import DrainedHosts
+from apples.model.grid import Estimate, Host, Snapshot
 from apples.model.limits import Limits
 from apples.model.plan import Outcome
 from apples.model.runrequest import Benchmarks, RunRequest
