@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -226,6 +226,11 @@ def read_application(path: str | Path) -> ApplicationFile:
     document = read_yaml(path)
     templates = dict(_templates(document))
     entry = validate(document, ApplicationEntry, _problems(document, templates))
+    texts = document.tree.texts
+    for name, parameter in entry.parameters.items():
+        at = ("parameters", name)
+        written = texts.get(at) or texts.get((*at, "default"))
+        entry.parameters[name] = replace(parameter, written=written)
     return ApplicationFile(path=Path(path), entry=entry, templates=templates)
 
 

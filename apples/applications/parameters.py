@@ -14,6 +14,33 @@ from nws.base.quantities import AMOUNT, Parsed
 
 Scalar = str | int | float | bool
 
+
+class WrittenInt(int):
+    """A whole number, or true or false, that templates show as it was written: `010` of a user, `true` of YAML."""
+
+    written = ""
+
+    def __str__(self) -> str:
+        return self.written
+
+
+class WrittenFloat(float):
+    """A number that templates show as it was written: `1.10` and `1e-6`."""
+
+    written = ""
+
+    def __str__(self) -> str:
+        return self.written
+
+
+def _as_written(value: Any, text: str | None) -> Any:
+    """Return a value that templates show as `text`, with which they still can compute."""
+    if text is None or not isinstance(value, int | float):
+        return value
+    number = (WrittenInt if isinstance(value, int) else WrittenFloat)(value)
+    number.written = text
+    return number
+
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 #: What a formula may consist of.
@@ -30,7 +57,7 @@ class Parameter:
     default : None for a text without a value until the user gives one
     at_least, at_most, above : bounds of a number.  one_of : the legal values
     path : made absolute, because ranks may start elsewhere
-    priced : the cost of a row may depend on it
+    priced : the cost of a row may depend on it.  written : the default's text in its file
     """
 
     default: Scalar | None = None
@@ -41,6 +68,7 @@ class Parameter:
     one_of: tuple[Scalar, ...] = ()
     path: bool = False
     priced: bool = True
+    written: str | None = None
 
     @property
     def legal(self) -> str:
@@ -54,13 +82,13 @@ class Parameter:
     def value(self, text: str | None) -> Any:
         """Return `text` as a value of the type of the default, and the default for None; raise `ValueError`."""
         if text is None:
-            return self.default
+            return _as_written(self.default, self.written)
         if self.path:
             return str(Path(text).absolute())
         value = _typed(self.default, text)
         if (self.one_of and value not in self.one_of) or not self._within(value):
             raise ValueError(text)
-        return value
+        return _as_written(value, text)
 
     def _within(self, value: object) -> bool:
         return not isinstance(value, int | float) or (
@@ -90,7 +118,7 @@ class _ReadParameter(Parsed):
     def parse(self, value: object) -> Parameter:
         if not isinstance(value, dict):
             value = {"default": value, **({"at_least": 1} if self.count else {})}
-        types = {each.name: each.type for each in fields(Parameter)}
+        types = {each.name: each.type for each in fields(Parameter) if each.name != "written"}
         if unknown := [key for key in value if key not in types]:
             raise ValueError(f"unknown key {unknown[0]}; legal keys are {', '.join(types)}")
         default, one_of = value.get("default"), value.get("one_of", [])

@@ -126,6 +126,33 @@ def test_unusable_part_names_its_problem(tmp_path, monkeypatch, change, problem)
     assert any(problem in line for line in caught.value.problems), caught.value.problems
 
 
+@pytest.mark.parametrize("template", ["{{ p }}", "{{ p }}{% if no %}{% endif %}"])
+@pytest.mark.parametrize(
+    "text", ["010", "0123", "12:30", "1.10", "1e-6", "no", "true", "True", "1_000", "0.10", "7", "1.", "~x"]
+)
+def test_parameter_is_shown_as_written(tmp_path, text, template):
+    lines = ["name: x", f"command: [x, '{template}', '{{{{ iterations }}}}']", "iterations: 9"]
+    lines += ["benchmark: {iterations: 2}", "pieces: even"]
+    for parameter in (text, f"{{default: {text}}}"):
+        path = tmp_path / "x.yaml"
+        path.write_text("\n".join([*lines, f"parameters: {{p: {parameter}, no: false}}"]))
+        program = read_program(path)
+        assert program.start([4], tmp_path, {}).command[1] == text
+        assert program.start([4], tmp_path, {"p": text}).command[1] == text
+
+
+def test_parameter_as_written_counts_as_a_number(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        "name: x\ncommand: [x, '{{ p * 2 }} {{ 1 if off else 0 }}', '{{ iterations }}']\niterations: 9\n"
+        "benchmark: {iterations: 2}\npieces: even\n"
+        "memory_per_row: 8 * p\nparameters: {p: 1.50, off: false}\n"
+    )
+    program = read_program(path)
+    assert program.start([4], tmp_path, {}).command[1] == "3.0 0"
+    assert program.workload(4, {}).bytes_per_row == 12.0
+
+
 @pytest.mark.parametrize(
     "text", ["a {{ n }} b", "{{ rows | join(':') }}", "{{rows|join('')}}{{ n }}", "{n} }}", "é"]
 )
