@@ -41,6 +41,7 @@ def _as_written(value: Any, text: str | None) -> Any:
     number.written = text
     return number
 
+
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 #: What a formula may consist of.

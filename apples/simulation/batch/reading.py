@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import lzma
+import math
 import zlib
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -24,14 +25,16 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _PREAMBLE = 200
 #: Characters of the longest line; a longer one is read in parts, none of which is a job.
 _LONGEST_LINE = 1 << 16
+#: Characters of a compressed log once it is expanded, more than of any published one; a small file may expand to any
+#: length.
+MOST_EXPANDED = 1 << 30
 
 
 def read_trace(path: Path) -> Trace:
     """Return the jobs of a file; raise `ConfigError` if it cannot be read or has no job that ran."""
     try:
         with _opened(path) as file:
-            lines = iter(lambda: file.readline(_LONGEST_LINE), "")
-            return _parsed(lines, path.name)
+            return _parsed(_lines(file), path.name)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
@@ -50,6 +53,16 @@ def _parsed(lines: Iterator[str], name: str) -> Trace:
     if any(line.startswith("JobID") and "|" not in line for line in first):
         raise ConfigError(f"{name}: sacct's output in columns of blanks; make it with sacct --parsable2")
     return parse_swf(chain(first, lines), name)
+
+
+def _lines(file: IO[str]) -> Iterator[str]:
+    """Yield the lines; raise `OSError` for a compressed file that expands to too many characters."""
+    left = math.inf if isinstance(file.buffer, io.BufferedReader) else MOST_EXPANDED  # type: ignore[attr-defined]
+    while line := file.readline(_LONGEST_LINE):
+        left -= len(line)
+        if left < 0:
+            raise OSError(f"it expands to more than {MOST_EXPANDED} characters; expand and cut it first")
+        yield line
 
 
 def _opened(path: Path) -> IO[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from apples.errors import ConfigError
+from apples.simulation.batch import reading
 from apples.simulation.batch.reading import read_trace
 
 JOB_LOGS = Path(__file__).with_name("joblogs")
@@ -63,3 +64,14 @@ def test_log_that_is_no_regular_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="no regular file"):
         read_trace(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+@pytest.mark.parametrize("text", ["\n", LINE, "x"])
+def test_log_compressed_has_a_bound_on_its_expanded_size(tmp_path, monkeypatch, pack, text):
+    monkeypatch.setattr(reading, "MOST_EXPANDED", 1 << 18)
+    path = tmp_path / "log.swf"
+    path.write_bytes(pack(text.encode() * ((1 << 18) + 1)))
+    assert path.stat().st_size < 1 << 16
+    with pytest.raises(ConfigError, match=r"expands to more than 262144 characters; expand and cut it first"):
+        read_trace(path)
