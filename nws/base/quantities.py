@@ -11,12 +11,16 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from nws.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema
+
+T = TypeVar("T")
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*)?")
 
@@ -32,6 +36,41 @@ class Parsed:
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(self.parse)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadFrom:
+    """An annotation of a type that `make` makes from an entry of the file; each problem of a `ConfigError` is reported.
+
+    entry : type of the entry.  named : its problems begin with the name of the record, which file and line say as well
+    """
+
+    make: Callable[[Any], Any] = lambda entry: entry
+    entry: Any = str
+    named: bool = False
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_wrap_validator_function(self._made, handler.generate_schema(self.entry))
+
+    def _made(self, value: Any, read: Callable[[Any], Any]) -> Any:
+        try:
+            return self.make(read(value))
+        except ConfigError as error:
+            lines = (line.partition(": ")[2] if self.named else line for line in error.problems)
+            raise ValueError("\n".join(lines)) from error
+
+
+def without_units(cls: type[T]) -> type[T]:
+    """Make the keys of a dataclass in a file its fields' names without the unit at the end: `every` for `every_s`."""
+    # mypy cannot know that pydantic reads this attribute off plain dataclasses.
+    cls.__pydantic_config__ = {"extra": "forbid", "alias_generator": _without_unit}  # type: ignore[attr-defined]
+    return cls
+
+
+def _without_unit(name: str) -> str:
+    return name.removesuffix("_s").removesuffix("_bytes")
 
 
 # Compared by identity, because annotations must be hashable.

@@ -86,9 +86,21 @@ def validate(document: Document, kind: type[T], further: Iterable[Problem] = ())
         value = adapter.validate_json(json.dumps(document.value, default=str), strict=True)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        explained = [_explain(document, kind, detail) for detail in details]
+        explained = [problem for detail in details for problem in _explain(document, kind, detail)]
         document.fail(problems + [p for p in explained if p.at not in document.tree.broken])
     document.check(problems)
+    return value
+
+
+def under(folder: Path, value: Any) -> Any:
+    """Return a value of settings, with the paths in it relative to a folder."""
+    if isinstance(value, Path):
+        return folder / value.expanduser()
+    if isinstance(value, tuple):
+        return tuple(under(folder, one) for one in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = {each.name: under(folder, getattr(value, each.name)) for each in dataclasses.fields(value)}
+        return dataclasses.replace(value, **parts)
     return value
 
 
@@ -141,13 +153,15 @@ def _forbid_unknown_keys(kind: Any, seen: set[Any]) -> None:
 
 def _fields(kind: type) -> dict[str, Any]:
     hints = typing.get_type_hints(kind, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
+    # The names of the keys, where they differ from the fields' (`nws.base.quantities.without_units`).
+    key = getattr(kind, "__pydantic_config__", {}).get("alias_generator", str)
+    return {key(field.name): hints[field.name] for field in dataclasses.fields(kind) if field.init}
 
 
-def _explain(document: Document, kind: Any, detail: ErrorDetails) -> Problem:
-    """Return a pydantic error as a problem: place, value, legal values."""
+def _explain(document: Document, kind: Any, detail: ErrorDetails) -> list[Problem]:
+    """Return a pydantic error as problems: place, value, legal values."""
     at, parent = _place(document.value, kind, detail["loc"])
-    return document.problem(at, _text(document, parent, at, detail))
+    return [document.problem(at, line) for line in _text(document, parent, at, detail).split("\n")]
 
 
 def _place(value: Any, kind: Any, loc: Iterable[str | int]) -> tuple[Location, Any]:
@@ -223,7 +237,7 @@ _LEADING_ZERO = re.compile(r"([+-]?)0+(\d[\d_]*)", re.ASCII)
 
 def _hint(kind: str, value: Any) -> str:
     """Return how to write a value of the wrong type, for spellings of which readers of YAML differ."""
-    if kind == "string_type":
+    if kind in ("string_type", "path_type"):
         return "" if isinstance(value, list | dict | None) else "; write it in quotes to make it text"
     if not isinstance(value, str):
         return ""
@@ -239,6 +253,7 @@ def _hint(kind: str, value: Any) -> str:
 
 _MESSAGES = {
     "string_type": "should be text",
+    "path_type": "should be text",
     "int_type": "should be a whole number",
     "int_from_float": "should be a whole number",
     "float_type": "should be a number",

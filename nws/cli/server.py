@@ -35,8 +35,8 @@ def server(
     TERM and Ctrl-C after storing all accepted measurements. The settings are described in docs/weather-service.md.
     """
     from nws.server.setup import prepare
-    from nws.service.configfile import load_config, parse_listen
-    from nws.service.serviceconfig import ServiceConfig
+    from nws.service.configfile import load_config
+    from nws.service.serviceconfig import ServiceConfig, parse_listen
 
     config = ServiceConfig() if settings is None else load_config(settings)
     if listen is not None:

@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from nws.base.durations import Period_s
 from nws.base.errors import StoreError, UsageError
+from nws.base.quantities import without_units
 from nws.memory.database import Database
 from nws.memory.integrity import DamagedRows
 from nws.series import Measurement, Series
@@ -39,13 +41,14 @@ DAY_S = 86400.0
 _ON_THE_WAY_S = 0.005
 
 
+@without_units
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
     """Retention of samples and roll-ups, in seconds by the clock."""
 
-    samples_s: float = 7 * DAY_S
-    minutes_s: float = 60 * DAY_S
-    ten_minutes_s: float = 730 * DAY_S
+    samples_s: Period_s = 7 * DAY_S
+    minutes_s: Period_s = 60 * DAY_S
+    ten_minutes_s: Period_s = 730 * DAY_S
 
     def __post_init__(self) -> None:
         for name in ("samples_s", "minutes_s", "ten_minutes_s"):

@@ -8,8 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
+from nws.base.durations import Period_s
+from nws.base.errors import ConfigError
+from nws.base.quantities import Count, Memory_bytes, ReadFrom, without_units
 from nws.memory import Keep
 from nws.sources.prometheussettings import PrometheusSettings
 
@@ -28,6 +32,22 @@ class Listen:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_listen(text: str) -> Listen:
+    """Return the address in ``HOST:PORT``, ``[::1]:PORT`` or ``:PORT`` (loopback); raises `ConfigError`."""
+    try:
+        parts = urlsplit(f"//{text}")
+        port = parts.port
+        host = parts.hostname or "127.0.0.1"
+        plain = not (parts.path or parts.query or parts.fragment or "@" in parts.netloc)
+    except ValueError:
+        port, host, plain = None, "", False
+    if port is None or not plain or any(c.isspace() for c in text):
+        raise ConfigError(
+            f"listen {text!r}: expected HOST:PORT, such as 127.0.0.1:8090 or [::1]:8090, with a port of 0 to 65535"
+        )
+    return Listen(host=host, port=port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +71,7 @@ class Tls:
     key: Path
 
 
+@without_units
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Bounds on clients' requests and data.
@@ -62,28 +83,30 @@ class Limits:
     composed_pairs: maximum number of pairs composed for one snapshot
     """
 
-    body_bytes: int = 4_000_000
-    requests_per_minute: int = 1200
-    series_per_host: int = 5000
-    hosts: int = 5000
-    ahead_s: float = 7200.0
-    streams_per_host: int = 16
-    composed_pairs: int = 20_000
+    body_bytes: Annotated[int, ReadFrom(int, Memory_bytes)] = 4_000_000
+    requests_per_minute: Count = 1200
+    series_per_host: Count = 5000
+    hosts: Count = 5000
+    ahead_s: Period_s = 7200.0
+    streams_per_host: Count = 16
+    composed_pairs: Count = 20_000
 
 
+@without_units
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Every:
     """Periods in seconds at which sensors measure CPU and memory, and deliver."""
 
-    cpu_s: float = 10.0
-    memory_s: float = 10.0
-    deliver_s: float = 10.0
+    cpu_s: Period_s = 10.0
+    memory_s: Period_s = 10.0
+    deliver_s: Period_s = 10.0
 
     def as_json(self) -> dict[Literal["cpu", "memory", "deliver"], float]:
         """Return a JSON-ready document."""
         return {"cpu": self.cpu_s, "memory": self.memory_s, "deliver": self.deliver_s}
 
 
+@without_units
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CliqueConfig:
     """Hosts among which every pair is measured.
@@ -92,9 +115,14 @@ class CliqueConfig:
     """
 
     members: tuple[str, ...]
-    every_s: float | None = None
+    every_s: Period_s | None = None
 
 
+def _site_of(hosts_by_site: Mapping[str, list[str]]) -> Mapping[str, str]:
+    return {host: site for site, hosts in hosts_by_site.items() for host in hosts}
+
+
+@without_units
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceConfig:
     """All settings; without arguments, a service for this machine only.
@@ -109,17 +137,19 @@ class ServiceConfig:
     """
 
     grid: str = "grid"
-    listen: Listen = Listen()
+    listen: Annotated[Listen, ReadFrom(parse_listen, named=True)] = Listen()
     store: Path | None = None
     tokens: TokenFiles = TokenFiles()
     tls: Tls | None = None
     keep: Keep = field(default_factory=Keep)
     limits: Limits = Limits()
     every: Every = Every()
-    frame_s: float = 4.0
-    guard_s: float = 0.1
-    clique_most: int = 16
-    lost_after_s: float = 45.0
-    sites: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    frame_s: Period_s = 4.0
+    guard_s: Period_s = 0.1
+    clique_most: Count = 16
+    lost_after_s: Period_s = 45.0
+    sites: Annotated[Mapping[str, str], ReadFrom(_site_of, dict[str, list[str]])] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
     cliques: Mapping[str, CliqueConfig] | None = None
-    prometheus: tuple[PrometheusSettings, ...] = ()
+    prometheus: tuple[Annotated[PrometheusSettings, ReadFrom(entry=PrometheusSettings, named=True)], ...] = ()

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from nws.base.durations import Period_s
 from nws.base.errors import ConfigError, UsageError
+from nws.base.quantities import without_units
 from nws.client.endpoint import checked_url
 from nws.series import HOST_NAME, HOST_NAME_LEGAL
 
@@ -17,6 +19,7 @@ from nws.series import HOST_NAME, HOST_NAME_LEGAL
 _SHORTEST_S, _LONGEST_S = 0.1, 86400.0
 
 
+@without_units
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusSettings:
     """A Prometheus server that scrapes node_exporter; raises `ConfigError` with every error.
@@ -34,12 +37,12 @@ class PrometheusSettings:
     """
 
     url: str
-    every_s: float = 30.0
+    every_s: Period_s = 30.0
     hosts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     match: str = ""
-    over_s: float | None = None
+    over_s: Period_s | None = None
     nice_counts: bool = False
-    timeout_s: float = 5.0
+    timeout_s: Period_s = 5.0
     token_file: Path | None = None
     user: str | None = None
     password_file: Path | None = None

@@ -7,8 +7,8 @@ import pytest
 
 from nws.base.errors import ConfigError
 from nws.memory import Keep
-from nws.service.configfile import load_config, parse_listen
-from nws.service.serviceconfig import Every, Limits, Listen, ServiceConfig
+from nws.service.configfile import load_config
+from nws.service.serviceconfig import Every, Limits, Listen, ServiceConfig, parse_listen
 from nws.sources.prometheussettings import PrometheusSettings
 from tests.transcripts import recorded
 
