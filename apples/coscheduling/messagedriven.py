@@ -38,6 +38,7 @@ from apples.coscheduling.events import (
 )
 from apples.coscheduling.node import NodePolicy
 from apples.errors import ConfigError
+from nws.base.quantities import Time_s, TimeOrZero_s, without_units
 
 GMET_OF = ("wall", "cpu")
 
@@ -45,6 +46,7 @@ GMET_OF = ("wall", "cpu")
 _WAITING_SHARE, _OTHERS_SHARE = 0.5, 0.05
 
 
+@without_units
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageDrivenConstants:
     """Constants of message-driven coscheduling; the first two as in the paper's Figure 2.
@@ -58,8 +60,8 @@ class MessageDrivenConstants:
     Raises `apples.errors.ConfigError` with every value that is out of range.
     """
 
-    slice_s: float = 15.0
-    gmet_s: float = 5.0
+    slice_s: Time_s = 15.0
+    gmet_s: TimeOrZero_s = 5.0
     gmet_of: str = "wall"
     share: float = 0.01
 

@@ -154,4 +154,7 @@ def policy_kind(name: str) -> PolicyKind:
     try:
         return POLICIES[name]
     except KeyError:
-        raise ConfigError(f"no policy is called {name!r}; legal are: {', '.join(POLICIES)}") from None
+        from nws.base.reader import did_you_mean
+
+        hint = did_you_mean(name, POLICIES)
+        raise ConfigError(f"no policy is called {name!r}{hint}; legal are {', '.join(POLICIES)}") from None

@@ -6,11 +6,11 @@ The legal range of each constant is the policy's own. docs/sharing-hosts.md expl
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -19,14 +19,12 @@ from apples.coscheduling.messagedriven import MessageDrivenConstants
 from apples.coscheduling.policies import POLICIES, CoschedulingConstants, PolicyKind, policy_kind
 from apples.daemons.paths import ManagerAccess
 from apples.errors import ConfigError
-from nws.base.quantities import SECONDS, Count
-from nws.base.reader import Document, did_you_mean, read_yaml, validate
-from nws.base.yamltree import Problem
+from nws.base.quantities import SECONDS, Count, ReadFrom, Time_s, without_units
+from nws.base.reader import load_yaml, under
+from nws.base.records import copied
 
 T = TypeVar("T")
 
-Time_s = Annotated[float, SECONDS]
-"""Seconds, more than 0; `100ms` in a file."""
 Freezer = Literal["signals", "cgroup", "auto"]
 
 DEFAULT_PORT = 7171
@@ -36,29 +34,20 @@ DEFAULT_GROUP = "239.192.71.71"
 #: 224.0.0.1, for one, is all hosts of the network.
 _PROTOCOLS = ipaddress.IPv4Network("224.0.0.0/24")
 
-_FCS, _DRIVEN = FcsConstants(), MessageDrivenConstants()
+_FCS = FcsConstants()
 
 
+@without_units
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FcsEntry:
-    """`fcs`."""
+    """`fcs`: `FcsConstants` without the time slice, which is that of all policies."""
 
-    spin: Time_s = _FCS.spin_s
+    spin_s: Time_s = _FCS.spin_s
     cslots_min: Count = _FCS.cslots_min
-    dc_thresh: Time_s = _FCS.dc_thresh_s
-    cs_thresh: Time_s = _FCS.cs_thresh_s
+    dc_thresh_s: Time_s = _FCS.dc_thresh_s
+    cs_thresh_s: Time_s = _FCS.cs_thresh_s
     f_thresh_share: float = _FCS.f_thresh_share
     tslots_max: Count = _FCS.tslots_max
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageDrivenEntry:
-    """`message_driven`."""
-
-    slice: Time_s = _DRIVEN.slice_s
-    gmet: Annotated[float, dataclasses.replace(SECONDS, zero=True)] = _DRIVEN.gmet_s
-    gmet_of: str = _DRIVEN.gmet_of
-    share: float = _DRIVEN.share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,24 +62,41 @@ class UserLimits:
     jobs: Count = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharingFile:
-    """The file, key by key."""
-
-    policy: str = "fcs"
-    slice: Time_s = _FCS.slice_s
-    mpl: Count | None = None
-    listen: str = DEFAULT_LISTEN
-    manager: str | None = None
-    key: str | None = None
-    multicast: str | None = DEFAULT_GROUP
-    freezer: Freezer = "signals"
-    realtime: bool = True
-    limits: UserLimits = field(default_factory=UserLimits)
-    fcs: FcsEntry = field(default_factory=FcsEntry)
-    message_driven: MessageDrivenEntry = field(default_factory=MessageDrivenEntry)
+def parse_address(text: str, *, what: str = "address") -> tuple[str, int]:
+    """Return (host, port) of HOST:PORT, [IPV6]:PORT or HOST; raises `ConfigError`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        host, port = text, str(DEFAULT_PORT)
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or any(c.isspace() for c in host) or not port.isascii() or not port.isdecimal():
+        raise ConfigError(f"{what} {text!r}: expected HOST:PORT, for example {DEFAULT_LISTEN}")
+    if int(port) > 65535:
+        raise ConfigError(f"{what} {text!r}: ports end at 65535")
+    return host, int(port)
 
 
+def is_group(text: str) -> bool:
+    """Return whether a text is an IPv4 multicast address outside the network's own protocols."""
+    try:
+        address = ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return address.is_multicast and address not in _PROTOCOLS
+
+
+def _group_of_file(text: str) -> str:
+    if not is_group(text):
+        raise ConfigError(
+            f"{text!r} is no multicast group; legal are 224.0.1.0 to 239.255.255.255, or null for none"
+        )
+    return text
+
+
+Address = Annotated[tuple[str, int], ReadFrom(parse_address)]
+"""Host and port; HOST:PORT in a file."""
+
+
+@without_units
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingSettings:
     """Settings of both daemons.
@@ -101,17 +107,25 @@ class SharingSettings:
     multicast : group for heartbeats, None to send to each node
     """
 
-    policy: PolicyKind = POLICIES["fcs"]
-    constants: CoschedulingConstants = field(default_factory=CoschedulingConstants)
-    slice_s: float = _FCS.slice_s
-    mpl: int | None = None
-    listen: tuple[str, int] = ("127.0.0.1", DEFAULT_PORT)
-    manager: tuple[str, int] | None = None
+    policy: Annotated[PolicyKind, ReadFrom(policy_kind)] = POLICIES["fcs"]
+    slice_s: Time_s = _FCS.slice_s
+    mpl: Count | None = None
+    listen: Address = ("127.0.0.1", DEFAULT_PORT)
+    manager: Address | None = None
     key: Path | None = None
-    multicast: str | None = DEFAULT_GROUP
+    multicast: Annotated[str, ReadFrom(_group_of_file)] | None = DEFAULT_GROUP
     freezer: Freezer = "signals"
     realtime: bool = True
     limits: UserLimits = field(default_factory=UserLimits)
+    fcs: Annotated[FcsConstants, ReadFrom(partial(copied, FcsConstants), FcsEntry)] = _FCS
+    message_driven: Annotated[MessageDrivenConstants, ReadFrom(entry=MessageDrivenConstants)] = field(
+        default_factory=MessageDrivenConstants
+    )
+
+    @property
+    def constants(self) -> CoschedulingConstants:
+        """Constants of all policies."""
+        return CoschedulingConstants(fcs=self.fcs, message_driven=self.message_driven)
 
     @property
     def rows(self) -> int | None:
@@ -207,19 +221,16 @@ def settings_of(config: Path | None, **said: Any) -> SharingSettings:
     manager = or_base(options.manager, lambda text: parse_address(text, what="--manager"), base.manager)
     group = or_base(options.multicast, _group, base.multicast)
     slice_s = or_base(options.slice_text, lambda text: parse_time(text, what="--slice"), base.slice_s)
-    driven = base.constants.message_driven
+    driven = base.message_driven
     gmet_s = or_base(options.gmet, lambda text: parse_time(text, what="--gmet"), driven.gmet_s)
     own_s = slice_s if options.slice_text is not None and policy.own_timer else driven.slice_s
     if problems:
         raise ConfigError(problems)
-    constants = CoschedulingConstants(
-        fcs=replace(base.constants.fcs, slice_s=slice_s),
-        message_driven=replace(driven, slice_s=own_s, gmet_s=gmet_s),
-    )
     return replace(
         base,
         policy=policy,
-        constants=constants,
+        fcs=replace(base.fcs, slice_s=slice_s),
+        message_driven=replace(driven, slice_s=own_s, gmet_s=gmet_s),
         slice_s=slice_s,
         listen=listen,
         manager=manager,
@@ -242,36 +253,8 @@ def load_settings(path: Path | None) -> SharingSettings:
     """Return the settings of a file, or the default values; raises `ConfigError` with all problems."""
     if path is None:
         return SharingSettings()
-    document = read_yaml(path)
-    problems = list(_problems(document))
-    file = validate(document, SharingFile, problems)
-    constants = _constants(document, file)
-    return SharingSettings(
-        policy=policy_kind(file.policy),
-        constants=constants,
-        slice_s=file.slice,
-        mpl=file.mpl,
-        listen=parse_address(file.listen),
-        manager=None if file.manager is None else parse_address(file.manager),
-        key=None if file.key is None else path.parent / Path(file.key).expanduser(),
-        multicast=file.multicast,
-        freezer=file.freezer,
-        realtime=file.realtime,
-        limits=file.limits,
-    )
-
-
-def parse_address(text: str, *, what: str = "address") -> tuple[str, int]:
-    """Return (host, port) of HOST:PORT, [IPV6]:PORT or HOST; raises `ConfigError`."""
-    host, colon, port = text.rpartition(":")
-    if not colon or (":" in host and not host.startswith("[")):
-        host, port = text, str(DEFAULT_PORT)
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or any(c.isspace() for c in host) or not port.isascii() or not port.isdecimal():
-        raise ConfigError(f"{what} {text!r}: expected HOST:PORT, for example {DEFAULT_LISTEN}")
-    if int(port) > 65535:
-        raise ConfigError(f"{what} {text!r}: ports end at 65535")
-    return host, int(port)
+    settings: SharingSettings = under(path.parent, load_yaml(path, SharingSettings))
+    return replace(settings, fcs=replace(settings.fcs, slice_s=settings.slice_s))
 
 
 def address_text(address: tuple[str, int]) -> str:
@@ -314,67 +297,3 @@ def parse_cpus(text: str) -> tuple[int, ...]:
 
 def _ranges(numbers: set[int]) -> str:
     return ",".join(map(str, sorted(numbers)))
-
-
-def _problems(document: Document) -> Iterator[Problem]:
-    """Return validation errors that field types cannot express."""
-    value = document.value
-    if not isinstance(value, dict):
-        return
-    policy = value.get("policy")
-    if isinstance(policy, str) and policy not in POLICIES:
-        hint = did_you_mean(policy, POLICIES)
-        text = f"no policy is called {policy!r}{hint}; legal are {', '.join(POLICIES)}"
-        yield document.problem(("policy",), text)
-    for name in ("listen", "manager"):
-        if isinstance(address := value.get(name), str):
-            try:
-                parse_address(address)
-            except ConfigError as error:
-                yield document.problem((name,), str(error))
-    group = value.get("multicast")
-    if isinstance(group, str) and not is_group(group):
-        text = f"{group!r} is no multicast group; legal are 224.0.1.0 to 239.255.255.255, or null for none"
-        yield document.problem(("multicast",), text)
-
-
-def is_group(text: str) -> bool:
-    """Return whether a text is an IPv4 multicast address outside the network's own protocols."""
-    try:
-        address = ipaddress.IPv4Address(text)
-    except ValueError:
-        return False
-    return address.is_multicast and address not in _PROTOCOLS
-
-
-def _constants(document: Document, file: SharingFile) -> CoschedulingConstants:
-    fcs, driven = file.fcs, file.message_driven
-    problems = []
-    made: dict[str, Any] = {}
-    for name, make in (
-        (
-            "fcs",
-            lambda: FcsConstants(
-                slice_s=file.slice,
-                spin_s=fcs.spin,
-                cslots_min=fcs.cslots_min,
-                dc_thresh_s=fcs.dc_thresh,
-                cs_thresh_s=fcs.cs_thresh,
-                f_thresh_share=fcs.f_thresh_share,
-                tslots_max=fcs.tslots_max,
-            ),
-        ),
-        (
-            "message_driven",
-            lambda: MessageDrivenConstants(
-                slice_s=driven.slice, gmet_s=driven.gmet, gmet_of=driven.gmet_of, share=driven.share
-            ),
-        ),
-    ):
-        try:
-            made[name] = make()
-        except ConfigError as error:
-            problems += [document.problem((name,), text) for text in error.problems]
-    if problems:
-        document.fail(problems)
-    return CoschedulingConstants(**made)

@@ -12,7 +12,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from nws.base.errors import ConfigError
@@ -158,6 +158,10 @@ class Part(Parsed):
 
 Loss = Annotated[float, Part()]
 """Share of packets lost, 0 or more and less than 1."""
+Time_s = Annotated[float, SECONDS]
+"""Seconds, more than 0; `100ms` in a file."""
+TimeOrZero_s = Annotated[float, replace(SECONDS, zero=True)]
+"""Seconds, 0 or more."""
 Latency_s = Annotated[float, LATENCY]
 """Seconds, 0 or more."""
 Bandwidth_Bps = Annotated[float, BANDWIDTH]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nws.base.errors import ConfigError
+from nws.base.quantities import ReadFrom
 from nws.base.yamltree import Location, Problem, Tree, parse
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def _line(path: Path, problem: Problem) -> str:
 
 def _forbid_unknown_keys(kind: Any, seen: set[Any]) -> None:
     """Make pydantic refuse unknown keys in every dataclass within `kind`; its default is to ignore them."""
+    kind = _strip(kind)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if kind in seen:
             return
@@ -182,9 +184,10 @@ def _place(value: Any, kind: Any, loc: Iterable[str | int]) -> tuple[Location, A
 
 
 def _strip(kind: Any) -> Any:
-    """Return `kind` without Annotated and without "or None"."""
+    """Return `kind` as the file has it, without Annotated and without "or None"."""
     if typing.get_origin(kind) is typing.Annotated:
-        return _strip(typing.get_args(kind)[0])
+        inner, *notes = typing.get_args(kind)
+        return _strip(next((note.entry for note in notes if isinstance(note, ReadFrom)), inner))
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         members = [m for m in typing.get_args(kind) if m is not type(None)]
         if len(members) == 1:

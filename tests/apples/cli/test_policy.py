@@ -82,7 +82,7 @@ def test_another_policy_than_the_one_that_runs_is_refused(run, known, place):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--policy", "fair"), "no policy is called 'fair'; legal are: batch, gang"),
+        (("--policy", "fair"), "no policy is called 'fair'; legal are batch, gang"),
         (("--policy", "gang", "--mock"), "--policy gang is for real hosts; leave --mock out"),
     ],
 )

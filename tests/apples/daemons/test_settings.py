@@ -11,8 +11,7 @@ from apples.coscheduling.messagedriven import MessageDrivenConstants
 from apples.daemons.paths import checked_name, known_sockets, private_directory, serving_socket
 from apples.daemons.settings import (
     FcsEntry,
-    MessageDrivenEntry,
-    SharingFile,
+    SharingSettings,
     is_group,
     load_settings,
     parse_address,
@@ -48,9 +47,10 @@ def test_shipped_file_says_the_defaults():
 
 def test_shipped_file_shows_every_key():
     text = find_config("sharing").read_text()
-    for entry, indent in ((SharingFile, "(# )?"), (FcsEntry, "  "), (MessageDrivenEntry, "  ")):
+    for entry, indent in ((SharingSettings, "(# )?"), (FcsEntry, "  "), (MessageDrivenConstants, "  ")):
         for key in dataclasses.fields(entry):
-            assert re.search(rf"^{indent}{key.name}:", text, re.MULTILINE), key.name
+            name = key.name.removesuffix("_s")
+            assert re.search(rf"^{indent}{name}:", text, re.MULTILINE), name
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_all_options_that_are_wrong_are_told_at_once():
         settings_of(None, policy="x", slice_text="soon", listen=" ", multicast="8.8.8.8", gmet="-1")
     told = str(error.value).splitlines()
     assert len(told) == 5
-    assert told[0].startswith("no policy is called 'x'; legal are: batch, gang")
+    assert told[0].startswith("no policy is called 'x'; legal are batch, gang")
     assert "--slice: 'soon' is not a time" in told[3]
 
 

@@ -312,7 +312,7 @@ def test_what_is_wrong_is_said_all_at_once(machine, ring):
         ConfigError, match=r"(?s)degree is 0, legal.*under gang the machine manager places jobs"
     ):
         simulate(machine(), [ring()], "gang", seed=1, degree=0)
-    with pytest.raises(ConfigError, match="no policy is called 'fair'; legal are: batch"):
+    with pytest.raises(ConfigError, match="no policy is called 'fair'; legal are batch"):
         simulate(machine(), [ring()], "fair", seed=1)
     with pytest.raises(
         ConfigError, match=r"(?s)pattern is 'star', legal are 'none', 'ring'.*variation is 1, legal is from 0"
