@@ -87,7 +87,7 @@ def judge(launch: LaunchResult, ending: Termination) -> Outcome:
 
 
 def aftermath(launch: LaunchResult) -> str:
-    """Return what the launch ended, killed or left, in one sentence; empty if all ranks ended without being killed."""
+    """Return one sentence on the ranks that the launch ended, killed or left; empty if none was killed."""
     records = [r for r in launch.records if r is not None and r.ended is not None]
     ended = [r for r in records if r.ended_by != "itself" and r.signal is not None]
     killed = sum(r.signal == SIGKILL for r in ended)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from apples.model.pairs import FEW, HostClasses, PairValues, taken, together
 from apples.model.pairs import FloatArray as FloatArray
+from nws.base.quantities import Count, Memory_bytes, without_units
 from nws.series import SCORES, SHARES, Outlook, outlook_over
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _EDGES = (0.0, *((a + b) / 2 for a, b in pairwise(SHARES)), 1.0)
 _WEIGHTS = tuple(b - a for a, b in pairwise(_EDGES))
 
 
+@without_units
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """A machine with slots.
@@ -46,11 +48,11 @@ class Host:
     """
 
     name: str
-    slots: int = 1
+    slots: Count = 1
     cpu_type: str = "default"
     site: str | None = None
     address: str | None = None
-    memory_bytes: float | None = None
+    memory_bytes: Memory_bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

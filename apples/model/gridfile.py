@@ -12,9 +12,9 @@ with wrong types and unknown keys. A value that is no mapping, list or text is l
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from apples.errors import ConfigError
 from apples.model.grid import Grid, Host, LinkRule
@@ -28,15 +28,13 @@ from nws.base.quantities import (
     Count,
     Latency_s,
     Loss,
-    Memory_bytes,
+    Parsed,
     WholeNumber,
+    without_units,
 )
 from nws.base.reader import Document, did_you_mean, read_yaml, validate
 from nws.base.records import copied
 from nws.base.yamltree import Location, Problem
-
-if TYPE_CHECKING:
-    from pydantic_core.core_schema import CoreSchema
 
 
 def clashes(document: Document) -> list[Problem]:
@@ -155,8 +153,7 @@ def _sequence(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-@dataclass(frozen=True, slots=True)
-class _RowTimes:
+class _RowTimes(Parsed):
     """Seconds for a row: one value, or ranks sharing the host → value."""
 
     def parse(self, value: object) -> dict[int, float]:
@@ -170,44 +167,26 @@ class _RowTimes:
             times[int(ranks)] = SECONDS.parse(time)
         return times
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
 
-        return core_schema.no_info_plain_validator_function(self.parse)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostEntry:
-    """One host, or several alike: `name` and `address` may be bracket expressions such as ``c[01-34]``."""
-
-    name: str
-    slots: Count = 1
-    cpu_type: str = "default"
-    site: str | None = None
-    address: str | None = None
-    memory: Memory_bytes | None = None
-
-
+@without_units
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkEntry:
     """Nominal latency (one way), bandwidth, and share of packets lost."""
 
-    latency: Latency_s
-    bandwidth: Bandwidth_Bps
+    latency_s: Latency_s
+    bandwidth_Bps: Bandwidth_Bps
     loss: Loss = 0.0
 
 
+@without_units
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairEntry:
+class PairEntry(LinkEntry):
     """Nominal link between two ends, each a host or a site; a site with itself is the link within it.
 
     one_way : only from the first end to the second
     """
 
     ends: tuple[str, str]
-    latency: Latency_s
-    bandwidth: Bandwidth_Bps
-    loss: Loss = 0.0
     one_way: bool = False
 
 
@@ -256,10 +235,10 @@ class KnownApplication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridEntry:
-    """A whole grid file."""
+    """A whole grid file; `name` and `address` of a host may be bracket expressions such as ``c[01-34]``."""
 
     name: str
-    hosts: tuple[HostEntry, ...]
+    hosts: tuple[Host, ...]
     links: LinksEntry = field(default_factory=LinksEntry)
     applications: dict[str, KnownApplication] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
@@ -290,37 +269,18 @@ def load_grid_file(path: str | Path) -> GridFile:
     """Return the parsed grid file; raises `ConfigError` with every problem of the file."""
     document = read_yaml(path)
     entry = validate(document, GridEntry, clashes(document))
-    links = [
-        LinkRule(
-            ends=(p.ends[0], p.ends[1]),
-            latency_s=p.latency,
-            bandwidth_Bps=p.bandwidth,
-            loss=p.loss,
-            one_way=p.one_way,
-        )
-        for p in entry.links.between
-    ]
-    if entry.links.default is not None:
-        default = entry.links.default
-        nominal = LinkRule(latency_s=default.latency, bandwidth_Bps=default.bandwidth, loss=default.loss)
-        links.insert(0, nominal)
+    nominal = () if entry.links.default is None else (entry.links.default,)
+    links = tuple(copied(LinkRule, rule) for rule in (*nominal, *entry.links.between))
     hosts = tuple(host for part in entry.hosts for host in _hosts(part))
-    grid = Grid(name=entry.name, hosts=hosts, links=tuple(links), source=str(path))
+    grid = Grid(name=entry.name, hosts=hosts, links=links, source=str(path))
     unknown = entry.limits.unknown(hosts)
     if unknown:
         raise ConfigError(f"{path}:{document.tree.line(('limits',))}: {problem}" for problem in unknown)
     return GridFile(grid=grid, applications=entry.applications, limits=entry.limits)
 
 
-def _hosts(entry: HostEntry) -> Iterator[Host]:
+def _hosts(entry: Host) -> Iterator[Host]:
     names = expand(entry.name)
     reached = [None] * len(names) if entry.address is None else addresses(entry.address)
     for name, address in zip(names, reached, strict=True):
-        yield Host(
-            name=name,
-            slots=entry.slots,
-            cpu_type=entry.cpu_type,
-            site=entry.site,
-            address=address,
-            memory_bytes=entry.memory,
-        )
+        yield replace(entry, name=name, address=address)

@@ -9,34 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from apples.errors import ConfigError
 from apples.model.grid import Host
 from nws.base.durations import parse_period
 from nws.base.hostlist import expand
-from nws.base.quantities import Count
-
-if TYPE_CHECKING:
-    from pydantic_core.core_schema import CoreSchema
-
-
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """A value of a file that a function parses; it raises `ConfigError` or `ValueError`."""
-
-    parse: Callable[[Any], Any]
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        def checked(value: object) -> Any:
-            try:
-                return self.parse(value)
-            except ConfigError as error:
-                raise ValueError(str(error)) from None
-
-        return core_schema.no_info_plain_validator_function(checked)
+from nws.base.quantities import Count, ReadFrom
 
 
 def _amount(value: object) -> float:
@@ -55,7 +34,7 @@ def _period(value: object) -> float:
     return parse_period(str(value), what="deadline")
 
 
-Amount = Annotated[float, _Parsed(_amount)]
+Amount = Annotated[float, ReadFrom(_amount, Any)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +67,7 @@ class Limits:
     apart: tuple[str, ...] = ()
     prices: dict[str, Amount] = field(default_factory=dict)
     budget: Amount | None = None
-    deadline: Annotated[float, _Parsed(_period)] | None = None
+    deadline: Annotated[float, ReadFrom(_period, Any)] | None = None
 
     def __or__(self, more: Limits) -> Limits:
         """Return both limits together; the smaller budget and deadline counts, and the later price."""

@@ -10,12 +10,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from nws.base.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pydantic_core.core_schema import CoreSchema
+from nws.base.quantities import Parsed
 
 LEGAL = (
     "90, 90s, 15m, 2h, 1d, 1h30m, 5:00 (minutes:seconds), 1:30:00 (hours:minutes:seconds) "
@@ -86,7 +84,7 @@ def format_seconds(seconds: float) -> str:
 
 # Compared by identity, because annotations must be hashable.
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Duration:
+class Duration(Parsed):
     """A span of time in a settings file: text as `parse_duration` reads it, or a number of seconds.
 
     zero : whether zero is legal
@@ -108,12 +106,6 @@ class Duration:
         if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not self.zero):
             raise ValueError(f"time must be {'0 or more' if self.zero else 'more than 0'}; got {value}")
         return seconds
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        """Return the schema for pydantic: the field's value is the result of `parse`."""
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(self.parse)
 
 
 Duration_s = Annotated[float, Duration(zero=True)]

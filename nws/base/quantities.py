@@ -70,7 +70,7 @@ def without_units(cls: type[T]) -> type[T]:
 
 
 def _without_unit(name: str) -> str:
-    return name.removesuffix("_s").removesuffix("_bytes")
+    return name.removesuffix("_s").removesuffix("_bytes").removesuffix("_Bps")
 
 
 # Compared by identity, because annotations must be hashable.

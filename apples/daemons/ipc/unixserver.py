@@ -69,7 +69,7 @@ class Client:
         self.send(plain_line(Refusal(refused=text, code=error.exit_code)))
 
     def may_control(self, owner: int) -> bool:
-        """Return whether this user may see and change what belongs to the user `owner`."""
+        """Return whether this user may see and change things of the user `owner`."""
         return self.uid in (owner, os.geteuid(), 0)
 
 
