@@ -34,8 +34,8 @@ from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Outcome, Plan, Record
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import PAPER_OVERHEAD, Costs, Workload
-from apples.planning.options import Horizon
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import Horizon
 from apples.platforms.mock import MockPlatform
 from apples.simulation.mock_launcher import run_on_grid
 from apples.simulation.scenario import LoadTruth, RegimeTruth, Scenario, load_scenario

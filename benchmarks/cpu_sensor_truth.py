@@ -43,7 +43,7 @@ from benchmarks.common.report import (
     table,
 )
 from nws.base.errors import ProbeError
-from nws.sensors.cgroups import CpuGroup
+from nws.sensors.cgrouplimits import CpuGroup
 from nws.sensors.cpu import CpuSensor
 from nws.sensors.procfs import ProcFs, parse_groups
 from nws.sources.prometheus import PrometheusSettings, PrometheusSource

@@ -41,11 +41,11 @@ from benchmarks.common.report import (
     print_document,
 )
 from nws.base.errors import UsageError
+from nws.forecasting.accuracy import NOT_SCORED
 from nws.forecasting.batteries import Battery, BatteryBank
 from nws.forecasting.kernel import trace
-from nws.forecasting.layout import LAST, METHODS, SELECTORS, STATE
 from nws.forecasting.measurementfiles import read_measurements
-from nws.forecasting.score import NOT_SCORED
+from nws.forecasting.statelayout import LAST, METHODS, SELECTORS, STATE
 from nws.series import Resource, Series
 from nws.testing import InMemoryWeather
 

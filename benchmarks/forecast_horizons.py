@@ -32,11 +32,11 @@ from benchmarks.common.report import (
     say,
 )
 from benchmarks.forecast_accuracy import default_files, groups
+from nws.forecasting.accuracy import NOT_SCORED
 from nws.forecasting.batteries import BatteryBank
 from nws.forecasting.horizons import KNOWN
 from nws.forecasting.horizonscore import HorizonScore, score_horizons, trace_outlooks
-from nws.forecasting.layout import METHODS, STATE
-from nws.forecasting.score import NOT_SCORED
+from nws.forecasting.statelayout import METHODS, STATE
 from nws.series import SHARES
 
 Values = NDArray[np.float64]

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from apples.hosts import preflight
 from apples.hosts.agentconnection import HostAddress
-from apples.hosts.preflight import Candidate
+from apples.hosts.hostpreflight import Candidate
 from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.launching.preflight import find_mpiexec

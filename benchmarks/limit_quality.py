@@ -24,8 +24,8 @@ from apples.model.grid import Conditions, Estimate, Host, Snapshot
 from apples.model.limits import AtMost, Limits
 from apples.model.template import Costs, LinearConstraint, Overhead, Workload
 from apples.planning import placement
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import build
 
 Case = tuple[Snapshot, Workload, Costs]

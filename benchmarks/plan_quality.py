@@ -28,8 +28,8 @@ from apples.model.grid import Conditions, Estimate, Host, Snapshot
 from apples.model.template import Costs, Overhead, Workload
 from apples.planning.boxcosts import in_columns
 from apples.planning.cuts import column_groups
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import search
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import Problem, build
 from benchmarks.common.brute_force import reference
 from benchmarks.common.report import print_document, table

@@ -35,8 +35,8 @@ from apples.model.limits import AtMost, Limits, parse_limits
 from apples.model.pairs import PairValues, listing
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Costs, Overhead, Workload
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PlanningOptions
 
 #: Largest pool of which each link differs from all others, and largest one with measured pairs.
 DENSE, MEASURED = 1000, 5000

@@ -65,8 +65,8 @@ from nws.client.remote import ServiceClient
 from nws.links.cliques import Schedule, automatic, pairs, schedule
 from nws.messages.weatherdocuments import Batch
 from nws.sensors.network import ProbePlan, bandwidth_Bps, round_trip_s
-from nws.service.core import WeatherService
 from nws.service.serviceconfig import Limits, ServiceConfig
+from nws.service.weatherservice import WeatherService
 from tests.testbed.grid import Testbed
 
 

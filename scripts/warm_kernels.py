@@ -22,7 +22,7 @@ GROUPS = {
     "queues": """
 from pathlib import Path
 from apples.cli.toolbox import toolbox
-from apples.queueing.queue import warm
+from apples.queueing.easyqueue import warm
 trace = Path("small.swf")
 trace.write_text("".join(f"{n} {n} -1 60 4 -1 -1 4 100 -1 1 {n} 1 -1 -1 -1 -1 -1\\n" for n in (1, 2, 3)))
 for order in ("batch", "pyss"):
@@ -34,7 +34,7 @@ warm()
 from pathlib import Path
 from nws.client import LocalWeather
 from nws.series import Measurement, Series
-from nws.server.run import warm_up
+from nws.server.serve import warm_up
 warm_up()
 with LocalWeather(Path("weather.db"), sensors=[]) as weather:
     weather.record([Measurement(Series.parse("cpu.new@here"), float(t), 0.5) for t in range(3)])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from apples.model.plan import Plan
     from apples.model.runrequest import RunRequest
     from apples.model.template import Costs, Workload
-    from apples.planning.options import PlanningOptions
+    from apples.planning.planningoptions import PlanningOptions
     from apples.run.agent import Agent
 
     _Inputs = tuple[Snapshot, Workload, Costs, PlanningOptions]
@@ -95,7 +95,7 @@ def seconds_until(by: str, now: float) -> float:
 
 def _decided(agent: Agent, request: RunRequest) -> _Inputs:
     """Return the inputs of a plan on the hosts as they are now."""
-    from apples.planning.options import planning_options
+    from apples.planning.planningoptions import planning_options
     from apples.run.loop import AttemptLoop
 
     decision = AttemptLoop(agent, request).decide()
@@ -106,7 +106,7 @@ def _offered(offers: str, request: RunRequest, cut: str | None) -> _Inputs:
     """Return the inputs of a plan on hosts that are not there yet: idle, and as fast as stated."""
     from apples.cli.pool import open_grid_file
     from apples.model.grid import Snapshot
-    from apples.planning.options import planning_options
+    from apples.planning.planningoptions import planning_options
 
     file = open_grid_file(offers)
     costs = None if file is None else file.applications.get(request.template.name)

@@ -22,7 +22,7 @@ from apples.model.limits import Limits
 from apples.model.runrequest import Benchmarks, Resilience, RunRequest
 from apples.planning.adapting.hosts import HostPolicy
 from apples.planning.adapting.settings import AdaptSettings
-from apples.planning.options import planning_options
+from apples.planning.planningoptions import planning_options
 from apples.platforms.platform import Preparation
 from apples.platforms.requirements import program_files
 from apples.run.agent import Agent

@@ -72,7 +72,7 @@ def _of_trace(log: Trace, now_s: float) -> Ends:
 
 
 def _ended(log: Trace) -> Iterator[tuple[QueueJob, float, float]]:
-    from apples.simulation.batch.machine import Jobs
+    from apples.simulation.batch.batchmachine import Jobs
 
     ends, jobs = log.log_end, Jobs(log)
     for index in ends.argsort().tolist():

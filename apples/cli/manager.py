@@ -83,7 +83,7 @@ def serve_queue(given: QueueManagerOptions, of_sharing: Sequence[str], say: Call
     from apples.livequeue.queueserver import QueueServer
     from apples.queueing import jit, kernel
     from apples.queueing.configuration import QueueFile, load_queue_file
-    from apples.queueing.queue import warm
+    from apples.queueing.easyqueue import warm
     from nws.base.durations import parse_duration
     from nws.base.jit import is_cached
 
@@ -253,7 +253,7 @@ def manager(options: MachineManagerOptions) -> int:
     options.queue.check()
     if options.queue_only:
         return serve_queue(options.queue, list(given_words(options, skip=_QUEUE_FIELDS)), say)
-    from apples.daemons.ipc.loop import become_realtime
+    from apples.daemons.ipc.eventloop import become_realtime
     from apples.daemons.managerdaemon import PRIORITY, ManagerDaemon
     from apples.daemons.paths import enrolled, new_key, read_manager_key
     from apples.daemons.settings import settings_of

@@ -64,7 +64,7 @@ def node(
     Ends on TERM and INT, with everything running. Also whatever kills it, no process stays stopped.
     """
     from apples.cli.manager import say
-    from apples.daemons.ipc.loop import become_realtime
+    from apples.daemons.ipc.eventloop import become_realtime
     from apples.daemons.nodedaemon import PRIORITY, NodeDaemon
     from apples.daemons.paths import checked_name, read_node_key, serving_socket, shared_machine
     from apples.daemons.settings import NodeSettings, address_text, parse_cpus, settings_of

@@ -12,7 +12,7 @@ from nws.base.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apples.hosts.preflight import Checked
+    from apples.hosts.hostpreflight import Checked
     from apples.hosts.slowness import Verdict
     from apples.hosts.speed import LinkSpeed
     from apples.model.grid import Host
@@ -53,18 +53,18 @@ def probe(
     Exit codes: 0 all hosts can take part, 1 some cannot, 3 none can, 2 usage.
     """
     from apples.cli.console import Console
-    from apples.hosts import hostcheck, preflight, slowness, speed
+    from apples.hosts import hostcheck, hostpreflight, slowness, speed
     from apples.hosts.facts import not_installed
     from apples.platforms.platform import address_of
     from apples.platforms.requirements import needs_of_ranks
     from nws.base.durations import parse_duration
 
     pool = _pool(hosts, hostfile, grid_file)
-    limit_s = preflight.LIMIT_S if limit is None else parse_duration(limit, what="--limit")
+    limit_s = hostpreflight.LIMIT_S if limit is None else parse_duration(limit, what="--limit")
     console = Console(quiet=as_json)
     console.note(f"checking {counted(len(pool), 'host')}")
-    candidates = [preflight.Candidate(name=host.name, address=address_of(host)) for host in pool]
-    with preflight.conversations_with(
+    candidates = [hostpreflight.Candidate(name=host.name, address=address_of(host)) for host in pool]
+    with hostpreflight.conversations_with(
         candidates, needs_of_ranks(package=False), limit_s=limit_s
     ) as conversations:
         checked = [one for one, _ in conversations]

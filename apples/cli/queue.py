@@ -169,7 +169,7 @@ def _live(queue_page: QueuePage) -> RenderableType:
 
 def _write_log(queue_page: QueuePage, path: Path) -> None:
     from apples.errors import ConfigError
-    from apples.livequeue.log import swf_lines
+    from apples.livequeue.queuelog import swf_lines
 
     try:
         write_whole(path, "\n".join([*swf_lines(queue_page), ""]))

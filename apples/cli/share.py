@@ -99,7 +99,7 @@ def _fit(programs: tuple[str, ...]) -> int:
     from apples.coscheduling.fitting import fit
     from apples.daemons.classmemory import ClassMemory
     from apples.errors import ConfigError
-    from nws.client.local import usable_cpus
+    from nws.client.localweather import usable_cpus
 
     if len(programs) != 2:
         raise ConfigError(

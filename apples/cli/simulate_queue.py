@@ -20,7 +20,7 @@ from nws.base.files import Replacement
 if TYPE_CHECKING:
     from apples.queueing.configuration import QueueFile
     from apples.queueing.scoring import Scoreboard
-    from apples.simulation.batch.machine import Progress, ReplaySchedule
+    from apples.simulation.batch.batchmachine import Progress, ReplaySchedule
     from apples.simulation.batch.trace import Trace
 
 _policy, _estimates = headed("Policy"), headed("Estimates")
@@ -111,7 +111,7 @@ def simulate_queue(trace: Path, options: ReplayOptions) -> None:
     from apples.cli.console import Console
     from apples.queueing import jit
     from apples.simulation.batch import replay
-    from apples.simulation.batch.machine import Replay, simulate
+    from apples.simulation.batch.batchmachine import Replay, simulate
     from apples.simulation.batch.reading import read_trace
     from nws.base.jit import is_cached
 
@@ -184,7 +184,7 @@ def _chosen_jobs(
     """Return the jobs to replay, and the knowledge of their run times at submission."""
     import numpy as np
 
-    from apples.simulation.batch.machine import log_estimates
+    from apples.simulation.batch.batchmachine import log_estimates
 
     known: Any = estimator
     if chosen.estimates.source == "actual":

@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 from apples.coscheduling.classes import Classification, FcsConstants, ProcessClass, reclassify
 from apples.coscheduling.events import Heartbeat, JobArrived, Order, Process, Wait
-from apples.coscheduling.node import RUN_POLLING, RUN_SPINNING, STOPPED, SlottedPolicy, owner
+from apples.coscheduling.nodestate import RUN_POLLING, RUN_SPINNING, STOPPED, SlottedPolicy, owner
 
 FAVOURED = Order(wait=Wait.SPIN_BLOCK, favoured=True)
 

@@ -36,7 +36,7 @@ from apples.coscheduling.events import (
     Process,
     SliceEnded,
 )
-from apples.coscheduling.node import NodePolicy
+from apples.coscheduling.nodestate import NodePolicy
 from apples.errors import ConfigError
 from nws.base.quantities import Time_s, TimeOrZero_s, without_units
 

@@ -19,7 +19,7 @@ from apples.coscheduling.classes import FcsConstants, MonitorCounts
 from apples.coscheduling.events import JobArrived, Measured, NodeEvent, Order, Process, Wait
 from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
-from apples.coscheduling.node import Gang, NodePolicy, SpinBlock, Uncoordinated
+from apples.coscheduling.nodestate import Gang, NodePolicy, SpinBlock, Uncoordinated
 from apples.coscheduling.users import NICE_STEP
 from apples.errors import ConfigError
 

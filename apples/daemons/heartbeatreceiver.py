@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.timer import now, raw
 from apples.daemons.ipc.wire import (
     HEARTBEAT_BYTES,

@@ -18,8 +18,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from apples.coscheduling.machine import Turn
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.listener import may_multicast
-from apples.daemons.ipc.loop import Loop
 from apples.daemons.ipc.timer import Timer, now, raw
 from apples.daemons.ipc.wire import (
     PRESENCE_BYTES,

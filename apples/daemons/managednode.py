@@ -24,7 +24,7 @@ from apples.coscheduling.events import (
     SliceEnded,
     Wait,
 )
-from apples.coscheduling.node import NodePolicy
+from apples.coscheduling.nodestate import NodePolicy
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind
 from apples.daemons.managedprocess import ManagedProcess, Page, report_of
 from apples.daemons.nodemessages import MatrixView, ProcessReport

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from apples.daemons.heartbeatreceiver import HeartbeatReceiver
-from apples.daemons.ipc.loop import Alarm, Loop
+from apples.daemons.ipc.eventloop import Alarm, Loop
 from apples.daemons.ipc.streams import Stream, keep_honest
 from apples.daemons.ipc.timer import now
 from apples.daemons.ipc.wire import (

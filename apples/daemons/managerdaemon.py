@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from apples.daemons.heartbeatsender import HeartbeatSender
+from apples.daemons.ipc.eventloop import Loop, run_until_signal, settle_memory
 from apples.daemons.ipc.listener import Listener, bound, raise_descriptors
-from apples.daemons.ipc.loop import Loop, run_until_signal, settle_memory
 from apples.daemons.ipc.peers import peer_address
 from apples.daemons.ipc.streams import Stream, keep_honest
 from apples.daemons.ipc.timer import now, with_heartbeat

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from apples.coscheduling.events import Process
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.timer import now, raw
 from apples.daemons.ipc.wire import HeartbeatMessage
 from apples.daemons.managednode import ManagedNode

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
 from apples.daemons.exchanges import RegisterRequest
-from apples.daemons.ipc.loop import Alarm, Loop, run_until_signal, settle_memory
+from apples.daemons.ipc.eventloop import Alarm, Loop, run_until_signal, settle_memory
 from apples.daemons.ipc.timer import now
 from apples.daemons.ipc.unixserver import Client
 from apples.daemons.ipc.wire import PULSE_S

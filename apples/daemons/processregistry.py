@@ -18,7 +18,7 @@ from apples.coscheduling.events import Process
 from apples.daemons import cgroups, processes
 from apples.daemons.classmemory import ClassMemory
 from apples.daemons.exchanges import RegisterRequest
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.timer import now
 from apples.daemons.journal import Journal
 from apples.daemons.managednode import ManagedNode, check_free, check_limits

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from apples.coscheduling.events import Process
 from apples.daemons.exchanges import NODE_REQUESTS, Held, RegisteredProcess, RegisterRequest
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.requests import read_request
 from apples.daemons.ipc.unixserver import Client, SocketLimits, UnixServer
 from apples.daemons.ipc.wire import UNTRUSTED_LINE, plain_line

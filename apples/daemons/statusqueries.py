@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from apples.daemons.ipc.loop import Alarm, Loop
+from apples.daemons.ipc.eventloop import Alarm, Loop
 
 T = TypeVar("T")
 

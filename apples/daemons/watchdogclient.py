@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.watchdog import DROP, HOLD, LOOK, PAGE_BYTES, READY
 
 _SCRIPT = Path(__file__).with_name("watchdog.py")

@@ -27,7 +27,7 @@ from apples.hosts.kernel import FORWARDED, PR_SET_PDEATHSIG, close_all_but, prct
 from apples.hosts.travelling import agent_program
 from nws.base.hostconnection import silence
 from nws.base.sentprogram import PYTHON, framed
-from nws.base.ssh import meaning
+from nws.base.sshcommand import meaning
 
 #: Seconds between heartbeats, both ways.
 HEARTBEAT_S = 2.0

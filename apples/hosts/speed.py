@@ -19,7 +19,7 @@ from apples.hosts.hostmessages import (
     LossAnswer,
     PortAnswer,
 )
-from apples.hosts.preflight import Checked
+from apples.hosts.hostpreflight import Checked
 from apples.hosts.questions import AgentConversation
 from nws.base.hostconnection import HostCheckError, together
 from nws.base.program import OWN_PYTHON

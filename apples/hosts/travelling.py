@@ -34,7 +34,7 @@ CHECK_MODULES = (
     "nws.base.program",
     "nws.base.threads",
     "nws.client.hostprobe",
-    "nws.sensors.cgroups",
+    "nws.sensors.cgrouplimits",
     "nws.sensors.cpu",
     "nws.sensors.echo",
     "nws.sensors.levels",

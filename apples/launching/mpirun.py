@@ -2,7 +2,7 @@
 
 The functions describe a launch for `apples.launching.engine`. On this machine alone one forked host agent starts
 `mpiexec`. Over several hosts `mpiexec` runs here, each host has one ssh connection, and rank i is on its host of the
-plan. `apples.hosts.preflight` has checked before which hosts can take part. A host that is lost during the run ends
+plan. `apples.hosts.hostpreflight` has checked before which hosts can take part. A host that is lost during the run ends
 it; the caller decides how to continue. Paper: Wolski et al. 2000, §2.1 (the actuator).
 """
 
@@ -31,7 +31,7 @@ from apples.launching.runprocesses import LaunchMethod
 from apples.launching.termination import GracePeriods
 from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome
-from nws.base.ssh import find_ssh, ssh_command
+from nws.base.sshcommand import find_ssh, ssh_command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,9 +28,9 @@ from apples.livequeue.records import (
 from apples.livequeue.store import Store
 from apples.queueing.ahead import PredictedStart, predict_starts
 from apples.queueing.configuration import QueueFile
+from apples.queueing.easyqueue import JobQueue
 from apples.queueing.estimates import ModelFirst
 from apples.queueing.jobs import QueueJob
-from apples.queueing.queue import JobQueue
 from apples.queueing.scoring import EstimateScore, Scoreboard
 
 

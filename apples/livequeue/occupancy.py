@@ -18,8 +18,8 @@ from apples.coscheduling.fitting import SideBySide, fit
 from apples.livequeue.queuehosts import Machine
 from apples.livequeue.records import JobRecord
 from apples.queueing.configuration import QueueFile
+from apples.queueing.easyqueue import JobQueue
 from apples.queueing.jobs import Beliefs, QueueJob
-from apples.queueing.queue import JobQueue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

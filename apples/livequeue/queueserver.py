@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from apples.daemons.ipc.loop import Alarm, Loop, run_until_signal
+from apples.daemons.ipc.eventloop import Alarm, Loop, run_until_signal
 from apples.daemons.ipc.requests import read_request
 from apples.daemons.ipc.unixserver import Client, SocketLimits, UnixServer
 from apples.daemons.paths import private_directory

@@ -17,7 +17,7 @@ from apples.livequeue.core import LiveQueue
 from apples.livequeue.queuehosts import listed
 from apples.livequeue.queuemessages import FirstJob, Instants, JobRow, PageRequest, QueuePage, answer
 from apples.livequeue.records import CANCELLED, ENDED, STARTING, JobRecord
-from apples.queueing.queue import Reservation
+from apples.queueing.easyqueue import Reservation
 from nws.base.durations import format_seconds
 from nws.base.records import copied
 from nws.base.wording import counted

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.errors import HistoryError
 from apples.livequeue import supervisor
 from apples.livequeue.jobprocess import TOKEN_VARIABLE

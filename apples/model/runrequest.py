@@ -92,7 +92,7 @@ class RunRequest:
     """One run as the user asked for it.
 
     size : total rows.  template : the application.  settings : its options
-    overrides : fields of `apples.planning.options.PlanningOptions` that the user set
+    overrides : fields of `apples.planning.planningoptions.PlanningOptions` that the user set
     environment : variables for the ranks
     time_limit_s : wall seconds of all attempts together
     sharing : how it shares its hosts, None for one that may have no policy.  monitor : the MPI monitor in the ranks

@@ -13,8 +13,8 @@ from apples.model.grid import Snapshot
 from apples.model.plan import Plan
 from apples.model.template import Costs, Workload
 from apples.planning import exact
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import find_plan, make_plan
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import build
 
 #: Each further plan costs at most this part of the one before: of a small pool, and of a larger one.

@@ -18,7 +18,7 @@ from apples.planning.boxcosts import Boxes, with_whole_heights
 from apples.planning.boxsearch import BoxSearch
 from apples.planning.chains import Chains
 from apples.planning.model import coupling
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 from nws.base.wording import counted
 

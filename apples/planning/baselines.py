@@ -17,8 +17,8 @@ from apples.planning import bounds, reasons
 from apples.planning.candidates import CandidateSchedule, seconds_per_rank
 from apples.planning.chains import Chains
 from apples.planning.model import rank_lines
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem, build
 from nws.base.wording import counted
 

@@ -23,7 +23,7 @@ from apples.model.grid import LEAST_SHARE, FloatArray
 from apples.planning.candidates import CandidateSchedule
 from apples.planning.chains import Chains
 from apples.planning.model import rank_lines
-from apples.planning.options import Horizon, PlanningOptions
+from apples.planning.planningoptions import Horizon, PlanningOptions
 from apples.planning.problem import BoolArray, IntArray, Problem
 from nws.series import SCORES
 

@@ -18,7 +18,7 @@ from apples.planning.cuts import BoxLayout, rectilinear_shares, whole_parts
 from apples.planning.heights import HeightProgram, whole_heights
 from apples.planning.minimax import makespans, minimax_rows
 from apples.planning.model import RankLines, messages, unordered_lines
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 
 _Lay = Callable[[Problem, tuple[int, ...], RankLines, float], BoxLayout | None]

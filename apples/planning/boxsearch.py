@@ -18,7 +18,7 @@ from apples.planning.candidates import CandidateSchedule, keeps_limits
 from apples.planning.chains import Chains
 from apples.planning.cuts import column_groups
 from apples.planning.model import unordered_lines
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 
 #: Most ranks that are cut on two axes, the number up to which every number of ranks is tried, and the relative

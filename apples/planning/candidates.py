@@ -17,7 +17,7 @@ from apples.planning import heights
 from apples.planning.chains import Chains
 from apples.planning.minimax import makespans, minimax_rows, whole_rows
 from apples.planning.model import RankLines, rank_lines
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 
 #: Numbers of ranks that are all tried, and the relative distance of larger ones.

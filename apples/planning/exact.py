@@ -23,7 +23,7 @@ from apples.model.grid import FloatArray
 from apples.planning.candidates import CandidateSchedule, best_of, host_counts
 from apples.planning.chains import Chains
 from apples.planning.model import RankLines, unordered_lines
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, BoolArray, IntArray, Problem
 
 #: Largest pool, in processors, whose plan is exact.

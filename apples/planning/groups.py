@@ -15,7 +15,7 @@ import numpy as np
 from apples.planning.candidates import host_counts
 from apples.planning.chains import Chains
 from apples.planning.desirability import power
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 
 if TYPE_CHECKING:

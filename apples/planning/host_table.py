@@ -13,7 +13,7 @@ import numpy as np
 
 from apples.model.grid import LEAST_SHARE, Conditions, Estimate, FloatArray, Host
 from apples.model.template import Costs, LinearConstraint, Workload
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from nws.base.wording import counted
 from nws.series import SCORES, SHARES
 

@@ -12,7 +12,7 @@ from apples.planning.chains import Chains
 from apples.planning.hostlimits import cost
 from apples.planning.hostrange import Range, starts_s
 from apples.planning.model import NO_BEND, RankLines
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem, restrictions
 from apples.planning.solver import GAP, has_solution, no_banner
 

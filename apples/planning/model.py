@@ -23,7 +23,7 @@ import numpy as np
 from apples.model.grid import FloatArray
 from apples.model.pairs import PairValues
 from apples.planning.chains import Chains
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 
 #: More rows than any slab: the bend of a rank whose memory never binds (infinity would not survive

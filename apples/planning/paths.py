@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from apples.model.grid import FloatArray
 from apples.planning.candidates import host_counts
 from apples.planning.chains import Chains
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 
 #: Paths kept of each length, and paths of each length that become candidates.

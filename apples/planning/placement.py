@@ -24,7 +24,7 @@ from apples.planning.hostprogram import CAPACITY, LINKS, RANKS, HostProgram
 from apples.planning.hostrange import split
 from apples.planning.minimax import makespans, minimax_rows
 from apples.planning.model import RankLines
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 from apples.planning.solver import GAP, NODES
 

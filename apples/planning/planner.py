@@ -39,7 +39,7 @@ from apples.planning.candidates import (
 )
 from apples.planning.chains import Chains
 from apples.planning.model import rank_lines
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import IntArray, Problem, build
 from apples.planning.search import improve
 from nws.base.wording import counted

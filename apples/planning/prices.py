@@ -18,7 +18,7 @@ from apples.planning.candidates import CandidateSchedule
 from apples.planning.chains import Chains
 from apples.planning.heights import HeightProgram, chain_program
 from apples.planning.model import rank_lines
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import Problem
 from apples.planning.search import LEAST_GAIN
 

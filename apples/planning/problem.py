@@ -17,7 +17,7 @@ from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.host_table import QUANTILES, HostDemands, host_table, is_known, own_host
 from apples.planning.hostlimits import HostLimits, host_limits
 from apples.planning.jitter import BALANCED
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.tcp import retransmission_wait_s, throughput_Bps
 from nws.base.hostlist import fold
 from nws.base.wording import counted

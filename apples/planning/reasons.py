@@ -15,7 +15,7 @@ from apples.planning.candidates import CandidateSchedule, real_makespans
 from apples.planning.chains import Chains
 from apples.planning.host_table import own_host
 from apples.planning.model import coupling, handling, overheads, rank_lines
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 from apples.planning.rank_order import tree_positions
 from apples.planning.search import LEAST_GAIN, first_free

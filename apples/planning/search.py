@@ -13,7 +13,7 @@ import numpy as np
 
 from apples.planning.candidates import CandidateSchedule, best_of
 from apples.planning.chains import Chains
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 
 #: Most members priced in one neighbourhood, so that a step takes a few milliseconds.

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
-from apples.hosts import preflight, speed
+from apples.hosts import hostpreflight, speed
 from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
 from apples.hosts.facts import HostFacts, holds, managed
-from apples.hosts.preflight import Candidate, Checked
+from apples.hosts.hostpreflight import Candidate, Checked
 from apples.hosts.speed import CheckedConnection, LinkSpeed
 from apples.launching.mpirun import HostAccess
 from apples.model.allocations import allocated_hosts
@@ -40,7 +40,7 @@ from apples.platforms.platform import (
 from apples.platforms.requirements import Requirements
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
 from nws.base.paths import local_host
-from nws.base.ssh import find_ssh, ssh_command
+from nws.base.sshcommand import find_ssh, ssh_command
 from nws.base.wording import counted
 from nws.series import Forecast, Series
 
@@ -75,7 +75,7 @@ class SshPlatform(Platform):
         open_types: frozenset[str] = frozenset(),
         service: ServiceWeather | None = None,
         sharing: SharedHosts | None = None,
-        limit_s: float = preflight.LIMIT_S,
+        limit_s: float = hostpreflight.LIMIT_S,
         state: Path = Path(),
     ) -> None:
         """Open no connection yet.
@@ -188,14 +188,14 @@ class SshPlatform(Platform):
         notify(f"checking {counted(len(candidates), 'host')}")
         with (
             self._requirements.needs() as needs,
-            preflight.conversations_with(candidates, needs, limit_s=self._limit_s) as found,
+            hostpreflight.conversations_with(candidates, needs, limit_s=self._limit_s) as found,
         ):
             fit = [one for one in found if one[0].fit]
             self._links = self._measured_links(fit, notify)
             if not self._links:
                 return tuple(checked for checked, _ in found)
             # probing the links took seconds, in which a host may have become busy
-            fresh = {one.candidate.name: one for one in preflight.surveyed_again(fit)}
+            fresh = {one.candidate.name: one for one in hostpreflight.surveyed_again(fit)}
             return tuple(fresh.get(checked.candidate.name, checked) for checked, _ in found)
 
     def reaches(self, host: Host) -> bool:

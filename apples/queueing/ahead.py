@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from apples.queueing.queue import JobQueue
+from apples.queueing.easyqueue import JobQueue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,13 +17,13 @@ from apples.model.grid import FloatArray, Snapshot
 from apples.model.launchrequest import Notify
 from apples.model.plan import Move
 from apples.model.progress import CheckpointAndEnd, NewSlabs, Order, Progress
-from apples.planning.adapting.departures import inputs_after, slabs_without
 from apples.planning.adapting.hosts import HostPolicy, PoolSample, as_ranks_see_it
+from apples.planning.adapting.leaving import inputs_after, slabs_without
 from apples.planning.adapting.policy import AdaptationInputs, SlabPolicy
 from apples.planning.adapting.repartitioning import balanced, slowest
 from apples.planning.adapting.settings import AdaptSettings
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import IntArray, build
 from apples.run.agent import Decision
 from apples.run.remaining import remaining_workload

@@ -30,8 +30,8 @@ from apples.model.template import Checkpointing, Costs, Workload
 from apples.planning.adapting.hosts import as_ranks_see_it
 from apples.planning.axes import check as check_cut
 from apples.planning.baselines import default_plan, even_plan, smart_user_plan
-from apples.planning.options import PlanningOptions, planning_options
 from apples.planning.planner import check_room, make_plan
+from apples.planning.planningoptions import PlanningOptions, planning_options
 from apples.platforms.platform import Platform
 from apples.run.documents import attempts_document, checkpoint_document, plan_document, run_document
 from apples.run.intervals import Interval

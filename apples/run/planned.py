@@ -80,7 +80,7 @@ def plan(
         time_limit_s: wall seconds after which the run is ended.
         scheduler: "apples", "paper", "default" or "smart-user".
         notify: receives one line for each step.
-        options: fields of `apples.planning.options.PlanningOptions`, such as `max_ranks`.
+        options: fields of `apples.planning.planningoptions.PlanningOptions`, such as `max_ranks`.
 
     Raises:
         ConfigError: an argument or a file is not legal.

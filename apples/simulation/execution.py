@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from apples.model.grid import FloatArray
+from apples.simulation.gridsteering import RunProgress, SimulatedSteering
 from apples.simulation.mock_grid import MockGrid
 from apples.simulation.scenario import StartupTruth
-from apples.simulation.steering import RunProgress, SimulatedSteering
 from apples.simulation.window import Chain, open_window
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from apples.errors import ConfigError
 from apples.model.grid import FloatArray, Grid, Host
 from apples.model.template import Workload
-from apples.simulation.load import CHUNK_S, Campaigns, HostLoad, Steps
+from apples.simulation.hostload import CHUNK_S, Campaigns, HostLoad, Steps
 from apples.simulation.scenario import CpuTruth, FailureTruth, Scenario, TrafficTruth
 
 IntArray = NDArray[np.int64]

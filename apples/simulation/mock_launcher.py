@@ -16,8 +16,8 @@ from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome, Plan, RankObservation, RankStatus
 from apples.model.template import Workload
 from apples.simulation.execution import Execution, MockJob, execute
+from apples.simulation.gridsteering import SimulatedSteering
 from apples.simulation.mock_grid import MockGrid
-from apples.simulation.steering import SimulatedSteering
 from apples.simulation.window import Chain
 
 #: Signal that ends the remaining ranks after one was lost: SIGTERM.

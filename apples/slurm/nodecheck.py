@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from apples.hosts import preflight, speed
+from apples.hosts import hostpreflight, speed
 from apples.hosts.facts import HostFacts, Needs
-from apples.hosts.preflight import Candidate
+from apples.hosts.hostpreflight import Candidate
 from apples.hosts.speed import CheckedConnection
 from apples.hosts.warmhosts import Kernels
 from apples.slurm import runner
@@ -55,7 +55,7 @@ class NodeCheck:
     addresses: Mapping[str, str]
     links: LinkStore | None = None
     kernels: Kernels | None = None
-    limit_s: float = preflight.LIMIT_S
+    limit_s: float = hostpreflight.LIMIT_S
 
 
 def look(what: NodeCheck, needs: Needs, notify: Notify) -> NodeCheckResult:
@@ -92,7 +92,7 @@ def _asked(what: NodeCheck, needs: Needs) -> Iterator[list[CheckedConnection]]:
         Candidate(name=node, address=address, through=through[node])
         for node, address in what.addresses.items()
     ]
-    with preflight.conversations_with(candidates, needs, limit_s=what.limit_s) as found:
+    with hostpreflight.conversations_with(candidates, needs, limit_s=what.limit_s) as found:
         yield found
 
 

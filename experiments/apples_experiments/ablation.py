@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from apples.model.plan import Record
-from apples.planning.options import PAPER
+from apples.planning.planningoptions import PAPER
 from apples_experiments.result import Progress, Row
 from apples_experiments.site_runs import (
     OURS,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from apples.queueing.queue import warm
+from apples.queueing.easyqueue import warm
 from apples.simulation.batch.trace import Trace
 from apples_experiments.coscheduled_runs import compile_once
 from apples_experiments.dynamic_settings import DynamicSettings

@@ -16,8 +16,8 @@ from apples.model.grid import Snapshot
 from apples.model.gridfile import GridFile, load_grid_file
 from apples.model.plan import Plan
 from apples.model.template import Costs, Workload
-from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PAPER, PlanningOptions
 from apples_experiments.result import Curve, Figure, Progress, Result, Row
 from apples_experiments.settings import WolskiSettings, load_settings
 

@@ -25,8 +25,8 @@ from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Plan, Record
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Costs, Workload
-from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PAPER, PlanningOptions
 from apples.platforms.mock import MockPlatform, open_mock
 from apples_experiments.result import Progress
 from apples_experiments.settings import WolskiSettings

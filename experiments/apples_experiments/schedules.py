@@ -13,8 +13,8 @@ import numpy as np
 from apples.model.grid import Snapshot
 from apples.model.plan import Plan
 from apples.model.template import Workload
-from apples.planning.options import PAPER
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PAPER
 from apples_experiments.figure_2 import read_figure_2
 from apples_experiments.mock_runs import Session, calibrated, constants
 from apples_experiments.result import Curve, Figure, Progress, Result, Row

@@ -23,8 +23,8 @@ from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Plan, Record
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Costs
-from apples.planning.options import PAPER, ModelName, PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PAPER, ModelName, PlanningOptions
 from apples.platforms.mock import MockPlatform, open_mock
 from apples_experiments.mock_runs import Planner, shuffled
 from apples_experiments.result import Progress

@@ -16,7 +16,7 @@ import numpy as np
 
 from apples.model.grid import FloatArray
 from apples.planning.baselines import default_plan, smart_user_plan
-from apples.planning.options import PAPER
+from apples.planning.planningoptions import PAPER
 from apples_experiments.ablation import ablation_rows, by_size, undo_each
 from apples_experiments.result import Curve, Figure, Progress, Result, Row
 from apples_experiments.site_runs import (

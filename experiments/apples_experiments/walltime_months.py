@@ -16,7 +16,7 @@ import numpy as np
 from apples.queueing.jobs import OFF, SWITCHES
 from apples.queueing.metrics import Metrics
 from apples.queueing.settings import OVERRUNS, QueueSettings
-from apples.simulation.batch.machine import Replay, simulate
+from apples.simulation.batch.batchmachine import Replay, simulate
 from apples_experiments.result import Curve, Figure, Progress, Result, Row
 from apples_experiments.walltime_accuracy import ACKNOWLEDGED, OTHER_LOG
 from apples_experiments.walltime_logs import Log, estimates, load_log, load_settings, month_masks, past_ratios

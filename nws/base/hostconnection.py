@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
 from nws.base.sentprogram import BOOTSTRAP, PYTHON, framed, interpreter
-from nws.base.ssh import find_ssh, meaning, ssh_command
+from nws.base.sshcommand import find_ssh, meaning, ssh_command
 from nws.base.terminal import visible
 
 Given = TypeVar("Given")

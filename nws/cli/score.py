@@ -13,8 +13,8 @@ from nws.cli.common import echo_json, json_option
 from nws.cli.tables import echo_table
 
 if TYPE_CHECKING:
+    from nws.forecasting.accuracy import Accuracy, Score
     from nws.forecasting.horizonscore import HorizonScore
-    from nws.forecasting.score import Accuracy, Score
 
 #: Longest horizon, and most of them.
 _LONGEST, _MOST = 100_000, 20
@@ -51,9 +51,9 @@ def score(context: click.Context, file: Path, horizons: list[int], as_json: bool
     FILE is CSV, .gz or not, with a header and three columns: series, time, value. The first 20 samples of each
     series are not scored. MAE and RMSE are means over series, in the unit of the values.
     """
+    from nws.forecasting.accuracy import score_series
     from nws.forecasting.horizonscore import score_horizons
     from nws.forecasting.measurementfiles import read_measurements
-    from nws.forecasting.score import score_series
 
     try:
         series = read_measurements(file)

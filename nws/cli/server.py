@@ -46,7 +46,7 @@ def server(
         for line in setup.lines():
             click.echo(line)
         return
-    from nws.server.run import log_to_stderr, serve
+    from nws.server.serve import log_to_stderr, serve
 
     with log_to_stderr():
         code = serve(setup)

@@ -12,7 +12,7 @@ from nws.base.lazy import lazy_names
 if TYPE_CHECKING:
     from nws.base.paths import local_host, state_dir
     from nws.client.endpoint import Endpoint
-    from nws.client.local import LocalWeather, Weather, usable_cpus, weather_file
+    from nws.client.localweather import LocalWeather, Weather, usable_cpus, weather_file
     from nws.client.remote import ServiceClient
     from nws.client.remotesnapshot import RemoteHost, RemoteSnapshot
     from nws.client.remoteweather import RemoteWeather
@@ -37,16 +37,16 @@ __all__ = [
 _MODULES = {
     "Endpoint": "nws.client.endpoint",
     "LinkMatrix": "nws.links.linkmatrix",
-    "LocalWeather": "nws.client.local",
+    "LocalWeather": "nws.client.localweather",
     "RemoteHost": "nws.client.remotesnapshot",
     "RemoteSnapshot": "nws.client.remotesnapshot",
     "RemoteWeather": "nws.client.remoteweather",
     "ServiceClient": "nws.client.remote",
-    "Weather": "nws.client.local",
+    "Weather": "nws.client.localweather",
     "local_host": "nws.base.paths",
     "state_dir": "nws.base.paths",
-    "usable_cpus": "nws.client.local",
-    "weather_file": "nws.client.local",
+    "usable_cpus": "nws.client.localweather",
+    "weather_file": "nws.client.localweather",
 }
 
 __getattr__ = lazy_names(__name__, _MODULES)

@@ -12,7 +12,7 @@ import time
 from statistics import median
 
 from nws.base.errors import ProbeError
-from nws.sensors.cgroups import Cgroups
+from nws.sensors.cgrouplimits import Cgroups
 from nws.sensors.cpu import CpuSensor
 from nws.sensors.echo import EchoServer
 from nws.sensors.freememory import MemorySensor

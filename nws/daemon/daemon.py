@@ -27,7 +27,7 @@ from nws.daemon.jobs import Keeper, status
 from nws.daemon.probewindows import ProbeWindows, prober
 from nws.daemon.spool import Spool
 from nws.links.cliques import Schedule
-from nws.sensors.cgroups import Cgroups
+from nws.sensors.cgrouplimits import Cgroups
 from nws.sensors.cpu import CpuSensor
 from nws.sensors.echo import EchoServer
 from nws.sensors.registry import SensorContext, create

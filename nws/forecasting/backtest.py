@@ -16,7 +16,7 @@ from nws.base.errors import UsageError
 from nws.forecasting.batteries import Pick, first_illegal, refusal
 from nws.forecasting.compiling import compiled
 from nws.forecasting.kernel import advance
-from nws.forecasting.layout import STATE
+from nws.forecasting.statelayout import STATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

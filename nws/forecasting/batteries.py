@@ -22,7 +22,7 @@ from nws.base.errors import UsageError, WeatherError
 from nws.forecasting.borrowing import lend
 from nws.forecasting.horizons import KNOWN, read_outlooks
 from nws.forecasting.kernel import advance_many
-from nws.forecasting.layout import MAE, METHODS, MSE, PICKS, SELECTORS, STATE, method_text
+from nws.forecasting.statelayout import MAE, METHODS, MSE, PICKS, SELECTORS, STATE, method_text
 from nws.series import SHARES, Forecast, Outlook
 
 #: Squares of larger values, and sums of them, might not be representable.

@@ -43,7 +43,6 @@ from nws.forecasting.ladder import (
     SHORTEST,
     SLOTS,
 )
-from nws.forecasting.layout import METHODS
 from nws.forecasting.scales import (
     clip,
     correct_tail,
@@ -58,6 +57,7 @@ from nws.forecasting.scales import (
     variation,
     within_reach,
 )
+from nws.forecasting.statelayout import METHODS
 
 _FIXED = np.array([METHODS.index(name) for name in FIXED])
 #: First of the pending forecasts of each horizon.

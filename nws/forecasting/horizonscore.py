@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.base.errors import UsageError
+from nws.forecasting.accuracy import NOT_SCORED, legal_values
 from nws.forecasting.compiling import compiled
 from nws.forecasting.horizons import KNOWN, read_outlook
 from nws.forecasting.kernel import advance
-from nws.forecasting.layout import LAST, METHODS, STATE
-from nws.forecasting.score import NOT_SCORED, legal_values
+from nws.forecasting.statelayout import LAST, METHODS, STATE
 from nws.series import SHARES
 
 _Values = NDArray[np.float64]

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from nws.forecasting.compiling import compiled
-from nws.forecasting.layout import (
+from nws.forecasting.statelayout import (
     ADAPT_SCORE,
     ADAPTIVE_MEAN,
     ADAPTIVE_MEDIAN,

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from nws.forecasting.compiling import compiled
-from nws.forecasting.layout import (
+from nws.forecasting.statelayout import (
     BLEND_SHARPNESS,
     LEAN,
     LEAN_CLIP,

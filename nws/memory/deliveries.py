@@ -15,7 +15,7 @@ from nws.base.errors import UsageError
 from nws.base.sealed import crc
 from nws.memory.integrity import DamagedRows, sound_rows
 from nws.memory.log import LogBatch, joined
-from nws.memory.names import Names
+from nws.memory.seriesnames import Names
 
 #: Times beyond ± this many seconds since the epoch, three thousand years, are invalid.
 FURTHEST_S = 1e11

@@ -27,8 +27,8 @@ from nws.memory.database import KINDS, Database, refuse_missing_events, store_pr
 from nws.memory.headblock import HOUR_S, HeadBlock
 from nws.memory.integrity import DamagedRows, get_losses, sound_rows
 from nws.memory.log import joined
-from nws.memory.names import Names, sound_names
 from nws.memory.rollups import SPANS_S, pack_buckets, summed_up
+from nws.memory.seriesnames import Names, sound_names
 from nws.memory.seriesreading import blocks_of
 from nws.memory.store import Memory
 from nws.memory.totals import Total, read_total, write_block, write_name, write_total

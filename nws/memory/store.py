@@ -104,7 +104,7 @@ class Memory:
     ) -> None:
         from nws.memory.compaction import Compaction, Horizon
         from nws.memory.headblock import HeadBlock
-        from nws.memory.names import Names
+        from nws.memory.seriesnames import Names
 
         keep = keep or Keep()
         self._clock = clock

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nws.sensors.cgroups import Cgroups
+from nws.sensors.cgrouplimits import Cgroups
 from nws.sensors.procfs import ProcFs
 from nws.sensors.registry import SensorContext
 from nws.series import Measurement, Resource, Series

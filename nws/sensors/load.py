@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nws.sensors.cgroups import Cgroups, CpuGroup, CpuLimit
+from nws.sensors.cgrouplimits import Cgroups, CpuGroup, CpuLimit
 from nws.sensors.levels import CpuSample, Level, at_ratio, changed, levels, mean_level
 from nws.sensors.procfs import CpuTimes, ProcFs, TaskTimes, TaskTraits
 from nws.sensors.sharing import NORMAL_WEIGHT, REALTIME_WEIGHT, SchedulingGroup, Task, weight_of_nice

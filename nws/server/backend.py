@@ -31,7 +31,7 @@ from nws.server.writer import Writer
 
 if TYPE_CHECKING:
     from nws.server.driver import SourceCounters
-    from nws.service.core import WeatherService
+    from nws.service.weatherservice import WeatherService
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")

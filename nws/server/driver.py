@@ -21,7 +21,7 @@ from nws.timing.periodic import Tally, Timetable
 
 if TYPE_CHECKING:
     from nws.series import Measurement
-    from nws.service.core import WeatherService
+    from nws.service.weatherservice import WeatherService
 
 _LOG = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from nws.base.errors import ServiceError, StoreError, WeatherError
 
 if TYPE_CHECKING:
     from nws.messages.weatherdocuments import Batch, PutReceipt
-    from nws.service.core import WeatherService
+    from nws.service.weatherservice import WeatherService
 
 _LOG = logging.getLogger(__name__)
 

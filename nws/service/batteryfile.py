@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from nws.base.errors import StoreDamaged, StoreError
 from nws.base.files import Replacement
 from nws.forecasting.batteries import BatteryBank
-from nws.forecasting.layout import METHODS, SELECTORS, STATE
+from nws.forecasting.statelayout import METHODS, SELECTORS, STATE
 from nws.messages.fieldtypes import whole
 
 _FORMAT = "nws-batteries 3"

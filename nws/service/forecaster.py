@@ -25,7 +25,7 @@ from nws.messages.fieldtypes import Floats, Ints
 from nws.series import Forecast
 from nws.service import batteryfile
 from nws.service.batteryfile import Seen
-from nws.service.catalogue import Catalogue
+from nws.service.seriescatalogue import Catalogue
 
 _LOG = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from nws.forecasting.batteries import LARGEST
 from nws.memory import Memory
 from nws.memory.deliveries import Delivery
 from nws.messages.weatherdocuments import SOURCE, Batch, Refusals
-from nws.service.catalogue import checked_series
 from nws.service.forecaster import Forecaster
+from nws.service.seriescatalogue import checked_series
 from nws.service.serviceconfig import ServiceConfig
 
 _SOURCE = re.compile(SOURCE)

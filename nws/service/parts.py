@@ -15,9 +15,9 @@ from nws.memory import Memory
 from nws.memory.integrity import DamageLog
 from nws.messages.weatherdocuments import Counters, Health
 from nws.service.batteryfile import battery_file
-from nws.service.directory import Directory
-from nws.service.events import Events
+from nws.service.eventlog import Events
 from nws.service.forecaster import Forecaster
+from nws.service.hostdirectory import Directory
 from nws.service.ingestion import IngestCounts
 from nws.service.keyvalues import KeyValueTable
 from nws.service.scheduling import ScheduleVersions

@@ -25,8 +25,8 @@ from nws.messages.fieldtypes import Floats, Ints
 from nws.messages.weatherdocuments import HostState, PlotDocument, Registration, SampleDocument, SeriesState
 from nws.series import Forecast, Resource, Series
 from nws.service import samples
-from nws.service.directory import Directory, HostRegistration
 from nws.service.forecaster import Forecaster
+from nws.service.hostdirectory import Directory, HostRegistration
 from nws.service.parts import ServiceParts
 from nws.service.samples import Points, checked_span, fitting, raw, rolled
 from nws.service.scheduling import ScheduleVersions

@@ -20,7 +20,7 @@ from nws.messages.fieldtypes import Floats, Ints
 from nws.messages.snapshotcolumns import SnapshotComposed, SnapshotOutlooks, SnapshotSeries, WeatherSnapshot
 from nws.messages.weatherdocuments import HostState
 from nws.series import SHARES, Resource
-from nws.service.catalogue import Catalogue
+from nws.service.seriescatalogue import Catalogue
 
 #: Maximum number of cached selections.
 _MOST_NAMES = 8

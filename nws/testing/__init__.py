@@ -25,11 +25,11 @@ from nws.testing.weather import InMemoryWeather
 
 if TYPE_CHECKING:
     from nws.testing.recorded import RecordedWeather
-    from nws.testing.server import InMemoryServer
+    from nws.testing.servicestub import InMemoryServer
 
 __all__ = ["InMemoryServer", "InMemoryWeather", "RecordedWeather"]
 
 #: Imported on first use, because the server imports an HTTP server.
-_MODULES = {"InMemoryServer": "nws.testing.server", "RecordedWeather": "nws.testing.recorded"}
+_MODULES = {"InMemoryServer": "nws.testing.servicestub", "RecordedWeather": "nws.testing.recorded"}
 
 __getattr__ = lazy_names(__name__, _MODULES)

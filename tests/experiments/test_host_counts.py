@@ -7,8 +7,8 @@ import pytest
 from apples.errors import ConfigError
 from apples.model.grid import Snapshot
 from apples.model.template import PAPER_OVERHEAD
-from apples.planning.options import PAPER
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PAPER
 from apples_experiments import host_counts
 from apples_experiments.settings import load_settings
 

@@ -6,7 +6,7 @@ import pytest
 
 from apples.errors import ConfigError
 from apples.planning.baselines import default_plan
-from apples.planning.options import PAPER
+from apples.planning.planningoptions import PAPER
 from apples_experiments import ablation, site_runs, two_sites
 from apples_experiments.ablation import VARIANTS, undo_each
 from apples_experiments.settings import CONFIGS, RunSet

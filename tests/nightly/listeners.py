@@ -29,7 +29,7 @@ from apples.hosts.agentconnection import ForkedAgent
 from apples.hosts.frames import Unframer, frame
 from apples.livequeue.queuemessages import QUEUE_REQUESTS
 from apples.monitoring.pagelayout import MAGIC, PAGE_BYTES, VERSION
-from apples.queueing.queue import warm
+from apples.queueing.easyqueue import warm
 from apples.testing.localcluster import LocalCluster
 from tests.nightly.conversations import Conversation, Failed
 from tests.nightly.httprequests import Fuzzer

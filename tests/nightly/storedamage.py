@@ -28,7 +28,7 @@ from nws.memory.database import FORMAT
 from nws.memory.salvage import check, repair
 from nws.messages.weatherdocuments import Event
 from nws.series import Series
-from nws.service.events import Events
+from nws.service.eventlog import Events
 from nws.service.keyvalues import KeyValueTable
 
 START = 1_800_000_000.0

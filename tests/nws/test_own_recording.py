@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nws.forecasting.accuracy import score_series
 from nws.forecasting.measurementfiles import read_measurements
-from nws.forecasting.score import score_series
 from nws.series import Resource, Series
 
 RECORDINGS = ("own_sensors_10s.csv.gz", "own_sensors_10s_later.csv.gz")

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from nws.base.errors import UsageError
 from nws.cli.score import score
+from nws.forecasting.accuracy import NOT_SCORED, score_series
 from nws.forecasting.horizonscore import score_horizons
-from nws.forecasting.layout import METHODS
 from nws.forecasting.measurementfiles import read_measurements
-from nws.forecasting.score import NOT_SCORED, score_series
+from nws.forecasting.statelayout import METHODS
 from tests.transcripts import recorded
 
 DATA = Path(os.environ.get("APPLES_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data") / "series"

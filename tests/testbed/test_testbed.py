@@ -57,7 +57,7 @@ def test_host_has_files_of_its_own(lab, tmp_path):
 
 def test_limits_are_seen_inside_and_change_while_it_runs(lab):
     program = (
-        "from nws.sensors.cgroups import Cgroups as C; "
+        "from nws.sensors.cgrouplimits import Cgroups as C; "
         "print([round(x.cpus, 2) for x in C().cpu_limits()], [int(x.limit_bytes) for x in C().memory_limits()])"
     )
     lab.change("a3", cpu=0.25, memory="512M")

@@ -9,7 +9,7 @@ import resource
 import socket
 from collections.abc import Callable
 
-from apples.daemons.ipc.loop import Alarm, Loop
+from apples.daemons.ipc.eventloop import Alarm, Loop
 from apples.errors import SharingError
 
 _PAUSE_S = 0.1

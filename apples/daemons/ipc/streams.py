@@ -7,7 +7,7 @@ import errno
 import socket
 from collections.abc import Callable
 
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.wire import Forged, Lines
 
 #: What may wait for a side that does not read before it is taken for dead, bytes.

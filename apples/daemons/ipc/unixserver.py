@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from apples.daemons.ipc.eventloop import Alarm, Loop
 from apples.daemons.ipc.listener import Listener, raise_descriptors
-from apples.daemons.ipc.loop import Alarm, Loop
 from apples.daemons.ipc.peers import peer
 from apples.daemons.ipc.requests import Refusal
 from apples.daemons.ipc.streams import Stream

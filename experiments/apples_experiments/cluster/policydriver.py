@@ -14,7 +14,7 @@ import numpy as np
 from apples.coscheduling.classes import ProcessClass
 from apples.coscheduling.events import Heartbeat, Measured, MessageArrived, NodeEvent, Process, SliceEnded
 from apples.coscheduling.machine import MachineSlot
-from apples.coscheduling.node import NodePolicy, changes
+from apples.coscheduling.nodestate import NodePolicy, changes
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind
 from apples_experiments.cluster import engine
 from apples_experiments.cluster import layout as at

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from apples.errors import ConfigError
+from apples.queueing.easyqueue import JobQueue
 from apples.queueing.jobs import Beliefs, QueueJob
-from apples.queueing.queue import JobQueue
 from apples.queueing.settings import QueueSettings
 
 

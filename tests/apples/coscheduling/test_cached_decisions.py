@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from apples.coscheduling.classes import FcsConstants, MonitorCounts
 from apples.coscheduling.events import Heartbeat, HeartbeatLost, JobArrived, JobLeft, Process, ProcessLeft
 from apples.coscheduling.fcs import Fcs
-from apples.coscheduling.node import Gang
+from apples.coscheduling.nodestate import Gang
 
 JOBS = ("one", "two", "three")
 PROCESSORS = {rank: rank % 2 for rank in range(3)}

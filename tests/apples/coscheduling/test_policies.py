@@ -18,7 +18,7 @@ from apples.coscheduling.events import (
 )
 from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
-from apples.coscheduling.node import Gang, SpinBlock, Uncoordinated, changes
+from apples.coscheduling.nodestate import Gang, SpinBlock, Uncoordinated, changes
 from apples.coscheduling.policies import POLICIES, CoschedulingConstants, ShareByNeed, policy_kind
 from apples.errors import ConfigError
 from tests.transcripts import replay, transcripts

@@ -20,7 +20,7 @@ from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.machine import MachineScheduler
 from apples.coscheduling.matrix import OusterhoutMatrix
 from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
-from apples.coscheduling.node import Gang, SpinBlock, Uncoordinated
+from apples.coscheduling.nodestate import Gang, SpinBlock, Uncoordinated
 from apples.coscheduling.users import NICE_STEP
 
 ANN, BOB, CYD = 1001, 1002, 1003

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.timer import now
 
 KINDS = pytest.mark.parametrize("precise", [True, False])
@@ -83,7 +83,7 @@ def test_what_is_urgent_does_not_wait_behind_a_flood(made):
 #: Says what it heard first: a line on its input, or that none has come for 1 s.
 _LISTENER = """
 import sys
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.timer import now
 
 loop = Loop(precise=False)

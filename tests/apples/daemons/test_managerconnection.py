@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from apples.daemons import heartbeatreceiver, managerconnection
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.timer import now
 from apples.daemons.ipc.wire import DatagramSeal, HeartbeatMessage, random_word
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection

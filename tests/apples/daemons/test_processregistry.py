@@ -9,7 +9,7 @@ import pytest
 from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
 from apples.daemons.exchanges import RegisterRequest
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.journal import Journal
 from apples.daemons.managednode import check_limits
 from apples.daemons.processcontrol import Capabilities

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from apples.coscheduling.events import Process
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.listener import Listener
-from apples.daemons.ipc.loop import Loop
 from apples.daemons.ipc.streams import Stream
 from apples.daemons.registration import RegistrationServer
 

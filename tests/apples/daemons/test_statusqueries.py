@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.timer import now
 from apples.daemons.statusqueries import GATHER_S, StatusQueries
 

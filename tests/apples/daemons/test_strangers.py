@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
 from apples.daemons.nodemessages import VERSION
 from apples.monitoring.pagelayout import MAGIC, MANAGED, PAGE_BYTES

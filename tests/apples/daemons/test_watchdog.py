@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.processes import facts
 from apples.daemons.watchdogclient import WatchdogClient
 

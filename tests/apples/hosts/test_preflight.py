@@ -18,7 +18,7 @@ from apples.hosts.hostmessages import (
     PortAnswer,
     SurveyedAnswer,
 )
-from apples.hosts.preflight import CallbackListener, Candidate
+from apples.hosts.hostpreflight import CallbackListener, Candidate
 from apples.hosts.questions import AgentConversation
 from apples.hosts.travelling import CHECK_MODULES, agent_program
 from nws.base.hostconnection import HostCheckError

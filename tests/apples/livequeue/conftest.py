@@ -26,7 +26,7 @@ from apples.livequeue.records import ENDED, FINISHED, STARTING, JobEnd, Submissi
 from apples.livequeue.store import Store
 from apples.livequeue.supervisors import kill_marked
 from apples.queueing.configuration import EstimatesSection, QueueFile, QueueSection
-from apples.queueing.queue import warm
+from apples.queueing.easyqueue import warm
 
 APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 #: Commands that only ask the manager or read its store, and need no process of their own to be tested.

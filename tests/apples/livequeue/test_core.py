@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from apples.errors import ConfigError, HistoryError
 from apples.livequeue import status as requests
-from apples.livequeue.log import swf_lines
+from apples.livequeue.queuelog import swf_lines
 from apples.livequeue.status import StatusRequests
 from apples.queueing.jobs import OFF
-from apples.simulation.batch.machine import Replay, simulate
+from apples.simulation.batch.batchmachine import Replay, simulate
 from apples.simulation.batch.swf import parse_swf
 
 

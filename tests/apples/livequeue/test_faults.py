@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
-from apples.daemons.ipc.loop import Loop
+from apples.daemons.ipc.eventloop import Loop
 from apples.errors import RequestRejected, SharingError
 from apples.livequeue import status as requests
 from apples.livequeue.inherited import of_process

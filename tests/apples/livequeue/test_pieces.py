@@ -12,7 +12,7 @@ import pytest
 from apples.daemons.ipc.requests import read_request
 from apples.errors import ConfigError, HistoryError
 from apples.livequeue.clock import Clock, rounded_up
-from apples.livequeue.log import swf_lines
+from apples.livequeue.queuelog import swf_lines
 from apples.livequeue.queuemessages import QUEUE_REQUESTS, Instants, JobRequest
 from apples.livequeue.status import clock_time, why
 from apples.livequeue.store import Store

@@ -11,8 +11,8 @@ from apples.model.config import find_config
 from apples.model.grid import Host, LinkRule, Snapshot
 from apples.model.gridfile import load_grid, load_grid_file
 from apples.model.template import PAPER_OVERHEAD, Workload
-from apples.planning.options import PAPER
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PAPER
 from tests.transcripts import recorded, text_of
 
 

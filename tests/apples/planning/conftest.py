@@ -12,7 +12,7 @@ import pytest
 
 from apples.model.grid import Conditions, Estimate, Host, Snapshot
 from apples.model.template import Costs, Overhead, Workload
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import Problem, build
 
 FAST, SLOW = (1e-4, 1e8), (1e-2, 1e6)

@@ -12,8 +12,8 @@ from apples.errors import NoFeasiblePlan
 from apples.model.cut import Axes
 from apples.model.limits import Limits
 from apples.planning.advice import advice, cheapest_by
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PlanningOptions
 from nws.series import Outlook
 
 

@@ -16,8 +16,8 @@ from apples.model.limits import parse_limits
 from apples.planning.boxcosts import in_columns, in_grid, priced
 from apples.planning.candidates import CandidateSchedule, seconds_per_rank
 from apples.planning.cuts import BoxLayout, column_groups
-from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PAPER, PlanningOptions
 
 AUTO = PlanningOptions()
 CUTS = ("auto", "slabs", "columns")

@@ -5,8 +5,8 @@ import pytest
 
 from apples.errors import NoFeasiblePlan
 from apples.planning.baselines import default_plan, smart_user_plan
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PlanningOptions
 
 
 def test_default_takes_every_host_in_the_grid_s_order_with_equal_slabs(pool):

@@ -14,8 +14,8 @@ from apples.planning.candidates import best_of
 from apples.planning.chains import Chains
 from apples.planning.desirability import connectivity
 from apples.planning.model import rank_lines
-from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PAPER, PlanningOptions
 from apples.planning.problem import UNUSABLE_S, build
 from apples.planning.rank_order import spanning_tree
 from apples.planning.rescue import islands

@@ -18,8 +18,8 @@ from apples.planning.chains import Chains
 from apples.planning.heights import HeightProgram, whole_heights
 from apples.planning.minimax import makespans, minimax_rows
 from apples.planning.model import RankLines, rank_lines
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PlanningOptions
 
 LP = PlanningOptions(allocation="lp", improve=False, ranks=2)
 

@@ -11,8 +11,8 @@ from apples.model.gridfile import load_grid_file
 from apples.model.limits import AtMost, Limits, parse_limits
 from apples.planning import placement, planner
 from apples.planning.hostprogram import HostProgram
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PlanningOptions
 from tests.transcripts import recorded, text_of
 
 PRICED = PlanningOptions(prices=True)

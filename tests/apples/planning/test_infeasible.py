@@ -7,8 +7,8 @@ import pytest
 
 from apples.errors import ConfigError, NoFeasiblePlan
 from apples.model.template import Costs, LinearConstraint
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PlanningOptions
 from tests.transcripts import recorded
 
 

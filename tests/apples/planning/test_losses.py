@@ -10,8 +10,8 @@ from apples.model.gridfile import load_grid
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.snapshots import from_forecasts
 from apples.model.template import Costs, Workload
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import build
 from apples.planning.tcp import retransmission_wait_s, throughput_Bps
 from apples.platforms.platform import link_forecasts

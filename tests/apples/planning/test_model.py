@@ -9,7 +9,7 @@ import pytest
 from apples.model.template import Costs
 from apples.planning.chains import Chains
 from apples.planning.model import coupling, rank_lines
-from apples.planning.options import PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 
 PAPER, EXCHANGE = PlanningOptions(model="paper"), PlanningOptions(model="exchange")
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from apples.planning import desirability
 from apples.planning.chains import Chains
 from apples.planning.groups import groups
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PlanningOptions
 from apples.planning.rank_order import is_uniform, spanning_tree, tree_positions
 
 #: h0 is fast and far away, h2 slow and near everybody, h1 in between.

@@ -3,8 +3,8 @@
 import pytest
 
 from apples.model.template import PAPER_OVERHEAD, Costs
-from apples.planning.options import PAPER
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PAPER
 
 #: s for one row of the mesh over the whole run; the paper does not print it, this one is assumed.
 BENCHMARK_S = 0.195

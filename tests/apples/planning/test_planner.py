@@ -14,8 +14,8 @@ from apples.planning.baselines import default_plan
 from apples.planning.candidates import best_of, enumerate_orders
 from apples.planning.chains import Chains
 from apples.planning.desirability import orders
-from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan, search
+from apples.planning.planningoptions import PAPER, PlanningOptions
 from apples.planning.search import improve, neighbourhood
 
 

@@ -9,8 +9,8 @@ from apples.errors import NoFeasiblePlan
 from apples.model.template import LinearConstraint
 from apples.planning import placement
 from apples.planning.candidates import host_counts
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan, search
+from apples.planning.planningoptions import PlanningOptions
 
 
 def chain_of_links(order):

@@ -11,7 +11,7 @@ from apples.errors import LaunchError, NoFeasiblePlan
 from apples.hosts.facts import HostFacts
 from apples.hosts.hostcheck import versions
 from apples.hosts.hostmessages import AskSurvey, Survey
-from apples.hosts.preflight import Checked
+from apples.hosts.hostpreflight import Checked
 from apples.hosts.speed import LinkSpeed
 from apples.hosts.warmhosts import WarmHosts
 from apples.model.grid import Grid, Host, LinkRule

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from apples.errors import ConfigError
 from apples.queueing.ahead import predict_starts
+from apples.queueing.easyqueue import JobQueue
 from apples.queueing.jobs import QueueJob
-from apples.queueing.queue import JobQueue
 from apples.queueing.settings import QueueSettings
 
 

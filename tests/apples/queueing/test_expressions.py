@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apples.errors import ConfigError
+from apples.queueing.easyqueue import JobQueue
 from apples.queueing.expressions import compile_expression
 from apples.queueing.jobs import Beliefs, QueueJob
-from apples.queueing.queue import JobQueue
 from apples.queueing.scores import score_all
 from apples.queueing.settings import QueueSettings
 from tests.transcripts import recorded

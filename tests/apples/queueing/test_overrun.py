@@ -2,8 +2,8 @@
 
 import pytest
 
+from apples.queueing.easyqueue import JobQueue
 from apples.queueing.jobs import Beliefs, QueueJob
-from apples.queueing.queue import JobQueue
 from apples.queueing.settings import QueueSettings
 from tests.transcripts import recorded
 

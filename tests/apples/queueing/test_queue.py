@@ -3,8 +3,8 @@
 import pytest
 
 from apples.errors import ConfigError
+from apples.queueing.easyqueue import JobQueue
 from apples.queueing.jobs import Beliefs, QueueJob
-from apples.queueing.queue import JobQueue
 from apples.queueing.settings import QueueSettings
 
 

@@ -12,8 +12,8 @@ from apples.model.template import Costs, Workload
 from apples.planning.adapting.hosts import HostPolicy
 from apples.planning.adapting.settings import AdaptSettings, HostSettings
 from apples.planning.baselines import default_plan
-from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.planning.planningoptions import PlanningOptions
 from apples.run.adaptation import ControllerInputs, HostController, SlabController, adaptation_inputs
 
 OPTIONS = PlanningOptions(ranks=2)

@@ -16,7 +16,7 @@ from apples.model.grid import Estimate, Host, Snapshot
 from apples.model.limits import Limits
 from apples.model.plan import Outcome
 from apples.model.runrequest import Benchmarks, RunRequest
-from apples.planning.options import planning_options
+from apples.planning.planningoptions import planning_options
 from apples.run.agent import SCHEDULERS, Agent
 from apples.run.loop import AttemptLoop
 from apples.testing import failed, finished

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apples.simulation.load import CHUNK_S, Campaigns, HostLoad
+from apples.simulation.hostload import CHUNK_S, Campaigns, HostLoad
 from apples.simulation.scenario import CampaignTruth, LoadTruth, RegimeTruth
 
 TRUTH = LoadTruth(

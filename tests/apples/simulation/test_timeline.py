@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.simulation.load import Steps
+from apples.simulation.hostload import Steps
 
 intervals = st.lists(
     st.tuples(st.integers(-50, 50), st.integers(1, 30), st.integers(1, 5)), min_size=0, max_size=20

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from apples.errors import ConfigError
 from apples.queueing.jobs import QueueJob
-from apples.simulation.batch.machine import Replay, simulate
+from apples.simulation.batch.batchmachine import Replay, simulate
 from apples_experiments.dynamicjobs.rows import RowQueues, Start
 from apples_experiments.lublin import generate, with_load
 

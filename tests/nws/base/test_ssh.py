@@ -3,7 +3,7 @@
 import pytest
 
 from nws.base.errors import SshNotFound
-from nws.base.ssh import find_ssh, meaning, ssh_command
+from nws.base.sshcommand import find_ssh, meaning, ssh_command
 from tests.transcripts import recorded
 
 

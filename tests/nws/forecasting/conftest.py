@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nws.forecasting.kernel import advance_many
-from nws.forecasting.layout import STATE
+from nws.forecasting.statelayout import STATE
 
 Follow = Callable[[Sequence[float]], Any]
 

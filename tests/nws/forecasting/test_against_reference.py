@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nws.forecasting.layout import (
+from nws.forecasting.statelayout import (
     ADAPT_SCORE,
     ADAPTIVE_MEAN,
     ADAPTIVE_MEDIAN,

@@ -18,7 +18,7 @@ from nws.forecasting.kernel import advance_many
 
 SMOOTH = """
 import numpy as np
-from nws.forecasting.layout import EXPONENTIAL, STATE
+from nws.forecasting.statelayout import EXPONENTIAL, STATE
 from nws.forecasting.predictors import predict_exponential
 state = np.zeros(1, STATE)
 for samples, value in ((1, 0.0), (2, 1.0)):

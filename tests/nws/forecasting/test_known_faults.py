@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nws.forecasting.batteries import Battery, Pick
-from nws.forecasting.layout import ADAPTIVE_MEAN, ADAPTIVE_MEDIAN, SLIDING
+from nws.forecasting.statelayout import ADAPTIVE_MEAN, ADAPTIVE_MEDIAN, SLIDING
 
 
 @pytest.mark.parametrize("pick", Pick)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nws.forecasting.layout import (
+from nws.forecasting.statelayout import (
     ADAPTIVE_MEAN,
     ADAPTIVE_MEDIAN,
     AUTOREGRESSION,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nws.forecasting.batteries import Battery, Pick
 from nws.forecasting.kernel import trace
-from nws.forecasting.layout import MAE, METHODS, MSE, STATE
+from nws.forecasting.statelayout import MAE, METHODS, MSE, STATE
 
 # How far above the best method the battery may end. Ten jumps make nearly all the error of `steps`: which
 # method took them best is known only afterwards, and luck in part.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nws.sensors.cgroups import Cgroups
+from nws.sensors.cgrouplimits import Cgroups
 from nws.sensors.cpu import CpuSensor
 from nws.sensors.load import LoadMeter
 from nws.sensors.procfs import ProcFs

@@ -67,7 +67,7 @@ def test_mount_point_with_a_blank(host, tmp_path):
         seen.append(str(mount))
         return host.sys
 
-    from nws.sensors.cgroups import Cgroups
+    from nws.sensors.cgrouplimits import Cgroups
 
     assert len(Cgroups(host.proc / "self", relocate=relocate).cpu_limits()) == 1
     assert seen == ["/my cgroups"]

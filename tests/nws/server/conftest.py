@@ -26,7 +26,7 @@ from nws.messages.weatherdocuments import (
     SeriesState,
 )
 from nws.series import SHARES, Forecast, Series
-from nws.server.run import ServerThread, warm_up
+from nws.server.serve import ServerThread, warm_up
 from nws.server.tokens import Role, Tokens
 from nws.service.serviceconfig import Every, Limits, ServiceConfig, Tls
 
@@ -40,7 +40,7 @@ def kernels():
 
 
 class FakeService:
-    """Methods of `nws.service.core.WeatherService` over dictionaries.
+    """Methods of `nws.service.weatherservice.WeatherService` over dictionaries.
 
     failure : raised by every write.  gate : writes wait for it.  groups : sizes of the transactions, `begun` of them
     """

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nws.server.app import OPERATIONS
+from nws.server.asgi import OPERATIONS
 from nws.server.openapi import document
-from nws.server.run import ServerThread
+from nws.server.serve import ServerThread
 from nws.server.tokens import Tokens
-from nws.service.core import WeatherService
 from nws.service.serviceconfig import Limits, ServiceConfig
+from nws.service.weatherservice import WeatherService
 
 NOW = 1_795_000_000.0
 SCHEMAS = document(ServiceConfig(), OPERATIONS)["components"]["schemas"]

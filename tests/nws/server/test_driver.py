@@ -7,7 +7,7 @@ import pytest
 from nws.base.errors import ProbeError
 from nws.series import Measurement, Series
 from nws.server.driver import Driven, Driver, SourceCounters
-from nws.server.run import sources
+from nws.server.serve import sources
 from nws.service.serviceconfig import ServiceConfig
 from nws.sources.prometheussettings import PrometheusSettings
 

@@ -8,7 +8,7 @@ import ssl
 import pytest
 
 from nws.server.protocol import Handshakes
-from nws.server.run import log_fault
+from nws.server.serve import log_fault
 
 
 @pytest.mark.parametrize("call", ["sock_accept", "create_task"])

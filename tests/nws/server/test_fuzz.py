@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from nws.server.app import OPERATIONS
+from nws.server.asgi import OPERATIONS
 from nws.server.openapi import document
-from nws.server.run import ServerThread
+from nws.server.serve import ServerThread
 from nws.server.tokens import Role, Tokens
-from nws.service.core import WeatherService
 from nws.service.serviceconfig import Limits, ServiceConfig
+from nws.service.weatherservice import WeatherService
 from tests.nightly.conversations import attack
 from tests.nightly.httprequests import Fuzzer
 from tests.nightly.listeners import Http

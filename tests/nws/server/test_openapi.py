@@ -5,12 +5,12 @@ import math
 import jsonschema
 import pytest
 
-from nws.server.app import OPERATIONS
+from nws.server.asgi import OPERATIONS
 from nws.server.openapi import document
-from nws.server.run import ServerThread
+from nws.server.serve import ServerThread
 from nws.server.tokens import Role, Tokens
-from nws.service.core import WeatherService
 from nws.service.serviceconfig import CliqueConfig, ServiceConfig
+from nws.service.weatherservice import WeatherService
 from tests.transcripts import recorded
 
 NOW = 1_795_000_000.0

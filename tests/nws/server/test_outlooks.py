@@ -5,10 +5,10 @@ import re
 import pytest
 
 from nws.series import SHARES
-from nws.server.run import ServerThread
+from nws.server.serve import ServerThread
 from nws.server.tokens import Tokens
-from nws.service.core import WeatherService
 from nws.service.serviceconfig import ServiceConfig
+from nws.service.weatherservice import WeatherService
 
 NOW = 1_795_000_000.0
 

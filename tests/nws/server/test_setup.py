@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from nws.base.errors import ConfigError, ServiceError
-from nws.server.run import bind, serve
+from nws.server.serve import bind, serve
 from nws.server.setup import prepare, resolve
 from nws.server.tokens import create_token
 from nws.service.serviceconfig import Listen, ServiceConfig, Tls, TokenFiles
@@ -138,7 +138,7 @@ def test_server_that_ends_before_it_answers_is_an_error(tmp_path, monkeypatch):
     async def fails(self, sockets=None):
         self.should_exit = True
 
-    monkeypatch.setattr("nws.server.run._Server.startup", fails)
+    monkeypatch.setattr("nws.server.serve._Server.startup", fails)
     setup = prepare(config(listen=Listen(host="127.0.0.1", port=0)), store=tmp_path / "weather.db")
     with pytest.raises(ServiceError, match=r"http://127\.0\.0\.1:\d+: the server did not start; see its log"):
         serve(setup)

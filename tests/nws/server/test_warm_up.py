@@ -7,7 +7,7 @@ PROGRAM = """
 import gc
 from numba.core.dispatcher import Dispatcher
 from nws.series import Measurement, Series
-from nws.server.run import warm_up
+from nws.server.serve import warm_up
 from nws.service.serviceconfig import ServiceConfig
 from nws.testing import InMemoryServer
 

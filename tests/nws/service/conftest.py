@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nws.service.core import WeatherService
 from nws.service.serviceconfig import ServiceConfig
+from nws.service.weatherservice import WeatherService
 
 from .helpers import Clock, kill
 

@@ -363,7 +363,7 @@ WRITER = """
     from pathlib import Path
     import numpy as np
     from nws.service.serviceconfig import ServiceConfig
-    from nws.service.core import WeatherService
+    from nws.service.weatherservice import WeatherService
     from nws.messages.weatherdocuments import Batch
 
     clock = lambda: {start}
@@ -412,7 +412,7 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_forecasts_go_on(s
 
 
 def test_service_of_its_settings_keeps_its_file_where_they_say(tmp_path, clock):
-    from nws.service.core import WeatherService
+    from nws.service.weatherservice import WeatherService
 
     with WeatherService(settings(store=tmp_path / "deep" / "w.db"), clock=clock) as service:
         registered(service, "alpha")
@@ -420,8 +420,8 @@ def test_service_of_its_settings_keeps_its_file_where_they_say(tmp_path, clock):
 
 
 def test_without_settings_the_store_is_in_the_state_directory(state_of_its_own):
-    from nws.service.core import WeatherService
     from nws.service.serviceconfig import ServiceConfig
+    from nws.service.weatherservice import WeatherService
 
     with WeatherService(ServiceConfig()) as service:
         assert service.path == state_of_its_own / "service.db"

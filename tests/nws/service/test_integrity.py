@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 import requests
 
-from nws.server.run import ServerThread
+from nws.server.serve import ServerThread
 from nws.server.tokens import Tokens
 
 from .helpers import START, batch

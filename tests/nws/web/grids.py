@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nws.messages.weatherdocuments import Batch, Event, Registration
-from nws.server.run import ServerThread
+from nws.server.serve import ServerThread
 from nws.server.tokens import Tokens
-from nws.service.core import WeatherService
 from nws.service.serviceconfig import CliqueConfig, Limits, ServiceConfig
+from nws.service.weatherservice import WeatherService
 
 #: 2026-11-20 12:00:00 UTC, a Friday.
 NOON = 1_795_176_000.0

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from nws.server.tokens import Role, Tokens
-from nws.service.core import WeatherService
 from nws.service.serviceconfig import ServiceConfig
+from nws.service.weatherservice import WeatherService
 
 from .conftest import leave, settled, wait_for_text
 from .grids import Clock, Grid, serve, small_grid

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from apples.planning.adapting.departures import inputs_after, slabs_without
+from apples.planning.adapting.leaving import inputs_after, slabs_without
 from apples.planning.adapting.policy import AdaptationInputs
 
 INPUTS = AdaptationInputs(

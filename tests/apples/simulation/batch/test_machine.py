@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apples.errors import ConfigError
+from apples.queueing.easyqueue import JobQueue
 from apples.queueing.estimates import RecentRuns, Scheme, SimilarJobs
 from apples.queueing.jobs import REGULAR, SELECTIVE, QueueJob
-from apples.queueing.queue import JobQueue
 from apples.queueing.settings import QueueSettings
-from apples.simulation.batch.machine import Jobs, Replay, log_estimates, simulate
+from apples.simulation.batch.batchmachine import Jobs, Replay, log_estimates, simulate
 
 rows = st.lists(
     st.tuples(st.integers(0, 40), st.integers(0, 20), st.integers(1, 8), st.integers(1, 40)),
@@ -106,7 +106,7 @@ def test_log_without_waits_has_no_history(trace):
 
 
 def test_progress_is_told(trace, monkeypatch):
-    monkeypatch.setattr("apples.simulation.batch.machine._CHUNK", 2)
+    monkeypatch.setattr("apples.simulation.batch.batchmachine._CHUNK", 2)
     jobs = trace(*[(second, 1, 1, 1) for second in range(5)])
     said = []
     simulate(jobs, Replay(), None, lambda done, total: said.append((done, total)))

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from apples.simulation.batch.machine import Replay, simulate
+from apples.simulation.batch.batchmachine import Replay, simulate
 from apples.simulation.batch.reading import read_trace
 
 

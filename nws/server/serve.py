@@ -31,7 +31,7 @@ import uvicorn
 
 from nws.base.detach import notify
 from nws.base.errors import ConfigError, ServiceError
-from nws.server.app import WEB, create_app
+from nws.server.asgi import WEB, create_app
 from nws.server.driver import Driven, Driver, SourceCounters
 from nws.server.protocol import (
     MOST_CONNECTIONS,
@@ -47,8 +47,8 @@ from nws.server.tokens import Tokens
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from nws.service.core import WeatherService
     from nws.service.serviceconfig import ServiceConfig
+    from nws.service.weatherservice import WeatherService
 
 #: Maximum number of lines in the queue; beyond it new lines are dropped.
 MOST_WAITING = 1000
@@ -123,7 +123,7 @@ def serve(setup: ServerSetup) -> int:
 
     Raises `ConfigError` for a port in use, `StoreError`, and `ServiceError` if the server ends before it answers.
     """
-    from nws.service.core import WeatherService
+    from nws.service.weatherservice import WeatherService
 
     # the event loop's thread must not wait long for a computing thread
     sys.setswitchinterval(SWITCH_S)

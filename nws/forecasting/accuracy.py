@@ -18,7 +18,7 @@ from nws.base.errors import UsageError
 from nws.base.records import document_of
 from nws.forecasting.batteries import LARGEST
 from nws.forecasting.kernel import trace
-from nws.forecasting.layout import LAST, MAE, METHODS, MSE, STATE
+from nws.forecasting.statelayout import LAST, MAE, METHODS, MSE, STATE
 
 NOT_SCORED = 20
 """Samples at the beginning of each series that are learnt from only."""

@@ -44,7 +44,7 @@ def weather_file() -> Path:
 
 def usable_cpus() -> int:
     """Return CPUs that processes started here can keep busy: the affinity mask, and no more than a cgroup quota."""
-    from nws.sensors.cgroups import Cgroups
+    from nws.sensors.cgrouplimits import Cgroups
 
     return Cgroups().usable_cpus()
 

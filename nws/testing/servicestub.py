@@ -19,9 +19,9 @@ from nws.messages.weatherdocuments import PutReceipt
 from nws.series import Measurement
 
 if TYPE_CHECKING:
-    from nws.server.run import ServerThread
-    from nws.service.core import WeatherService
+    from nws.server.serve import ServerThread
     from nws.service.serviceconfig import ServiceConfig
+    from nws.service.weatherservice import WeatherService
 
 _T = TypeVar("_T")
 
@@ -106,9 +106,9 @@ class InMemoryServer:
         self._started(self._thread).stop()
 
     def __enter__(self) -> InMemoryServer:
-        from nws.server.run import ServerThread
+        from nws.server.serve import ServerThread
         from nws.server.tokens import Role, Tokens
-        from nws.service.core import WeatherService
+        from nws.service.weatherservice import WeatherService
 
         with ExitStack() as opening:
             self._service = opening.enter_context(

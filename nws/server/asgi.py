@@ -28,7 +28,7 @@ from nws.server.tokens import Role, Tokens
 
 if TYPE_CHECKING:
     from nws.server.driver import SourceCounters
-    from nws.service.core import WeatherService
+    from nws.service.weatherservice import WeatherService
 
 #: Installed files of the weather page.
 WEB = Path(__file__).resolve().parent.parent / "web"
