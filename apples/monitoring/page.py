@@ -15,7 +15,7 @@ import time
 from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Wait
@@ -34,6 +34,7 @@ from apples.monitoring.pagelayout import (
     VERSION,
     PageLayout,
 )
+from nws.base.closing import Closing
 
 #: Times a page is read again because its process was just writing; one that was stopped while it wrote stays odd.
 _ATTEMPTS = 20
@@ -90,7 +91,7 @@ class _ThreadSchedule:
         self._fd, self._thread = -1, (0, 0)
 
 
-class MonitorPage:
+class MonitorPage(Closing):
     """An open page. All methods raise `MonitorError` if the file is no page any more."""
 
     def __init__(self, path: Path, fd: int) -> None:
@@ -123,12 +124,6 @@ class MonitorPage:
         except BaseException:
             os.close(fd)
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file, which stays."""

@@ -28,6 +28,7 @@ from apples.slurm import records, runner
 from apples.slurm.commands import Shape, Wishes, salloc
 from apples.slurm.meanings import WAITS, hopeless, meaning, reported_end
 from apples.slurm.records import Job, Partition
+from nws.base.closing import Closing
 from nws.base.durations import parse_duration
 from nws.base.hostlist import fold
 
@@ -151,7 +152,7 @@ class AllocationRefused(LaunchError):
         self.unavailable = dict(unavailable or {})
 
 
-class Allocation:
+class Allocation(Closing):
     """Nodes that are allocated to this process; a context manager. This one is the launcher's own, and is not released.
 
     number : of the job.  left_s : seconds until its time limit, inf for none
@@ -159,12 +160,6 @@ class Allocation:
 
     def __init__(self, number: str, left_s: float) -> None:
         self.number, self.left_s = number, left_s
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Release the nodes if this process allocated them. Idempotent."""

@@ -13,8 +13,9 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
+from nws.base.closing import Closing
 from nws.base.sentprogram import BOOTSTRAP, PYTHON, framed, interpreter
 from nws.base.sshcommand import find_ssh, meaning, ssh_command
 from nws.base.terminal import visible
@@ -49,7 +50,7 @@ def silence(noise: bytes) -> str:
     return f"its login shell printed '{visible(last)}' and may wait for input; it must run commands without a terminal"
 
 
-class HostConnection:
+class HostConnection(Closing):
     """A connection to a program on one host; a context manager that leaves no process.
 
     address : destination for ssh, None for this machine.  through : command prefix that replaces ssh
@@ -97,12 +98,6 @@ class HostConnection:
         self.received, self.noise, self._late = b"", b"", False
         self._unsent = memoryview(framed(program) + self.packed(request))
         self._send()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def is_here(self) -> bool:

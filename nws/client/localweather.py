@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from nws.base.closing import Closing
 from nws.base.errors import ProbeError, UsageError
 from nws.base.paths import local_host, state_dir
 from nws.memory import DAY_S, Memory, Samples
@@ -49,7 +50,7 @@ def usable_cpus() -> int:
     return Cgroups().usable_cpus()
 
 
-class LocalWeather:
+class LocalWeather(Closing):
     """Weather of this host, in this process; a context manager.
 
     store_path : file of the store, `weather_file()` by default.  host : name in its series
@@ -152,12 +153,6 @@ class LocalWeather:
     def close(self) -> None:
         """Let go of the memory."""
         self._memory.close()
-
-    def __enter__(self) -> LocalWeather:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _round(self) -> tuple[list[Measurement], list[str]]:
         if self._sensors is None:

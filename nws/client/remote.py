@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from nws.base.closing import Closing
 from nws.base.errors import ServiceError, ServiceUnreachable
 from nws.client.endpoint import Endpoint, checked_url
 from nws.client.remotesnapshot import Document
@@ -209,7 +210,7 @@ def _reason(error: Exception, timeout_s: float) -> str:
 NAMES_PER_REQUEST = 200
 
 
-class ServiceClient(Connection):
+class ServiceClient(Connection, Closing):
     """One service; a context manager. Methods raise `ServiceUnreachable` and `ServiceError`.
 
     token : bearer token of the role that is needed
@@ -357,12 +358,6 @@ class ServiceClient(Connection):
     def health(self) -> Document:
         """Return `status` and why it is not ``ok``, also from a server that cannot do its work."""
         return self.ask("GET", "/healthz", accept=(503,))
-
-    def __enter__(self) -> ServiceClient:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def batch_document(

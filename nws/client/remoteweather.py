@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
+from nws.base.closing import Closing
 from nws.base.errors import NotFound, TooMany
 from nws.client.endpoint import Endpoint
 from nws.client.remote import ServiceClient
@@ -42,7 +43,7 @@ SAMPLES_PER_REQUEST = 100_000
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class RemoteWeather:
+class RemoteWeather(Closing):
     """The weather from a service; a context manager. Implements `nws.client.Weather` for all its hosts.
 
     url, token, ca, timeout_s : as for `ServiceClient`.  hosts : only these and the pairs among them, as far as the
@@ -115,12 +116,6 @@ class RemoteWeather:
     def close(self) -> None:
         """Let go of the connection."""
         self._client.close()
-
-    def __enter__(self) -> RemoteWeather:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def take_snapshot(

@@ -14,8 +14,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
-from typing import Self
 
+from nws.base.closing import Closing
 from nws.base.errors import ProbeError
 from nws.base.threads import started_pool
 from nws.client.endpoint import Endpoint
@@ -109,7 +109,7 @@ class SensorSettings:
     spool_bytes: int = 64 << 20
 
 
-class SensorDaemon:
+class SensorDaemon(Closing):
     """One sensor; a context manager that holds the lock, the spool and, once `run`, the echo server.
 
     say : receives every line for the user.  wall : the host's clock, which may be wrong
@@ -206,12 +206,6 @@ class SensorDaemon:
             self._echo.close()
         self.spool.close()
         self._identity.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     # callbacks of delivery: `nws.daemon.delivery.DaemonCallbacks`
 

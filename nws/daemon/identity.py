@@ -8,8 +8,8 @@ runs, with its process id; and, unless another is named, the spool ``sensor-HOST
 
 import secrets
 from pathlib import Path
-from typing import Self
 
+from nws.base.closing import Closing
 from nws.base.errors import StoreError, UsageError
 from nws.base.files import make_private, write_whole
 from nws.base.lock import FileLock, LockHeld
@@ -26,7 +26,7 @@ def checked_host(name: str) -> str:
     return name
 
 
-class Identity:
+class Identity(Closing):
     """Lock and key of one host's sensor; a context manager. Raises `StoreError`, and `UsageError` for a bad name."""
 
     def __init__(self, host: str, state: Path) -> None:
@@ -81,12 +81,6 @@ class Identity:
     def close(self) -> None:
         """Let the next one in."""
         self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _path(self, kind: str) -> Path:
         return self._state / f"sensor-{self.host}.{kind}"

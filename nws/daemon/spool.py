@@ -13,8 +13,8 @@ import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
+from nws.base.closing import Closing
 from nws.base.errors import StoreDamaged, StoreError
 from nws.base.sealed import crc
 from nws.base.sqlite import SqliteFile, SqliteFormat
@@ -67,7 +67,7 @@ class SampleBatch:
         return self.first + len(self.samples)
 
 
-class Spool:
+class Spool(Closing):
     """The file; a context manager, safe from several threads, and open in one process at a time.
 
     host : owner of the samples; a file of another host is refused
@@ -215,12 +215,6 @@ class Spool:
         """Let go of the file."""
         with self._lock:
             self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _insert(self, measurements: Sequence[Measurement]) -> None:
         names = dict.fromkeys(str(m.series) for m in measurements)

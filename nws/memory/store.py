@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from nws.base.closing import Closing
 from nws.base.durations import Period_s
 from nws.base.errors import StoreError, UsageError
 from nws.base.quantities import without_units
@@ -86,7 +87,7 @@ class SeriesHistory:
     cursor: int
 
 
-class Memory:
+class Memory(Closing):
     """The measurements in one file; a context manager. Raises `StoreError` if the file fails.
 
     keep : retention.  clock : seconds since the epoch; decides which hours are over and which samples are outdated
@@ -336,12 +337,6 @@ class Memory:
     def close(self) -> None:
         """Let go of the file."""
         self._database.close()
-
-    def __enter__(self) -> Memory:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
 
+from nws.base.closing import Closing
 from nws.base.errors import StoreError, WeatherError
 from nws.base.paths import state_dir
 from nws.links.cliques import Schedule
@@ -117,7 +117,7 @@ class NameServer:
             self._parts.status.record_failure(error)
 
 
-class WeatherService:
+class WeatherService(Closing):
     """A weather service; a context manager.
 
     The operations of `NameServer` (register, check_key) and `Queries` (hosts, host, series, samples, plot,
@@ -247,9 +247,3 @@ class WeatherService:
         """Save the forecasters' state and close the store."""
         self._housekeeping.close()
         self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

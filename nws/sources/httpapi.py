@@ -11,10 +11,11 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import requests
 
+from nws.base.closing import Closing
 from nws.base.errors import ProbeError, UsageError
 from nws.client.endpoint import read_secret, read_token
 from nws.sources.prometheussettings import PrometheusSettings
@@ -40,7 +41,7 @@ class Vector:
     samples: tuple[Sample, ...]
 
 
-class PrometheusApi:
+class PrometheusApi(Closing):
     """One server; a context manager."""
 
     def __init__(self, settings: PrometheusSettings) -> None:
@@ -82,12 +83,6 @@ class PrometheusApi:
     def close(self) -> None:
         """Let go of the connection."""
         self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _identify(self) -> None:
         settings = self.settings

@@ -19,8 +19,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
 
+from nws.base.closing import Closing
 from nws.base.errors import ProbeError
 from nws.sensors.cpu import Shares, shares
 from nws.sensors.load import Load
@@ -215,7 +215,7 @@ _APART_S = 60.0
 _TOLD = 10
 
 
-class PrometheusSource:
+class PrometheusSource(Closing):
     """One Prometheus server; a context manager. One thread at a time may read.
 
     instances : host → instance, of the hosts that the settings name or that it had at the last reading
@@ -260,12 +260,6 @@ class PrometheusSource:
     def close(self) -> None:
         """Let go of the connection."""
         self._api.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _note_gaps(self, hosts: Mapping[str, Target]) -> None:
         """Note the missing values. One reading without a value is no fault: a scrape may be late."""

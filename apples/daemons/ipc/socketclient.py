@@ -8,13 +8,14 @@ import select
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import msgspec
 
 from apples.daemons.ipc.peers import connect_trusted
 from apples.daemons.ipc.requests import Exchange, Refusal, read_answer
 from apples.errors import ConfigError, NoDaemon, RequestRejected, UnknownJob
+from nws.base.closing import Closing
 from nws.base.errors import ReportedError
 
 #: Requests that are sent before their answers are read.
@@ -23,7 +24,7 @@ _BATCH = 64
 _ERRORS: dict[object, type[ReportedError]] = {error.exit_code: error for error in (ConfigError, UnknownJob)}
 
 
-class DaemonClient:
+class DaemonClient(Closing):
     """One connection to a daemon; a context manager. Subclasses name the daemon.
 
     daemon : the daemon's name in messages.  exchanges : its requests.  absent : raised if it does not answer
@@ -98,12 +99,6 @@ class DaemonClient:
         with suppress(OSError):
             self._lines.close()
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def error_of(refusal: Refusal) -> ReportedError:
