@@ -17,67 +17,39 @@ from nws.base.lazy import lazy_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # typing alone would take 10 ms of every rank's start.
-    from apples.costs.store import History
+    from apples.costs.store import History as History
     from apples.errors import (
-        ApplesError,
-        ConfigError,
-        HistoryError,
-        LaunchError,
-        MonitorError,
-        NoDaemon,
-        NoFeasiblePlan,
-        NotExecutable,
-        ProgramNotFound,
-        RequestRejected,
-        SharingError,
-        UnknownJob,
-        UnknownRun,
+        ApplesError as ApplesError,
+        ConfigError as ConfigError,
+        HistoryError as HistoryError,
+        LaunchError as LaunchError,
+        MonitorError as MonitorError,
+        NoDaemon as NoDaemon,
+        NoFeasiblePlan as NoFeasiblePlan,
+        NotExecutable as NotExecutable,
+        ProgramNotFound as ProgramNotFound,
+        RequestRejected as RequestRejected,
+        SharingError as SharingError,
+        UnknownJob as UnknownJob,
+        UnknownRun as UnknownRun,
     )
-    from apples.livequeue.jobs import SubmittedJob, submit
-    from apples.livequeue.records import JobEnd
-    from apples.model.grid import Grid, Host
-    from apples.model.gridfile import load_grid
-    from apples.model.plan import Assignment, Outcome, Plan, Record
-    from apples.run.planned import PlannedRun, plan
-
-__all__ = [
-    "ApplesError",
-    "Assignment",
-    "ConfigError",
-    "Grid",
-    "History",
-    "HistoryError",
-    "Host",
-    "JobEnd",
-    "LaunchError",
-    "MonitorError",
-    "NoDaemon",
-    "NoFeasiblePlan",
-    "NotExecutable",
-    "Outcome",
-    "Plan",
-    "PlannedRun",
-    "ProgramNotFound",
-    "Record",
-    "RequestRejected",
-    "SharingError",
-    "SubmittedJob",
-    "UnknownJob",
-    "UnknownRun",
-    "load_grid",
-    "plan",
-    "submit",
-]
+    from apples.livequeue.jobs import SubmittedJob as SubmittedJob, submit as submit
+    from apples.livequeue.records import JobEnd as JobEnd
+    from apples.model.grid import Grid as Grid, Host as Host
+    from apples.model.gridfile import load_grid as load_grid
+    from apples.model.plan import Assignment as Assignment, Outcome as Outcome, Plan as Plan, Record as Record
+    from apples.run.planned import PlannedRun as PlannedRun, plan as plan
 
 _MODULES = {
-    "apples.costs.store": ("History",),
-    "apples.livequeue.jobs": ("SubmittedJob", "submit"),
-    "apples.livequeue.records": ("JobEnd",),
-    "apples.model.grid": ("Grid", "Host"),
-    "apples.model.gridfile": ("load_grid",),
-    "apples.model.plan": ("Assignment", "Outcome", "Plan", "Record"),
-    "apples.run.planned": ("PlannedRun", "plan"),
+    "apples.costs.store": "History",
+    "apples.errors": "ApplesError ConfigError HistoryError LaunchError MonitorError NoDaemon NoFeasiblePlan "
+    "NotExecutable ProgramNotFound RequestRejected SharingError UnknownJob UnknownRun",
+    "apples.livequeue.jobs": "SubmittedJob submit",
+    "apples.livequeue.records": "JobEnd",
+    "apples.model.grid": "Grid Host",
+    "apples.model.gridfile": "load_grid",
+    "apples.model.plan": "Assignment Outcome Plan Record",
+    "apples.run.planned": "PlannedRun plan",
 }
-_PLACES = {name: module for module, names in _MODULES.items() for name in names}
 
-__getattr__ = lazy_names(__name__, {name: _PLACES.get(name, "apples.errors") for name in __all__})
+__getattr__, __all__ = lazy_names(__name__, _MODULES)

@@ -19,23 +19,7 @@ legal raise `nws.base.errors.ConfigError` (exit 2), which lists all problems.
 A run that started and failed raises no exception: `apples.model.plan.Outcome` holds its exit code.
 """
 
-from nws.base.errors import NO_ANSWER, NOT_FOUND, REJECTED, ConfigError, ReportedError
-
-__all__ = [
-    "ApplesError",
-    "ConfigError",
-    "HistoryError",
-    "LaunchError",
-    "MonitorError",
-    "NoDaemon",
-    "NoFeasiblePlan",
-    "NotExecutable",
-    "ProgramNotFound",
-    "RequestRejected",
-    "SharingError",
-    "UnknownJob",
-    "UnknownRun",
-]
+from nws.base.errors import NO_ANSWER, NOT_FOUND, REJECTED, ConfigError as ConfigError, ReportedError
 
 
 class ApplesError(ReportedError):

@@ -18,51 +18,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     # typing alone would take 10 ms of every rank's start.
     from nws.base.errors import (
-        ConfigError,
-        ProbeError,
-        ReportedError,
-        ServiceError,
-        ServiceUnreachable,
-        StoreError,
-        UnknownName,
-        UsageError,
-        WeatherError,
+        ConfigError as ConfigError,
+        ProbeError as ProbeError,
+        ReportedError as ReportedError,
+        ServiceError as ServiceError,
+        ServiceUnreachable as ServiceUnreachable,
+        StoreError as StoreError,
+        UnknownName as UnknownName,
+        UsageError as UsageError,
+        WeatherError as WeatherError,
     )
-    from nws.client import Endpoint, LocalWeather, RemoteSnapshot, RemoteWeather, ServiceClient, local_host
-    from nws.series import Forecast, Resource, Series
-
-__all__ = [
-    "ConfigError",
-    "Endpoint",
-    "Forecast",
-    "LocalWeather",
-    "ProbeError",
-    "RemoteSnapshot",
-    "RemoteWeather",
-    "ReportedError",
-    "Resource",
-    "Series",
-    "ServiceClient",
-    "ServiceError",
-    "ServiceUnreachable",
-    "StoreError",
-    "UnknownName",
-    "UsageError",
-    "WeatherError",
-    "local_host",
-]
+    from nws.client import (
+        Endpoint as Endpoint,
+        LocalWeather as LocalWeather,
+        RemoteSnapshot as RemoteSnapshot,
+        RemoteWeather as RemoteWeather,
+        ServiceClient as ServiceClient,
+        local_host as local_host,
+    )
+    from nws.series import Forecast as Forecast, Resource as Resource, Series as Series
 
 _MODULES = {
-    "nws.client": (
-        "Endpoint",
-        "LocalWeather",
-        "RemoteSnapshot",
-        "RemoteWeather",
-        "ServiceClient",
-        "local_host",
-    ),
-    "nws.series": ("Forecast", "Resource", "Series"),
+    "nws.base.errors": "ConfigError ProbeError ReportedError ServiceError ServiceUnreachable StoreError UnknownName "
+    "UsageError WeatherError",
+    "nws.client": "Endpoint LocalWeather RemoteSnapshot RemoteWeather ServiceClient local_host",
+    "nws.series": "Forecast Resource Series",
 }
-_PLACES = {name: module for module, names in _MODULES.items() for name in names}
 
-__getattr__ = lazy_names(__name__, {name: _PLACES.get(name, "nws.base.errors") for name in __all__})
+__getattr__, __all__ = lazy_names(__name__, _MODULES)

@@ -17,8 +17,7 @@ from apples.daemons.ipc.socketclient import DaemonClient
 from apples.daemons.nodemessages import JobState, MachineView, NodeStatus, NodeView, ProcessReport
 from apples.daemons.paths import known_sockets
 from apples.errors import NoDaemon, SharingError
-from apples.monitoring.efficiencies import Efficiencies, Times
-from apples.monitoring.efficiencies import efficiencies as monitored_efficiencies
+from apples.monitoring.efficiencies import Efficiencies, Times, efficiencies as monitored_efficiencies
 
 Json = dict[str, Any]
 

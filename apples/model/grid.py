@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from apples.model.pairs import FEW, HostClasses, PairValues, taken, together
-from apples.model.pairs import FloatArray as FloatArray
+from apples.model.pairs import FEW, FloatArray as FloatArray, HostClasses, PairValues, taken, together
 from nws.base.quantities import Count, Memory_bytes, without_units
 from nws.series import SCORES, SHARES, Outlook, outlook_over
 

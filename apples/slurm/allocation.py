@@ -23,8 +23,7 @@ from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.hosts.hostagent import helper
 from apples.model.grid import Grid
 from apples.model.launchrequest import Notify
-from apples.slurm import keepalive as allocationkeepalive
-from apples.slurm import records, runner
+from apples.slurm import keepalive as allocationkeepalive, records, runner
 from apples.slurm.commands import Shape, Wishes, salloc
 from apples.slurm.meanings import WAITS, hopeless, meaning, reported_end
 from apples.slurm.records import Job, Partition

@@ -7,8 +7,7 @@ after the fact: kinds of jobs, seeds, loads and the share that counts as keeping
 from __future__ import annotations
 
 from apples.errors import ConfigError
-from apples_experiments import coscheduled_settings
-from apples_experiments import dynamic_results as results
+from apples_experiments import coscheduled_settings, dynamic_results as results
 from apples_experiments.coscheduled import FCS_CONSTANTS
 from apples_experiments.dynamic_runs import Sweep, sweep
 from apples_experiments.dynamic_settings import Choices, DynamicSettings, load_settings

@@ -10,43 +10,27 @@ from typing import TYPE_CHECKING
 from nws.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from nws.base.paths import local_host, state_dir
-    from nws.client.endpoint import Endpoint
-    from nws.client.localweather import LocalWeather, Weather, usable_cpus, weather_file
-    from nws.client.remote import ServiceClient
-    from nws.client.remotesnapshot import RemoteHost, RemoteSnapshot
-    from nws.client.remoteweather import RemoteWeather
-    from nws.links.linkmatrix import LinkMatrix
+    from nws.base.paths import local_host as local_host, state_dir as state_dir
+    from nws.client.endpoint import Endpoint as Endpoint
+    from nws.client.localweather import (
+        LocalWeather as LocalWeather,
+        Weather as Weather,
+        usable_cpus as usable_cpus,
+        weather_file as weather_file,
+    )
+    from nws.client.remote import ServiceClient as ServiceClient
+    from nws.client.remotesnapshot import RemoteHost as RemoteHost, RemoteSnapshot as RemoteSnapshot
+    from nws.client.remoteweather import RemoteWeather as RemoteWeather
+    from nws.links.linkmatrix import LinkMatrix as LinkMatrix
 
-__all__ = [
-    "Endpoint",
-    "LinkMatrix",
-    "LocalWeather",
-    "RemoteHost",
-    "RemoteSnapshot",
-    "RemoteWeather",
-    "ServiceClient",
-    "Weather",
-    "local_host",
-    "state_dir",
-    "usable_cpus",
-    "weather_file",
-]
-
-#: Where each name is defined.
 _MODULES = {
-    "Endpoint": "nws.client.endpoint",
-    "LinkMatrix": "nws.links.linkmatrix",
-    "LocalWeather": "nws.client.localweather",
-    "RemoteHost": "nws.client.remotesnapshot",
-    "RemoteSnapshot": "nws.client.remotesnapshot",
-    "RemoteWeather": "nws.client.remoteweather",
-    "ServiceClient": "nws.client.remote",
-    "Weather": "nws.client.localweather",
-    "local_host": "nws.base.paths",
-    "state_dir": "nws.base.paths",
-    "usable_cpus": "nws.client.localweather",
-    "weather_file": "nws.client.localweather",
+    "nws.base.paths": "local_host state_dir",
+    "nws.client.endpoint": "Endpoint",
+    "nws.client.localweather": "LocalWeather Weather usable_cpus weather_file",
+    "nws.client.remote": "ServiceClient",
+    "nws.client.remotesnapshot": "RemoteHost RemoteSnapshot",
+    "nws.client.remoteweather": "RemoteWeather",
+    "nws.links.linkmatrix": "LinkMatrix",
 }
 
-__getattr__ = lazy_names(__name__, _MODULES)
+__getattr__, __all__ = lazy_names(__name__, _MODULES)

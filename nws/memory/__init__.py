@@ -8,31 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nws.base.lazy import lazy_names
-from nws.memory.database import StoreFull
-from nws.memory.store import DAY_S, Keep, Memory, Samples, SeriesHistory, Summary
+from nws.memory.database import StoreFull as StoreFull
+from nws.memory.store import (
+    DAY_S as DAY_S,
+    Keep as Keep,
+    Memory as Memory,
+    Samples as Samples,
+    SeriesHistory as SeriesHistory,
+    Summary as Summary,
+)
 
 if TYPE_CHECKING:
-    from nws.memory.deliveries import Delivery, Receipt
-    from nws.memory.rollups import Buckets
+    from nws.memory.deliveries import Delivery as Delivery, Receipt as Receipt
+    from nws.memory.rollups import Buckets as Buckets
 
-__all__ = [
-    "DAY_S",
-    "Buckets",
-    "Delivery",
-    "Keep",
-    "Memory",
-    "Receipt",
-    "Samples",
-    "SeriesHistory",
-    "StoreFull",
-    "Summary",
-]
-
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "Buckets": "nws.memory.rollups",
-        "Delivery": "nws.memory.deliveries",
-        "Receipt": "nws.memory.deliveries",
-    },
+__getattr__, _ = lazy_names(
+    __name__, {"nws.memory.deliveries": "Delivery Receipt", "nws.memory.rollups": "Buckets"}
 )

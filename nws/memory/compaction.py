@@ -20,8 +20,7 @@ from nws.memory.database import Database
 from nws.memory.headblock import HOUR_S, HeadBlock
 from nws.memory.integrity import DamagedRows, Loss, put_losses
 from nws.memory.log import FIRST_HOUR, CompactionProgress, LogBatch, joined, progress
-from nws.memory.rollups import SPANS_S, pack_buckets, summed_up, unpack_buckets
-from nws.memory.rollups import joined as joined_buckets
+from nws.memory.rollups import SPANS_S, joined as joined_buckets, pack_buckets, summed_up, unpack_buckets
 from nws.memory.seriesreading import in_order
 from nws.memory.totals import read_total, write_block, write_total
 

@@ -14,8 +14,7 @@ from nws.memory import chunks
 from nws.memory.headblock import HOUR_S, HeadBlock
 from nws.memory.integrity import DamagedRows, get_losses, span_text
 from nws.memory.log import LogBatch
-from nws.memory.rollups import SPANS_S, Buckets, between, summed_up, unpack_buckets
-from nws.memory.rollups import joined as joined_buckets
+from nws.memory.rollups import SPANS_S, Buckets, between, joined as joined_buckets, summed_up, unpack_buckets
 
 _FURTHEST = 1 << 60
 

@@ -4,8 +4,7 @@ import math
 import pickle
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nws.base.errors import UsageError
 from nws.series import External, Forecast, Outlook, Resource, Series

@@ -1,8 +1,7 @@
 import math
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from stencil_app.mesh.measures import change_of_bits, fill_noise, largest_change_bits, row_digests

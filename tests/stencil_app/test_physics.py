@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stencil_app.heat.diffusion import HeatProblem
 from stencil_app.jacobi2d.laplace import JacobiProblem

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Order, Process, Wait
-from apples_experiments.cluster import engine
-from apples_experiments.cluster import layout as at
+from apples_experiments.cluster import engine, layout as at
 from apples_experiments.cluster.building import Views
 from apples_experiments.cluster.workload import BspJob
 

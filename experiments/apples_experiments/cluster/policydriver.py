@@ -16,8 +16,7 @@ from apples.coscheduling.events import Heartbeat, Measured, MessageArrived, Node
 from apples.coscheduling.machine import MachineSlot
 from apples.coscheduling.nodestate import NodePolicy, changes
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind
-from apples_experiments.cluster import engine
-from apples_experiments.cluster import layout as at
+from apples_experiments.cluster import engine, layout as at
 from apples_experiments.cluster.building import Views, ns
 from apples_experiments.cluster.constants import ClusterConstants
 from apples_experiments.cluster.nodemanagers import MonitorPages, OrderWriter

@@ -18,8 +18,7 @@ from apples.coscheduling.events import MEASURED_EVERY_S, JobArrived, JobLeft, Pr
 from apples.coscheduling.machine import MachineScheduler, MachineSlot
 from apples.coscheduling.matrix import Allotment
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind, policy_kind
-from apples_experiments.cluster import engine
-from apples_experiments.cluster import layout as at
+from apples_experiments.cluster import engine, layout as at
 from apples_experiments.cluster.admission import AdmissionControl, check_limits
 from apples_experiments.cluster.building import build, move, ns, place
 from apples_experiments.cluster.constants import ClusterConstants

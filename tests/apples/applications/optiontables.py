@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from apples.applications import __file__ as package
-from apples.applications import names
+from apples.applications import __file__ as package, names
 from apples.applications.appfile import read_application
 
 

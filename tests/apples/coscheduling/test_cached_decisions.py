@@ -1,8 +1,7 @@
 """Cached decisions equal new ones, and recurring slots return the same orders."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from apples.coscheduling.classes import FcsConstants, MonitorCounts
 from apples.coscheduling.events import Heartbeat, HeartbeatLost, JobArrived, JobLeft, Process, ProcessLeft

@@ -3,8 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.coscheduling.classes import Classification, FcsConstants, MonitorCounts, ProcessClass, reclassify
 from apples.errors import ConfigError

@@ -1,7 +1,6 @@
 """Admission: programs that fit beside each other."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from apples.coscheduling.fitting import duty_cycle, fit
 

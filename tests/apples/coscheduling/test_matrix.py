@@ -1,8 +1,7 @@
 """The Ousterhout matrix: packing, leaving, unification of slots."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.coscheduling.matrix import DoesNotFit, OusterhoutMatrix
 

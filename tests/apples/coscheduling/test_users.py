@@ -3,8 +3,7 @@
 from collections import Counter
 from itertools import count, islice
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from apples.coscheduling.classes import FcsConstants, ProcessClass
 from apples.coscheduling.events import (

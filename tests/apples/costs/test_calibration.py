@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from apples.costs.corrections import correct, corrections, outdated, with_growth_of_runs
 from apples.costs.costs import learned_costs

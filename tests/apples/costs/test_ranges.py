@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.cli.toolbox import toolbox
 from apples.costs.ranges import FEWEST, calibrate_range, coverage, judged_run

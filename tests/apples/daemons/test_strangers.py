@@ -12,8 +12,7 @@ import pytest
 from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
 from apples.daemons.nodemessages import VERSION
-from apples.monitoring.pagelayout import MAGIC, MANAGED, PAGE_BYTES
-from apples.monitoring.pagelayout import VERSION as PAGE_VERSION
+from apples.monitoring.pagelayout import MAGIC, MANAGED, PAGE_BYTES, VERSION as PAGE_VERSION
 
 LONE = "\ud800"
 CHALLENGE = {"is": "challenge", "apples": VERSION, "challenge": "0" * 32, "session": "0" * 32}

@@ -3,8 +3,7 @@
 from itertools import combinations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.hosts.hostmessages import Survey
 from apples.hosts.slowness import slowest, verdicts

@@ -1,8 +1,7 @@
 """Frames out of bytes in any pieces, after whatever a login shell has printed."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.hosts.frames import HEADER, LONGEST, LONGEST_GREETING, PREAMBLE, Unframer, frame
 

@@ -5,8 +5,7 @@ import socket
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.cli.pool import open_platform
 from apples.cli.runoptions import PoolOptions

@@ -1,8 +1,7 @@
 """Pair quantities by classes read like float64[H, H]."""
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from apples.model.grid import Grid, Host, LinkRule, Snapshot
 from apples.model.pairs import HostClasses, PairValues, combined, listing

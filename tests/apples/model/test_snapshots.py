@@ -3,8 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.model.grid import Grid, Host, LinkRule, Snapshot
 from apples.model.snapshots import TimeShares, from_forecasts, unmeasured, with_composed, with_time_shares

@@ -1,8 +1,7 @@
 """What the agent is told of an application: overheads are never negative, benchmarks answer for every count."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.model.template import PAPER_OVERHEAD, Costs, Overhead
 

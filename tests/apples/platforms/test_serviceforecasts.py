@@ -7,8 +7,7 @@ import pytest
 
 from apples.model.grid import Grid, Host
 from apples.model.snapshotdocument import snapshot_document
-from apples.platforms import local
-from apples.platforms import serviceforecasts as serviceweather
+from apples.platforms import local, serviceforecasts as serviceweather
 from apples.platforms.local import NOT_MEASURED, LocalPlatform
 from apples.platforms.serviceforecasts import ServiceWeather
 from nws.base.errors import ServiceError, ServiceUnreachable

@@ -1,8 +1,7 @@
 """EASY and conservative backfilling: the compiled pass against the plain one, and what must hold whatever comes."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from apples.queueing.settings import QueueSettings
 

@@ -1,8 +1,7 @@
 """Estimates from similar jobs: key, window, percentile, floor, minimum; and the others beside them."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from apples.errors import ConfigError
 from apples.queueing.estimates import ModelFirst, Ratios, RecentRuns, Scheme, SimilarJobs, percentile_of

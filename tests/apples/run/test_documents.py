@@ -5,8 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.cli.report import explanation_lines, plan_lines
 from apples.model.cut import Box, Cut

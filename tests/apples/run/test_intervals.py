@@ -5,8 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from apples.costs.store import launches_of
 from apples.model.plan import Attempt, Outcome, RankObservation, Record, unplanned

@@ -1,8 +1,7 @@
 """What is left of a run."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload

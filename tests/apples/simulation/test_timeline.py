@@ -1,8 +1,7 @@
 """Piecewise-constant quantities: values, breaks, and means that are exact integrals."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.simulation.hostload import Steps
 

@@ -15,8 +15,7 @@ from apples.hosts.speed import LinkSpeed
 from apples.model.grid import Grid, Host, LinkRule
 from apples.platforms import requirements
 from apples.platforms.platform import Preparation
-from apples.slurm import checkednodes
-from apples.slurm import platform as slurm_platform
+from apples.slurm import checkednodes, platform as slurm_platform
 from apples.slurm.allocation import AllocationRefused, Given
 from apples.slurm.commands import Wishes
 from apples.slurm.nodecheck import NodeCheckResult

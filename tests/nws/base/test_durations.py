@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.errors import ConfigError
 from nws.base.durations import Duration, format_seconds, parse_duration

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from apples.errors import ConfigError
 from nws.base.hostlist import HostSlots, expand, fold, parse_hosts, read_hostfile

@@ -1,8 +1,7 @@
 """Token buckets: bursts up to a minute's worth, then an even rate, for each client, in bounded memory."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nws.base.ratelimit import RateLimit
 

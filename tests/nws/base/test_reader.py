@@ -7,8 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nws.base.errors import ConfigError
 from nws.base.quantities import BANDWIDTH, LATENCY, MEMORY, Bandwidth_Bps, Count, Latency_s, Memory_bytes

@@ -9,8 +9,7 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from nws.base.errors import StoreDamaged, StoreError

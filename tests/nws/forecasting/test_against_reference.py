@@ -11,8 +11,7 @@ import statistics
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nws.forecasting.statelayout import (
     ADAPT_SCORE,

@@ -7,8 +7,7 @@ import mmap
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nws.base.errors import UsageError, WeatherError
 from nws.forecasting import batteries as module

@@ -5,8 +5,7 @@ import json
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nws.base.errors import UsageError
 from nws.links.cliques import Clique, Schedule, automatic, pairs, schedule

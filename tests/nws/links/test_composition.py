@@ -4,8 +4,7 @@ import math
 from itertools import pairwise, permutations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nws.links.composition import Link, compose
 

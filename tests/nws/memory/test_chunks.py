@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nws.memory.chunks import pack, unpack
 from nws.memory.rollups import Buckets, between, joined, pack_buckets, summed_up, unpack_buckets

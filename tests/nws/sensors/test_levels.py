@@ -1,8 +1,7 @@
 """Levels of load: their mean and number, and the demands at a ratio of the mean."""
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from nws.sensors.levels import CpuSample, at_ratio, changed, levels
 from nws.sensors.procfs import CpuTimes

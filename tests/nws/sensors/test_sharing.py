@@ -1,8 +1,7 @@
 """What a fair scheduler gives a newcomer: known cases, and what must hold for any."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nws.sensors.sharing import (
     REALTIME_WEIGHT,

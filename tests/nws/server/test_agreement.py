@@ -2,8 +2,7 @@
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from nws.server.asgi import OPERATIONS
 from nws.server.openapi import document

@@ -5,8 +5,7 @@ import io
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from nws.base.errors import ConfigError
 from nws.sources.csvfile import read_columns
