@@ -27,6 +27,10 @@ WAITS = {"block": Wait.SPIN_BLOCK, "adaptive": Wait.ADAPTIVE, "poll": Wait.POLL,
 _WORDS = {wait: word for word, wait in WAITS.items()}
 
 
+#: Variables that are lists of paths, separated by colons.
+PATH_LISTS = frozenset({"LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH"})
+
+
 def default_directory() -> Path:
     """Return the default directory for the pages of this user's jobs."""
     return SHARED_MEMORY / f"apples-monitor-{os.getuid()}"
@@ -84,6 +88,16 @@ def monitor_environment(
     if wait is not None:
         variables["APPLES_WAIT"] = _WORDS[wait]
     return variables
+
+
+def joined(program: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a program with those that a run adds; lists of paths that both have become one list."""
+    paths = {
+        name: ":".join(dict.fromkeys([*program[name].split(":"), *added[name].split(":")]))
+        for name in PATH_LISTS & program.keys() & added.keys()
+        if program[name]
+    }
+    return {**program, **added, **paths}
 
 
 def bell_paths(directory: Path, job: str) -> list[Path]:

@@ -23,7 +23,7 @@ from apples.model.launchrequest import LaunchRequest, MpiChoice, Notify
 from apples.model.plan import Outcome, unplanned
 from apples.model.template import Benchmark, BenchmarkRequest, Deployment, Start, Workload
 from apples.monitoring.counters import PageCounters
-from apples.monitoring.environment import WAITS, figures_of, remove_pages
+from apples.monitoring.environment import WAITS, figures_of, joined, remove_pages
 from apples.monitoring.job import JOB, MonitoredRun
 from apples.platforms.programcosts import (
     ENOUGH_CPU_S,
@@ -104,7 +104,7 @@ class _Starter:
                     run_dir=run_dir,
                     directory=start.directory,
                     mpi=MpiChoice(which=start.mpi),
-                    environment={**start.environment, **monitor.environment(run_dir)},
+                    environment=joined(start.environment, monitor.environment(run_dir)),
                     output=run_dir / "output.txt",
                     # A link that drops packets would hold ranks in MPI_Init for ever.
                     time_limit_s=None if peer is None else _LONGEST_PAIR_S,

@@ -22,6 +22,7 @@ from apples.model.plan import Attempt, Outcome, Record
 from apples.model.runrequest import RunRequest
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.template import Application, Deployment
+from apples.monitoring.environment import joined
 from apples.platforms.platform import Platform
 from apples.run.agent import Agent, Decision
 from apples.run.attempts import Next, what_next
@@ -203,7 +204,7 @@ class AttemptLoop:
             wait, monitor = self._waits.wait(decision), self._waits.monitor
             monitored = {} if monitor is None else monitor.environment(directory, wait)
             listener = progress_listener(self._platform, request, decision, self._on_event)
-            variables = {**launch.environment, **monitored}
+            variables = joined(launch.environment, monitored)
             launch = replace(launch, environment=variables, on_progress=listener, departures=leaving)
             check_program(request.template, self._platform)
             self._platform.check(launch)
@@ -312,7 +313,7 @@ def launch_request(request: RunRequest, decision: Decision, run_dir: Path) -> La
         directory=start.directory,
         mpi=MpiChoice(which=start.mpi),
         progress_pattern=start.progress,
-        environment={**start.environment, **request.environment},
+        environment=joined(start.environment, request.environment),
         label=request.label,
         time_limit_s=request.time_limit_s,
         program_output_to_stderr=request.program_output_to_stderr,

@@ -15,7 +15,7 @@ from apples.launching.filelock import locked
 from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome
 from apples.model.template import Deployment
-from apples.monitoring.environment import figures_of
+from apples.monitoring.environment import figures_of, joined
 from apples.monitoring.job import JOB, MonitoredRun
 from apples.monitoring.names import DIRECTORY_VARIABLE, JOB_VARIABLE
 from apples.platforms.platform import Platform
@@ -77,7 +77,7 @@ def _monitored(launch: LaunchRequest, notify: Notify) -> LaunchRequest:
     except MonitorError as error:
         notify(f"this run will not improve predictions: {error}")
         return launch
-    return replace(launch, environment={**launch.environment, **variables})
+    return replace(launch, environment=joined(launch.environment, variables))
 
 
 def _with_observations(outcome: Outcome, launch: LaunchRequest, decision: Decision) -> Outcome:

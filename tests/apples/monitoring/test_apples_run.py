@@ -13,7 +13,7 @@ from apples.launching.mpirun import HostAccess
 from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Assignment, Plan
 from apples.model.runrequest import RunRequest
-from apples.model.template import Workload
+from apples.model.template import Deployment, Workload
 from apples.monitoring.job import MonitoredJob, MonitoredRun
 from apples.monitoring.names import LIBRARY
 from apples.run.loop import AttemptLoop
@@ -29,7 +29,11 @@ class FakeMonitor:
 
     def environment(self, run_dir, wait=None):
         assert run_dir.is_dir()
-        return {"APPLES_MONITOR": str(run_dir)}
+        return {
+            "APPLES_MONITOR": str(run_dir),
+            "LD_PRELOAD": "/user.so:/monitor.so",
+            "PYTHONPATH": "/monitor",
+        }
 
     def collect(self, run_dir):
         assert run_dir.is_dir()
@@ -63,6 +67,22 @@ def test_what_the_monitor_saw_is_in_the_document_and_the_record(bench, observed)
     assert record.monitor == {"parallel_efficiency": 0.5}
     assert decision.document(record)["monitor"] == {"parallel_efficiency": 0.5}
     assert desk.history.get(record.id).monitor == {"parallel_efficiency": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "preloaded"), [("/theirs.so", "/theirs.so:/user.so:/monitor.so"), ("", "/user.so:/monitor.so")]
+)
+def test_paths_of_program_and_monitor_are_joined(bench, monkeypatch, theirs, preloaded):
+    desk = bench(script=[finished(1.0)])
+    variables = {"LD_PRELOAD": theirs, "PYTHONPATH": "/theirs", "LANG": "C"}
+    monkeypatch.setattr(
+        desk.toy, "start", lambda *a, **b: Deployment(command=("toy",), environment=variables), raising=False
+    )
+    request = RunRequest(size=8, template=desk.toy, monitor=FakeMonitor())
+    AttemptLoop(desk.agent, request).run(desk.agent.decide(request))
+    (launch,) = desk.platform.launcher.requests
+    assert launch.environment["LD_PRELOAD"] == preloaded
+    assert (launch.environment["PYTHONPATH"], launch.environment["LANG"]) == ("/theirs:/monitor", "C")
 
 
 def test_run_without_a_monitor_says_nothing_of_it(bench):
