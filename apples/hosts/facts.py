@@ -14,6 +14,7 @@ from msgspec import structs
 
 from apples.hosts.hostmessages import Callback, CheckRequest, DiskAnswer, FactsAnswer, Survey
 from nws.base.records import copied
+from nws.base.terminal import visible
 
 PACKAGE = "apples-grid"
 
@@ -53,6 +54,7 @@ class HostFacts:
     interfaces : interface → numeric addresses.  skew_s : its clock minus ours
     survey : None if it failed, with the reason in `survey_error`
     node_manager : one listens there, or the socket of one that has ended remains
+    untrusted : paths that are not used there, as other users may replace them
     """
 
     name: str
@@ -70,6 +72,7 @@ class HostFacts:
     survey_error: str | None
     called_back: tuple[str, ...] | None = None
     node_manager: bool = False
+    untrusted: tuple[str, ...] = ()
 
     @property
     def our_address(self) -> str | None:
@@ -125,6 +128,16 @@ def holds(facts: HostFacts, path: str, size_bytes: float) -> bool:
     """Return whether a host can write `size_bytes` at `path`, in the same directory as this machine."""
     disk = facts.disks.get(path)
     return disk is not None and disk.shared and not _disk(disk, path, size_bytes, shared=True)
+
+
+def distrust(facts: Mapping[str, HostFacts]) -> list[str]:
+    """Return a sentence on each path that is not used on a host."""
+    return [
+        f"{host}: {visible(path)} is not used, as other users may replace it or a directory above; "
+        "python3 and a temporary directory are. Run chmod go-w on them"
+        for host, known in facts.items()
+        for path in known.untrusted
+    ]
 
 
 def managed(facts: Mapping[str, HostFacts]) -> list[str]:

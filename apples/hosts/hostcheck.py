@@ -150,6 +150,8 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
         "disks": {path: disk(path, token) for path, token in request["disks"].items()},
         "shared_memory_bytes": None,
         "node_manager": node_manager(),
+        # nws.base.unpacking.UNTRUSTED
+        "untrusted": os.environ.get("APPLES_UNTRUSTED", "").splitlines(),
     }
     with contextlib.suppress(OSError):
         state = os.statvfs("/dev/shm")

@@ -243,6 +243,7 @@ class FactsAnswer(SurveyedAnswer, frozen=True, kw_only=True):
     disks: Annotated[Mapping[Text, DiskAnswer], Meta(max_length=1000)]
     shared_memory_bytes: Bytes | None
     node_manager: bool
+    untrusted: Texts
     clock_s: Annotated[float, Meta(gt=-1e12, lt=1e12)]
 
     def __post_init__(self) -> None:

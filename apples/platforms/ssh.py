@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.hosts import hostpreflight, speed
 from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
-from apples.hosts.facts import HostFacts, holds, managed
+from apples.hosts.facts import HostFacts, distrust, holds, managed
 from apples.hosts.hostpreflight import Candidate, Checked
 from apples.hosts.speed import CheckedConnection, LinkSpeed
 from apples.launching.mpirun import HostAccess
@@ -162,8 +162,8 @@ class SshPlatform(Platform):
                 "no host of the pool can take part:\n"
                 + "\n".join(f"{host}: {why}" for host, why in {**self._dropped, **absent}.items())
             )
-        for host, why in absent.items():
-            notify(f"without {host}: {why}")
+        for note in (*(f"without {host}: {why}" for host, why in absent.items()), *distrust(self._facts)):
+            notify(note)
         hosts = tuple(
             _reported(host, self._facts[host.name], self._open_slots, self._open_types)
             for host in self._allowed.hosts

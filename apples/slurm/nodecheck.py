@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from apples.hosts import hostpreflight, speed
-from apples.hosts.facts import HostFacts, Needs
+from apples.hosts.facts import HostFacts, Needs, distrust
 from apples.hosts.hostpreflight import Candidate
 from apples.hosts.speed import CheckedConnection
 from apples.hosts.warmhosts import Kernels
@@ -67,6 +67,8 @@ def look(what: NodeCheck, needs: Needs, notify: Notify) -> NodeCheckResult:
         _measure_links(what, fit, notify)
         unfit = {one.candidate.name: one.reason for one, _ in found if not one.fit}
         facts = {one.candidate.name: one.facts for one, _ in fit if one.facts is not None}
+    for note in distrust(facts):
+        notify(note)
     cold = _compile(what, facts, notify)
     return NodeCheckResult(facts={n: f for n, f in facts.items() if n not in cold}, unfit={**unfit, **cold})
 

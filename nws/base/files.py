@@ -84,6 +84,37 @@ def read_regular(path: str | os.PathLike[str], longest_bytes: int) -> bytes:
         return file.read(longest_bytes)
 
 
+def untrusted(path: str | os.PathLike[str]) -> str:
+    """Return how other users could change or replace a file or directory; empty if only this user and root can.
+
+    Looks at it and at every directory above, also of the targets of symbolic links. A group may write if it has the
+    number of the owner, as private groups of users have, and to directories above; all may write to directories above
+    with the sticky bit, as /tmp has. What does not exist is trusted.
+    """
+    name = os.path.abspath(path)
+    # The owner of / is root, also where a user namespace gives root another number.
+    trusted = {os.geteuid(), 0, os.stat("/").st_uid}
+    ends = [name]
+    while os.path.islink(ends[-1]) and len(ends) < 40:
+        ends.append(os.path.normpath(os.path.join(os.path.dirname(ends[-1]), os.readlink(ends[-1]))))
+    for end in dict.fromkeys([*ends, os.path.realpath(name)]):
+        part, above = end, False
+        while True:
+            try:
+                about = os.lstat(part)
+            except OSError:
+                about = None
+            if about is not None:
+                mode = 0 if os.path.islink(part) else about.st_mode
+                group = not above and mode & 0o020 and about.st_gid != about.st_uid
+                if about.st_uid not in trusted or group or (mode & 0o002 and not (above and mode & 0o1000)):
+                    return f"{part} has mode {about.st_mode & 0o7777:04o} and owner {about.st_uid}"
+            if part == os.path.dirname(part):
+                break
+            part, above = os.path.dirname(part), True
+    return ""
+
+
 def make_private(directory: str | os.PathLike[str]) -> None:
     """Create a directory, and those above it, for this user alone; one that exists stays as it is. Raises `OSError`."""
     path = os.fspath(directory)

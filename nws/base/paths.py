@@ -8,11 +8,11 @@ preloaded into programs.
 import os
 import re
 import socket
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from nws.base.errors import StoreError
+from nws.base.files import untrusted
 
 
 def state_dir(environ: Mapping[str, str] | None = None) -> Path:
@@ -37,31 +37,16 @@ def state_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def refuse_shared(path: Path) -> Path:
-    """Return a path of the state if it is absent, or if only this user and root can write to it.
+    """Return a path of the state if it is absent, or if only this user and root can change or replace it.
 
-    A group may write if it has the number of the file's owner, as private groups of users have. A directory above it
-    that all may write to needs the sticky bit, as /tmp has: otherwise the path can be replaced. Raises `StoreError`.
+    See `nws.base.files.untrusted`. Raises `StoreError`.
     """
-    for parent in path.absolute().parents:
-        mode = parent.stat().st_mode if parent.is_dir() else 0
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise StoreError(
-                f"{path}: other users may replace it, as {parent} has mode {stat.S_IMODE(mode):04o}; run chmod o-w "
-                f"{parent}, or set APPLES_STATE to another directory"
-            )
-    try:
-        about = path.stat()
-    except OSError:
-        # Absent or unreadable: the caller that opens the path reports the reason.
-        return path
-    group = about.st_mode & stat.S_IWGRP and about.st_gid != about.st_uid
-    if about.st_uid in (os.geteuid(), 0) and not group and not about.st_mode & stat.S_IWOTH:
-        return path
-    raise StoreError(
-        f"{path}: other users may write there (owner {about.st_uid}, mode {stat.S_IMODE(about.st_mode):04o}); expected "
-        f"a file or directory of user {os.geteuid()} or root. Check its contents and run chmod go-w, or set "
-        "APPLES_STATE to another directory"
-    )
+    if problem := untrusted(path):
+        raise StoreError(
+            f"{path}: other users may write there or replace it, as {problem}; expected user {os.geteuid()} or root. "
+            "Check its contents and run chmod go-w, or set APPLES_STATE to another directory"
+        )
+    return path
 
 
 def local_host() -> str:

@@ -27,7 +27,22 @@ BOOTSTRAP = (
 #: Name of the interpreter of hosts without this environment.
 PYTHON = "python3"
 
-_EITHER = f'p=$1; shift; [ -x "$p" ] || p={PYTHON}; exec "$p" "$@"'
+#: Whether only this user and root can replace the path $1, with all that links lead to, where no Python may run yet:
+#: as `nws.base.files.untrusted`. `ls -ldn` gives type and mode, links, owner, group, in the order of names, / first.
+_TRUSTED = (
+    'trusted() { q=$1; set --; while :; do d=$q; while [ "$d" ]; do set -- "$@" "$d"; d=${d%/*}; done; '
+    '[ -L "$q" ] || break; l=$(readlink "$q"); case $l in /*) q=$l;; *) q=${q%/*}/$l;; esac; done; '
+    'd=$(readlink -f "$q"); while [ "$d" ]; do set -- "$@" "$d"; d=${d%/*}; done; '
+    'ls -ldn / "$@" | { u=$(id -u); r=; while read -r m n o g x; do r=${r:-$o}; '
+    'case $o in "$u"|"$r"|0) ;; *) exit 1;; esac; case $m in -????w*) [ "$o" = "$g" ] || exit 1;; esac; '
+    "case $m in l*|????????[!w]*|d????????[tT]*) ;; *) exit 1;; esac; done; exit 0; }; }; "
+)
+
+_EITHER = (
+    f"{_TRUSTED}p=$1; shift; unset {unpacking.UNTRUSTED}; "
+    'if [ -x "$p" ]; then trusted "$p" || '
+    f'{{ export {unpacking.UNTRUSTED}="$p"; p={PYTHON}; }}; else p={PYTHON}; fi; exec "$p" "$@"'
+)
 
 
 def interpreter(*words: str) -> list[str]:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+#: Variable with the paths, a line each, that are not used on this host, as other users may replace them.
+UNTRUSTED = "APPLES_UNTRUSTED"
+
 #: Modules that were not used for so many seconds are removed.
 _UNUSED_S = 30 * 86_400.0
 
@@ -33,7 +36,7 @@ def run(packed: str, digest: str, entry: str, arguments: list[str]) -> None:
     # not importable yet
     names: dict[str, Any] = {"__name__": "nws.base.files"}
     exec(files["nws/base/files.py"], names)
-    directory, temporary = unpacked(files, digest, names["write_whole"])
+    directory, temporary = unpacked(files, digest, names["write_whole"], names["untrusted"])
     sys.path.insert(0, directory)
     try:
         from importlib import import_module
@@ -71,15 +74,21 @@ def adapt() -> None:
         enum.StrEnum = StrEnum
 
 
-def unpacked(files: Mapping[str, str], digest: str, write: Callable[[str, bytes], None]) -> tuple[str, bool]:
+def unpacked(
+    files: Mapping[str, str],
+    digest: str,
+    write: Callable[[str, bytes], None],
+    untrusted: Callable[[str], str],
+) -> tuple[str, bool]:
     """Return a directory with these files, and whether it is to be removed afterwards.
 
-    Files that differ from those sent are replaced. A cache directory that other users may write to is not used, nor a
-    symbolic link, nor a relative path, which a user without a home directory has.
+    Files that differ from those sent are replaced. A cache directory that other users may write to or replace is not
+    used, nor a symbolic link, nor a relative path, which a user without a home directory has.
 
     Args:
         digest: name in the cache directory; empty for a directory outside it
         write: replaces a file as a whole; other hosts may share the directory and write the same file at once
+        untrusted: returns how other users could replace a path, empty if they cannot
     """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     ours = os.path.join(caches, "apples")
@@ -89,11 +98,12 @@ def unpacked(files: Mapping[str, str], digest: str, write: Callable[[str, bytes]
         os.makedirs(ours, 0o700, exist_ok=True)
         # of a symbolic link, whose mode is 0o777
         state = os.lstat(ours)
-        if state.st_uid == os.geteuid() and not state.st_mode & 0o022:
+        if state.st_uid == os.geteuid() and not state.st_mode & 0o022 and not untrusted(ours):
             directory = os.path.join(ours, digest)
             _fill(directory, files, write)
             _forget_unused(ours, directory)
             return directory, False
+        os.environ[UNTRUSTED] = "\n".join(filter(None, (os.environ.get(UNTRUSTED), ours)))
     except OSError:
         # not to be kept, no home directory, or no room in it
         pass

@@ -16,8 +16,8 @@ import apples
 from apples.hosts import travelling
 from apples.hosts.frames import FromAgent, ToAgent, Unframer, frame
 from nws.base import unpacking
-from nws.base.files import write_whole
-from nws.base.sentprogram import BOOTSTRAP, framed
+from nws.base.files import untrusted, write_whole
+from nws.base.sentprogram import BOOTSTRAP, framed, interpreter
 
 ROOT = Path(apples.__file__).parents[1]
 OLD = [path for n in (8, 9, 10) for path in Path.home().glob(f".pyenv/versions/3.{n}.*/bin/python")][:1]
@@ -143,10 +143,11 @@ def test_damaged_files_in_the_cache_are_replaced(tmp_path) -> None:
 
 
 def test_cache_that_others_may_write_is_not_used(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv(unpacking.UNTRUSTED, "")
     (tmp_path / "apples").mkdir(mode=0o700)
     (tmp_path / "apples").chmod(0o770)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    place, temporary = unpacking.unpacked({"a/b.py": "text"}, "digest", write_whole)
+    place, temporary = unpacking.unpacked({"a/b.py": "text"}, "digest", write_whole, untrusted)
     assert temporary
     assert Path(place, "a/b.py").read_text() == "text"
     shutil.rmtree(place)
@@ -154,21 +155,64 @@ def test_cache_that_others_may_write_is_not_used(tmp_path, monkeypatch) -> None:
     assert [list(path.iterdir()) for path in tmp_path.iterdir()] == [[]]
 
 
+def reopened(path: Path) -> None:
+    path.chmod(0o777)
+
+
+def given(path: Path) -> None:
+    os.chown(path, 65533, 65533)
+
+
+CHANGES = [reopened, pytest.param(given, marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root"))]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("part", ["caches", "caches/mine"])
+def test_cache_that_others_may_replace_is_not_used(tmp_path, part, change) -> None:
+    home = tmp_path / "caches/mine/home"
+    home.mkdir(parents=True)
+    change(tmp_path / part)
+    result = checked(sys.executable, home)
+    ((_, payload),) = Unframer(preamble=True).feed(result.stdout)
+    assert json.loads(payload)["untrusted"] == [f"{home}/apples"]
+    assert list((home / "apples").iterdir()) == []
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("part", ["", "envs", "envs/bin", "envs/bin/python", "base", "base/real"])
+def test_interpreter_that_others_may_replace_is_not_run(tmp_path, monkeypatch, part, change) -> None:
+    python, real = tmp_path / "envs/bin/python", tmp_path / "base/real"
+    for path in (python, real):
+        path.parent.mkdir(parents=True)
+    real.write_text("#!/bin/sh\necho launcher\n")
+    real.chmod(0o755)
+    python.symlink_to("../../base/link")
+    (tmp_path / "base/link").symlink_to(real)
+    monkeypatch.setattr(sys, "executable", str(python))
+    command = interpreter("-c", f"import os; print(os.environ.get({unpacking.UNTRUSTED!r}))")
+    seen = [subprocess.run(command, capture_output=True, text=True, check=True).stdout]
+    if part:
+        change(tmp_path / part)
+        seen.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert seen == ["launcher\n", f"{python}\n"][: len(seen)]
+
+
 def test_unused_modules_are_removed_after_a_month(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for digest in ("old", "new"):
-        unpacking.unpacked({"a.py": ""}, digest, write_whole)
+        unpacking.unpacked({"a.py": ""}, digest, write_whole, untrusted)
     os.utime(tmp_path / "apples/old", (0, 0))
-    unpacking.unpacked({"a.py": ""}, "new", write_whole)
+    unpacking.unpacked({"a.py": ""}, "new", write_whole, untrusted)
     assert [path.name for path in (tmp_path / "apples").iterdir()] == ["new"]
 
 
 def test_cache_behind_a_symbolic_link_is_not_used(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv(unpacking.UNTRUSTED, "")
     (tmp_path / "other/old").mkdir(parents=True)
     os.utime(tmp_path / "other/old", (0, 0))
     (tmp_path / "apples").symlink_to(tmp_path / "other")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    place, temporary = unpacking.unpacked({"a.py": ""}, "digest", write_whole)
+    place, temporary = unpacking.unpacked({"a.py": ""}, "digest", write_whole, untrusted)
     shutil.rmtree(place)
     assert temporary
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["old"]
@@ -177,7 +221,7 @@ def test_cache_behind_a_symbolic_link_is_not_used(tmp_path, monkeypatch) -> None
 def test_relative_cache_is_not_used(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", "~/.cache")
-    place, temporary = unpacking.unpacked({"a.py": ""}, "digest", write_whole)
+    place, temporary = unpacking.unpacked({"a.py": ""}, "digest", write_whole, untrusted)
     shutil.rmtree(place)
     assert temporary
     assert not list(tmp_path.iterdir())
@@ -185,7 +229,7 @@ def test_relative_cache_is_not_used(tmp_path, monkeypatch) -> None:
 
 def test_modules_that_are_not_kept_leave_no_cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    place, temporary = unpacking.unpacked({"a.py": ""}, "", write_whole)
+    place, temporary = unpacking.unpacked({"a.py": ""}, "", write_whole, untrusted)
     shutil.rmtree(place)
     assert temporary
     assert not list(tmp_path.iterdir())
@@ -194,4 +238,7 @@ def test_modules_that_are_not_kept_leave_no_cache(tmp_path, monkeypatch) -> None
 def test_modules_that_vanish_while_listed_are_skipped(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(os, "listdir", lambda _: ["vanished", "digest"])
-    assert unpacking.unpacked({"a.py": ""}, "digest", write_whole) == (str(tmp_path / "apples/digest"), False)
+    assert unpacking.unpacked({"a.py": ""}, "digest", write_whole, untrusted) == (
+        str(tmp_path / "apples/digest"),
+        False,
+    )

@@ -34,5 +34,6 @@ def test_state_dir_of_this_user_is_accepted(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a directory away")
 def test_state_dir_of_another_user_is_refused(tmp_path):
     os.chown(tmp_path, 65534, 65534)
-    with pytest.raises(StoreError, match="owner 65534"):
-        state_dir({"APPLES_STATE": str(tmp_path)})
+    for path in (tmp_path, tmp_path / "mine"):
+        with pytest.raises(StoreError, match="owner 65534"):
+            state_dir({"APPLES_STATE": str(path)})
