@@ -10,6 +10,7 @@ and the history of similar jobs is used. The hosts are measured for a moment, as
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import sys
@@ -84,7 +85,7 @@ class EstimateOptions:
     """Options of `apples estimate`."""
 
     walltime: str | None = option(
-        "--walltime", metavar="TIME", help="Wall time to request: 4:00:00, 90m, 2h."
+        "--walltime", metavar="TIME", help="Wall time to request: 90 (minutes), 4:00:00, 2h, 1-12."
     )
     user: str | None = option("--user", metavar="NAME", help="Owner of the job (default: you).")
     project: str | None = option(
@@ -112,7 +113,10 @@ class EstimateOptions:
         "--key", metavar="NAME", help="Similar jobs: triple (default), double, user, project or all."
     )
     percentile: float | None = option(
-        "--percentile", type=click.FloatRange(0, 100), metavar="P", help="Of run time / request (default 85)."
+        "--percentile",
+        type=click.FloatRange(0, 100),
+        metavar="P",
+        help="Of run time / request (default 85); --time-min, too, if given.",
     )
     as_json: bool = option("--json", is_flag=True, help="One JSON document on stdout.")
     dry_run: bool = option("--dry-run", is_flag=True, help="With a submit command: print it, do not run it.")
@@ -137,23 +141,32 @@ def estimate(command: tuple[str, ...], options: EstimateOptions) -> None:
         return
     if options.walltime is None:
         raise ConfigError("--walltime TIME is missing: the wall time to request, or --score")
-    request = parse_period(options.walltime, what="--walltime")
+    request = parse_period(options.walltime, what="--walltime", number_s=60)
     if command:
         _check_command(command)
     scheme = _scheme(options)
     ends = read_history(options.trace, options.queue, scheme)
     book = SimilarJobs(scheme)
     user, project = ends.words(options.user or user_name(), options.project or "")
-    model_s = _accepted_s(options)
+    model = _accepted(options)
     job = QueueJob(
-        id=0, procs=1, request_s=request, submit_s=0.0, user=user, project=project, model_s=model_s
+        id=0,
+        procs=1,
+        request_s=request,
+        submit_s=0.0,
+        user=user,
+        project=project,
+        model_s=None if model is None else model.seconds,
     )
     for ended, run_s, end_s in ends.jobs:
         book.ended(ended, run_s, end_s)
     estimated = ModelFirst(book).estimate(job, ends.now_s)
-    document = _document(job, estimated, book.history(job, ends.now_s), scheme)
+    ratios = book.history(job, ends.now_s)
+    document = _document(job, estimated, ratios, scheme)
     if command:
-        _submit(command, request, estimated.seconds, options.dry_run)
+        longest_s = request * max(ratios, default=0.0)
+        least = _least_s(estimated, model, longest_s, as_asked=options.percentile is not None)
+        _submit(command, request, *least, dry_run=options.dry_run)
     elif options.as_json:
         click.echo(json.dumps(document, allow_nan=False))
     else:
@@ -172,13 +185,13 @@ def _scheme(options: EstimateOptions) -> Scheme:
     return replace(chosen.estimates.scheme, **given)
 
 
-def _accepted_s(options: EstimateOptions) -> float | None:
-    """Return the model's prediction in seconds; None, after a note, without one."""
+def _accepted(options: EstimateOptions) -> RunTimePrediction | None:
+    """Return the model's prediction; None, after a note, without one."""
     if options.model is None:
         return None
     estimated = predict(options.model)
     if isinstance(estimated, RunTimePrediction):
-        return estimated.seconds
+        return estimated
     click.echo(f"· no estimate of the model: {estimated}", err=True)
     return None
 
@@ -246,10 +259,34 @@ def _check_command(command: tuple[str, ...]) -> None:
         raise ConfigError(f"{limits[0]!r} is filled in from --walltime and the estimate; leave it out")
 
 
-def _submit(command: tuple[str, ...], request_s: float, estimate_s: float, dry_run: bool) -> None:
+def _least_s(
+    estimated: RunTimeEstimate, model: RunTimePrediction | None, longest_s: float, *, as_asked: bool
+) -> tuple[float, str]:
+    """Return seconds for --time-min, and their source.
+
+    Slurm's backfill may give a job no more than that. So it is not below the longest run that is known.
+
+    Args:
+        longest_s: of similar jobs, 0 if there are none
+        as_asked: the user has named a percentile
+    """
+    if as_asked and estimated.source == "history":
+        return estimated.seconds, "the percentile that you named; jobs that run longer are ended there"
+    longest_s = max(longest_s, 0.0 if model is None else model.high_s)
+    source = "the request" if estimated.source == "request" else "no run that is known took longer"
+    return max(estimated.seconds, longest_s), source
+
+
+def _submit(
+    command: tuple[str, ...], request_s: float, least_s: float, source: str, *, dry_run: bool
+) -> None:
     """Replace this process by the submit command, with its limits in minutes, rounded up as Slurm does."""
-    limit, least = (-(-int(seconds) // 60) or 1 for seconds in (request_s, estimate_s))
-    filled = [command[0], f"--time={limit}", f"--time-min={min(least, limit)}", *command[1:]]
+    limit, least = (math.ceil(seconds / 60.0) or 1 for seconds in (request_s, least_s))
+    least = min(least, limit)
+    click.echo(
+        f"· --time-min={least}: {source}; Slurm may give the job no more, to start it earlier", err=True
+    )
+    filled = [command[0], f"--time={limit}", f"--time-min={least}", *command[1:]]
     if dry_run:
         click.echo(shlex.join(filled))
         return

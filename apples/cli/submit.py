@@ -27,7 +27,11 @@ class SubmitOptions:
         "-n", "--procs", type=click.IntRange(min=1), default=1, help="Processors (default 1)."
     )
     limit: str = option(
-        "-t", "--time", metavar="TIME", default="1h", help="Wall time limit: 90, 30m, 4:00:00 (default 1h)."
+        "-t",
+        "--time",
+        metavar="TIME",
+        default="1h",
+        help="Limit: 90 (minutes), 30m, 4:00:00, 1-12 (default 1h).",
     )
     name: str | None = option("-J", "--name", metavar="NAME", help="Name (default: the program's name).")
     project: str | None = option(
@@ -101,10 +105,10 @@ def submission(command: tuple[str, ...], options: SubmitOptions) -> dict[str, An
     problems, estimate = Problems(), options.estimate
     if not command:
         problems.append("no command; give it behind --, as in `apples submit -n 2 -t 30m -- ./solver input`")
-    request_s = problems.collect(lambda: parse_period(options.limit, what="--time"))
+    request_s = problems.collect(lambda: parse_period(options.limit, what="--time", number_s=60))
     model_s = None
     if estimate is not None:
-        model_s = problems.collect(lambda: parse_period(estimate, what="--estimate"))
+        model_s = problems.collect(lambda: parse_period(estimate, what="--estimate", number_s=60))
     directory = Path(options.chdir or ".").absolute()
     if not directory.is_dir():
         problems.append(f"--chdir {directory}: no such directory")

@@ -25,7 +25,7 @@ from apples.model.grid import Grid
 from apples.model.launchrequest import Notify
 from apples.slurm import keepalive as allocationkeepalive, records, runner
 from apples.slurm.commands import Shape, Wishes, salloc
-from apples.slurm.meanings import WAITS, hopeless, meaning, reported_end
+from apples.slurm.meanings import RESERVED, WAITS, hopeless, meaning, reported_end
 from apples.slurm.records import Job, Partition
 from nws.base.closing import Closing
 from nws.base.durations import parse_duration
@@ -327,5 +327,7 @@ class OwnAllocation(Allocation):
 def waiting_text(job: Job) -> str:
     """Return why a job waits and when it is expected to start, as far as Slurm reports it."""
     why = WAITS.get(job.reason or "None", f"({job.reason})")
+    if RESERVED in job.reason.replace("_", " "):
+        why = "for the end of a reservation of its nodes; one that ends before it, by --time-limit, starts earlier"
     until = "" if job.expected in ("", "N/A", "Unknown") else f"; expected to start at {job.expected}"
     return f"job {job.number} waits {why}{until}"

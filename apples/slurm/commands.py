@@ -77,7 +77,7 @@ def salloc(shape: Shape, wishes: Wishes, command: Sequence[str]) -> list[str]:
     each = shape.ranks_each
     options = [
         "salloc",
-        f"--nodelist={fold(shape.hosts)}",
+        f"--nodelist={fold(shape.hosts, suffixes=False)}",
         f"--nodes={len(shape.hosts)}",
         f"--ntasks={len(shape.hosts) * each}",
         # Slurm 22.05 refuses more tasks a node than CPUs, also with --overcommit

@@ -131,6 +131,9 @@ WAITS = {
     "AssocGrpCpuLimit": "for CPUs of the account",
 }
 
+#: In the reason of a job that may not start before a reservation of its nodes has ended; Slurm names that time.
+RESERVED = "reserved for other job"
+
 #: Reasons for which a job waits forever, or until a repair → meaning for the run.
 HOPELESS = {
     "PartitionTimeLimit": "the partition's time limit is shorter; give a shorter one with --time-limit",
@@ -155,10 +158,9 @@ def hopeless(reason: str) -> str | None:
     Args:
         reason: Slurm's word, or its sentence with underscores for blanks
     """
-    word = reason.partition(",")[0]
-    if word in HOPELESS:
+    word, text = reason.partition(",")[0], reason.lower().replace("_", " ")
+    if word in HOPELESS and RESERVED not in text:
         return HOPELESS[word]
-    text = reason.lower().replace("_", " ")
     if "use this partition" in text or "not permitted" in text:
         return HOPELESS["QOSNotAllowed" if "qos" in text else "AccountNotAllowed"]
     return None

@@ -199,6 +199,12 @@ class SlurmPlatform(Platform):
         self.pool = replace(self.pool, name=partition.name, source=f"partition {partition.name}")
         notify(f"looking at {counted(len(names), 'node')} of partition {partition.name}")
         self._nodes = settled_nodes(names)
+        if partition.shared > 1:
+            held = records.held_cpus(runner.tried(["scontrol", "-d", "-o", "show", "job"]))
+            self._nodes = {
+                name: replace(node, allocated_cpus=max(node.allocated_cpus, held[name]))
+                for name, node in self._nodes.items()
+            }
         self.cluster = replace(self.cluster, most_s=partition.max_time_s)
         return offered(partition, self._nodes, wishes, counts_memory=self.cluster.counts_memory)
 

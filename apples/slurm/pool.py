@@ -125,14 +125,21 @@ def offered(
 
 def _unfit(node: Node, wishes: Wishes, partition: Partition) -> str:
     alone = wishes.exclusive or partition.exclusive
-    if node.away:
-        return f"it {node.away}"
+    # The nodes of a reservation are reserved, and under maintenance if it is one, for those who name it.
+    unreserved = replace(
+        node, states=tuple(state for state in node.states if state not in ("RESERVED", "MAINT"))
+    )
+    away = node.away if wishes.reservation is None else unreserved.away
+    if away:
+        return f"it {away}"
     if wishes.constraint is not None and not fits(wishes.constraint, node.features):
         return f"it lacks the feature {wishes.constraint}; it has {', '.join(node.features) or 'none'}"
     if alone and node.allocated_cpus:
         return f"other jobs hold {node.allocated_cpus} of its {node.cpus} CPUs, and it must be ours alone"
     if partition.shared <= 1 and node.cpus - node.allocated_cpus < node.threads:
         return f"other jobs hold all its {node.cpus} CPUs"
+    if node.allocated_cpus >= partition.shared * node.cpus:
+        return f"other jobs hold all its {node.cpus} CPUs, {partition.shared} of them each"
     return ""
 
 

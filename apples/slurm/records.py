@@ -6,6 +6,7 @@ are converted to seconds. Source: the manual pages scontrol(1) and squeue(1).
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -211,6 +212,18 @@ def allocated_cpus(text: str) -> dict[str, int]:
         count = sum(span[-1] - span[0] + 1 for span in spans)
         found.update(dict.fromkeys(expand(names), count))
     return found
+
+
+def held_cpus(text: str) -> Counter[str]:
+    """Return node → CPUs of all jobs there, from `scontrol -d -o show job`; a CPU counts for each job that has it.
+
+    `CPUAlloc` of a node counts a CPU once, however many jobs share it.
+    """
+    held: Counter[str] = Counter()
+    for line in text.splitlines():
+        if fields(line).get("JobState") in ("RUNNING", "SUSPENDED", "COMPLETING"):
+            held.update(allocated_cpus(line))
+    return held
 
 
 def allocated_memory(text: str) -> dict[str, float]:

@@ -56,9 +56,14 @@ def parse_duration(text: str, *, what: str = "duration") -> float:
     return sum(float(part or 0) * size for part, size in zip(units.groups(), _SECONDS.values(), strict=True))
 
 
-def parse_period(text: str, *, what: str = "duration") -> float:
-    """Return the seconds in `text`, more than 0; raise `ConfigError` that names `what`."""
+def parse_period(text: str, *, what: str = "duration", number_s: float = 1.0) -> float:
+    """Return the seconds in `text`, more than 0; raise `ConfigError` that names `what`.
+
+    number_s : seconds of a bare number; 60 in commands that stand for Slurm's
+    """
     seconds = parse_duration(text, what=what)
+    if re.fullmatch(_NUMBER, text.strip(), re.ASCII):
+        seconds *= number_s
     if seconds <= 0:
         raise ConfigError(f"{what} {text}: expected more than 0 seconds")
     return seconds

@@ -87,8 +87,10 @@ def expand(expression: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def fold(names: Iterable[str]) -> str:
+def fold(names: Iterable[str], *, suffixes: bool = True) -> str:
     """Return the shortest bracket expression that keeps the order; `expand(fold(names)) == tuple(names)`.
+
+    suffixes : text may follow a bracket; Slurm's commands refuse `n[1-2]-ib` and `c[1-2].cluster`
 
     >>> fold(["node08", "node09", "node10", "alpha"])
     'node[08-10],alpha'
@@ -97,7 +99,7 @@ def fold(names: Iterable[str]) -> str:
     for name in names:
         match = _NUMBERED.fullmatch(name)
         prefix, number, suffix = match.groups() if match else (name, "", "")
-        if runs and number and runs[-1][2] and runs[-1][:2] == (prefix, suffix):
+        if (suffixes or not suffix) and runs and number and runs[-1][2] and runs[-1][:2] == (prefix, suffix):
             runs[-1][2].append(number)
         else:
             runs.append((prefix, suffix, [number] if number else []))

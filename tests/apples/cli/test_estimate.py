@@ -79,6 +79,31 @@ def test_submit_command_is_filled_in(run, run_apart, history, slurm):
     assert (done.code, done.out) == (0, "--time=240 --time-min=120 -n 4 job.sh\n")
 
 
+@pytest.mark.parametrize(
+    ("more", "least", "why"),
+    [
+        ((), 210, "no run that is known took longer"),
+        (("--percentile", "85"), 120, "the percentile that you named; jobs that run longer are ended there"),
+        (("--user", "zoe"), 240, "the request"),
+    ],
+)
+def test_estimate_least_time_of_a_job_covers_the_longest(run, history, slurm, more, least, why):
+    rows = [row.replace("T09:30:00|04", "T11:30:00|04") if n == 0 else row for n, row in enumerate(ROWS)]
+    history.write_text("\n".join(["|".join(COLUMNS), *rows]))
+    mine = ("--user", "ann", "--project", "sun", "--trace", history, *more)
+    done = asked(run, *mine, "--dry-run", "--", "sbatch", "job.sh")
+    assert done.out == f"sbatch --time=240 --time-min={least} job.sh\n"
+    assert f"--time-min={least}: {why}; Slurm may give the job no more" in done.err
+
+
+@pytest.mark.parametrize(
+    ("walltime", "minutes"), [("90", 90), ("1-00:00:00", 1440), ("1-12", 2160), ("2:00:00", 120)]
+)
+def test_estimate_walltime_is_read_as_slurm_does(run, history, slurm, walltime, minutes):
+    words = ("estimate", "--walltime", walltime, "--trace", history, "--dry-run", "--", "sbatch", "x")
+    assert run("apples", *words).out.startswith(f"sbatch --time={minutes} ")
+
+
 def test_history_of_this_site(run, slurm):
     header = "|".join(COLUMNS)
     rows = "\n".join(row.replace("2026-05", "2098-01") for row in ROWS)

@@ -324,7 +324,7 @@ def test_guest_is_adopted_and_ended_at_its_limit(manager, cli, tmp_path):
     one = manager("--procs", 1)
     sleep = ("--", "sleep", "600")
     call("submit", "-s", "--duty", "0.4", *sleep, cwd=tmp_path)
-    call("submit", "-s", "--duty", "0.4", "-t", "12", *sleep, cwd=tmp_path)
+    call("submit", "-s", "--duty", "0.4", "-t", "12s", *sleep, cwd=tmp_path)
     eventually(lambda: [job["state"] for job in queue()["jobs"]] == ["running", "running"])
     one.kill()
     one.start()

@@ -51,7 +51,7 @@ def test_waiting_for_a_job_gives_its_code(manager, cli, tmp_path):
     assert "apples submit: job 1 failed" in call(
         "submit", "--wait", "--", "sh", "-c", "exit 7", code=7, cwd=tmp_path
     )
-    call("submit", "--wait", "-t", "0.3", "--", "sleep", "600", code=124, cwd=tmp_path)
+    call("submit", "--wait", "-t", "0.3s", "--", "sleep", "600", code=124, cwd=tmp_path)
     said = call("submit", "--wait", "--json", "--", "true", cwd=tmp_path)
     assert json.loads(said)["ended"]["outcome"] == "finished"
     said = call("submit", "--wait", "--", "nothing-like-it", code=127, cwd=tmp_path)

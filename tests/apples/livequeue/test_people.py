@@ -105,8 +105,8 @@ def test_queue_is_the_history_of_estimates(manager, cli, tmp_path):
     manager("--procs", 4, "--queue-config", config)
     assert "no job has run to its end yet" in call("estimate", "--score")
     for _ in range(3):
-        call("submit", "--wait", "-t", "100", "-A", "sun", "--", "true", cwd=tmp_path)
-    words = ("--walltime", "100", "--project", "sun", "--user", getpass.getuser(), "--config", config)
+        call("submit", "--wait", "-t", "100s", "-A", "sun", "--", "true", cwd=tmp_path)
+    words = ("--walltime", "100s", "--project", "sun", "--user", getpass.getuser(), "--config", config)
     found = json.loads(call("estimate", *words, "--json", **nothing))
     assert (found["source"], found["similar"]) == ("history", 3)
     broken = tmp_path / "bin" / "sacct"

@@ -100,6 +100,8 @@ def test_what_a_job_waits_for():
         waiting_text(job)
         == "job 3 waits for nodes that others hold; expected to start at 2026-01-01T10:00:00"
     )
+    reserved = Job(number="3", state="PENDING", reason="ReqNodeNotAvail,_May_be_reserved_for_other_job")
+    assert waiting_text(reserved).startswith("job 3 waits for the end of a reservation of its nodes;")
     assert waiting_text(Job(number="3", state="PENDING", reason="Licenses")) == "job 3 waits (Licenses)"
 
 

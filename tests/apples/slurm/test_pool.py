@@ -72,6 +72,23 @@ def test_cpus_that_are_given_away_twice_are_shared():
     assert (found.slots, found.share) == (2, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("shared", "held", "slots", "share"), [(4, 2, 2, 0.5), (4, 6, 2, 0.25), (4, 7, 2, 2 / 9), (4, 8, 0, 0)]
+)
+def test_offer_of_shared_cpus_counts_every_job(shared, held, slots, share):
+    found = pool(Node(name="a", cpus=2, allocated_cpus=held), shared=shared)
+    assert [(one.slots, one.share) for one in found.offers] == [(slots, share)] * bool(slots)
+    assert list(found.absent.values()) == ["other jobs hold all its 2 CPUs, 4 of them each"] * (not slots)
+
+
+def test_offer_of_a_reservation_is_for_those_who_name_it():
+    reserved = Node(name="a", states=("IDLE", "RESERVED", "MAINT"))
+    assert pool(reserved).absent == {"a": "it is reserved"}
+    assert pool(reserved, wishes=Wishes(reservation="r")).absent == {}
+    down = Node(name="a", states=("DOWN", "RESERVED"))
+    assert pool(down, wishes=Wishes(reservation="r")).absent == {"a": "it is down"}
+
+
 def test_a_constraint():
     found = pool(Node(name="a", features=("big",)), Node(name="b"), wishes=Wishes(constraint="big"))
     assert found.absent == {"b": "it lacks the feature big; it has none"}

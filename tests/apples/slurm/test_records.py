@@ -95,6 +95,8 @@ def test_jobs():
 def test_what_a_job_has_on_each_node():
     text = "JobId=1 NodeList=n[1-3]   Nodes=n1 CPU_IDs=0-1,4 Mem=200 GRES=   Nodes=n[2-3] CPU_IDs=0 Mem=100 GRES="
     assert records.allocated_cpus(text) == {"n1": 3, "n2": 1, "n3": 1}
+    jobs = [f"JobState={state} {text}" for state in ("RUNNING", "SUSPENDED", "PENDING")]
+    assert records.held_cpus("\n".join(jobs)) == {"n1": 6, "n2": 2, "n3": 2}
     assert records.allocated_memory(text) == {"n1": 200 * 2**20, "n2": 100 * 2**20, "n3": 100 * 2**20}
 
 

@@ -34,6 +34,9 @@ def test_folding_keeps_zeros_order_and_repetitions() -> None:
     assert fold(["n1", "n01", "n2", "n2"]) == "n[1,01,2,2]"
     assert fold(["b", "a", "b"]) == "b,a,b"
     assert fold(["solo7"]) == "solo7"
+    # Slurm takes no text after a bracket
+    mixed = ["n1-ib", "n2-ib", "c1.cluster", "c2.cluster", "m1", "m2"]
+    assert fold(mixed, suffixes=False) == "n1-ib,n2-ib,c1.cluster,c2.cluster,m[1-2]"
 
 
 names = st.lists(st.from_regex(r"[a-z]{0,2}[0-9]{1,3}([a-z.-]{0,2}[0-9a-z])?", fullmatch=True), min_size=1)
