@@ -25,7 +25,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from apples.hosts import preflight
+from apples.hosts import hostpreflight
 from apples.hosts.agentconnection import HostAddress
 from apples.hosts.hostpreflight import Candidate
 from apples.launching import mpirun
@@ -64,7 +64,7 @@ def check_s(hosts: list[str]) -> float:
     """Return seconds until all hosts have passed the check; ends the program if one fails."""
     start = time.perf_counter()
     asked = [Candidate(name=host, address=address_of(Host(name=host))) for host in hosts]
-    found = preflight.check(asked, needs_of_ranks(package=False))
+    found = hostpreflight.check(asked, needs_of_ranks(package=False))
     took = time.perf_counter() - start
     unfit = [f"{one.candidate.name} {one.reason}" for one in found if not one.fit]
     if unfit:

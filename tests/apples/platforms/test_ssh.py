@@ -82,7 +82,7 @@ def told(monkeypatch, tmp_path_factory):
             found.append((checked, Connection(checked, later.get(one.name, share))))
         yield found
 
-    monkeypatch.setattr(ssh_platform.preflight, "conversations_with", conversations_with)
+    monkeypatch.setattr(ssh_platform.hostpreflight, "conversations_with", conversations_with)
     monkeypatch.setattr(ssh_platform.speed, "links", lambda hosts, losses: measured if len(hosts) > 1 else [])
     answers |= {"needs": needs, "later": later}
     return answers
