@@ -74,12 +74,11 @@ class Pieces:
 
     @property
     def rankfile(self) -> str:
-        """Return the host and slot of each rank, as Open MPI reads them: `rank 0=name slot=0` a line."""
-        lines, slots = [], dict.fromkeys(self.hosts, 0)
-        for rank, host in enumerate(self.hosts):
-            lines.append(f"rank {rank}={host} slot={slots[host]}\n")
-            slots[host] += 1
-        return "".join(lines)
+        """Return the host of each rank, one a line, for Open MPI: `--hostfile FILE --map-by seq --bind-to none`.
+
+        A rank file of Open MPI would name cores, and so bind the ranks of two plans to the same ones.
+        """
+        return "".join(f"{host}\n" for host in self.hosts)
 
 
 def pieces_of(plan: Plan) -> Pieces:

@@ -1,6 +1,12 @@
 """The numbers of a plan in the formats of codes."""
 
+import dataclasses
 import json
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +23,22 @@ def test_numbers_follow_from_the_rows():
     assert PIECES.cuts == (0.25, 0.5)
     assert PIECES.weights == (0.25, 0.25, 0.5)
     assert PIECES.hostfile == "a:2\nb:1\n"
-    assert PIECES.rankfile == "rank 0=a slot=0\nrank 1=a slot=1\nrank 2=b slot=0\n"
+    assert PIECES.rankfile == "a\na\nb\n"
+
+
+@pytest.mark.mpi
+def test_rankfile_of_two_plans_binds_no_rank_of_open_mpi(tmp_path, monkeypatch):
+    mpiexec = shutil.which("mpiexec.openmpi") or pytest.skip(
+        "Open MPI is not installed (Debian: openmpi-bin)"
+    )
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        monkeypatch.setenv(name, "1")
+    (tmp_path / "hosts").write_text(dataclasses.replace(PIECES, hosts=(socket.gethostname(),) * 3).rankfile)
+    words = [mpiexec, "--hostfile", "hosts", "--map-by", "seq", "--bind-to", "none", "-n", "3"]
+    command = [*words, "grep", "Cpus_allowed_list", "/proc/self/status"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    (allowed,) = re.findall("Cpus_allowed_list.*", Path("/proc/self/status").read_text())
+    assert done.stdout.splitlines() == [allowed] * 3
 
 
 def test_json_has_all_numbers():
