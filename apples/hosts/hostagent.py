@@ -259,6 +259,8 @@ class HostAgent:
             # They have closed all they had, and are about to end.
             time.sleep(0.002)
             _report_ended(self._proxies, self._launcher)
+        self._proxies.sweep()
+        _report_ended(self._proxies, self._launcher)
         if not self._shared:
             rundirectory.send_back(self._run_dir, self._launcher)
         self._launcher.send(FromAgent.GONE)

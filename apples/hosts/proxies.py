@@ -13,7 +13,7 @@ from apples.hosts.kernel import PR_SET_PDEATHSIG, children, prctl, reaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 #: Variables of ranks: the interpreter and the rank wrapper of this host.
 _WRAPPER = {
@@ -32,6 +32,7 @@ class Proxies:
     def __init__(self, handed: tuple[int, ...], expected: int) -> None:
         self._handed, self._expected = handed, expected
         self._numbers: dict[int, int] = {}
+        self._swept: set[int] = set()
 
     @property
     def running(self) -> bool:
@@ -79,9 +80,21 @@ class Proxies:
 
     def kill(self) -> None:
         """Kill the proxies and their children."""
-        for pid in self._numbers:
-            for each in (*children(pid), pid):
-                try:
-                    os.kill(each, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
+        _kill(each for pid in self._numbers for each in (*children(pid), pid))
+
+    def sweep(self) -> None:
+        """Kill what is left: orphans are children of this process, as ranks that a rank has spawned."""
+        while left := [pid for pid in children(os.getpid()) if pid not in self._swept]:
+            _kill(left)
+            self._swept.update(left)
+            # Their children become this process's when they have ended.
+            for pid in left:
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue

@@ -210,6 +210,9 @@ class RunProcesses:
         self._poll.close()
         (self._run_dir / self._token).unlink(missing_ok=True)
         hosts_path(self._run_dir).unlink(missing_ok=True)
+        if all(record.exit_code == 0 for record in self.records.values()) and self._log.exists():
+            # The ranks that a program spawns have no supervisor, and write to `mpiexec`.
+            self._output.take(FromAgent.STDOUT, self._log.read_bytes())
         self._output.close()
         return self._starter_code
 

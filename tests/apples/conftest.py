@@ -225,7 +225,7 @@ def measured(bare_machine, state_of_its_own):
 
 
 #: Prints its rank, then sleeps for the first argument's seconds; with a second argument, rank 1 ends with that code, by
-#: MPI_Abort with a third.
+#: MPI_Abort with a third. With a fourth, the ranks spawn one that sleeps so long; 0 is then no failure.
 MPI_SOURCE = """
 #include <mpi.h>
 #include <stdio.h>
@@ -234,12 +234,18 @@ MPI_SOURCE = """
 int main(int argc, char **argv) {
     int rank, ranks, line;
     char text[80];
+    MPI_Comm children;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Barrier(MPI_COMM_WORLD);
     line = sprintf(text, "%d of %d %s\\n", rank, ranks, getenv("GIVEN") ? getenv("GIVEN") : "");
     if (write(1, text, line) != line) return 1;
+    if (argc > 4) {
+        MPI_Comm_spawn(argv[0], argv + 4, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
+        if (atoi(argv[2]) == 0) argc = 2;
+        else argc = 3;
+    }
     if (argc > 3 && rank == 1) MPI_Abort(MPI_COMM_WORLD, atoi(argv[2]));
     if (argc > 2 && rank == 1) _exit(atoi(argv[2]));
     if (argc > 1) sleep(atoi(argv[1]));

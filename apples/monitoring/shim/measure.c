@@ -265,6 +265,16 @@ static void describe(struct process_half *p) {
     p->ranks = (uint32_t)all;
 }
 
+/* Whether MPI_Comm_spawn has started this process. It has a world of its own, in which its rank is that of a process of the
+   run: it is neither measured nor registered. */
+static int is_spawned(void) {
+    int (*get_parent)(slot *) = monitor_find("PMPI_Comm_get_parent");
+    slot parent = 0;
+    if (get_parent == NULL || get_parent(&parent) != 0)
+        return 0;
+    return (monitor_library.flavour == MPICH ? (slot)(unsigned)parent : parent) != monitor_library.none;
+}
+
 /* A forked child must not write into the page of its parent. */
 static void forget_in_child(void) {
     monitor_on = 0;
@@ -297,7 +307,7 @@ void monitor_start(void) {
     struct process_half fresh = {0};
     describe(&fresh);
     struct page *page = &monitor_no_page;
-    if (directory != NULL && *directory) {
+    if (directory != NULL && *directory && !is_spawned()) {
         snprintf(path, sizeof path, "%s/%s.%u", directory, job, fresh.rank);
         page = open_page(path);
         if (page == NULL) {
@@ -325,7 +335,7 @@ void monitor_start(void) {
     page->process = fresh;
     /* The magic number is written last, so that a reader that sees it sees a complete page. */
     __atomic_store_n(&page->process.magic, PAGE_MAGIC, __ATOMIC_RELEASE);
-    if (getenv("APPLES_NODE_SOCKET") != NULL) {
+    if (getenv("APPLES_NODE_SOCKET") != NULL && !is_spawned()) {
         monitor_travel_start();
         monitor_register(job, path);
     }

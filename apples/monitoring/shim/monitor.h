@@ -55,6 +55,7 @@ enum flavour { MPICH, OPEN_MPI, STANDARD_ABI };
 struct library {
     enum flavour flavour;
     slot world;           /* MPI_COMM_WORLD */
+    slot none;            /* MPI_COMM_NULL */
     slot byte;            /* MPI_BYTE */
     int any_source;       /* MPI_ANY_SOURCE */
     int proc_null;        /* MPI_PROC_NULL */

@@ -100,6 +100,7 @@ void monitor_identify(void) {
     if (open_mpi_world != NULL) {
         *l = (struct library){.flavour = OPEN_MPI,
                               .world = (slot)open_mpi_world,
+                              .none = (slot)find_data("ompi_mpi_comm_null"),
                               .byte = (slot)find_data("ompi_mpi_byte"),
                               .any_source = -1,
                               .proc_null = -2,
@@ -108,6 +109,7 @@ void monitor_identify(void) {
     } else if (init != NULL && dladdr(init, &where) && strstr(where.dli_fname, "mpi_abi") != NULL) {
         *l = (struct library){.flavour = STANDARD_ABI,
                               .world = 0x101,
+                              .none = 0x100,
                               .byte = 0x247,
                               .any_source = -1,
                               .proc_null = -3,
@@ -116,6 +118,7 @@ void monitor_identify(void) {
     } else {
         *l = (struct library){.flavour = MPICH,
                               .world = 0x44000000,
+                              .none = 0x04000000,
                               .byte = 0x4c00010d,
                               .errors_return = 0x54000001,
                               .any_source = -2,

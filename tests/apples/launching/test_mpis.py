@@ -140,6 +140,31 @@ def test_mpi_is_found_from_the_libraries(program) -> None:
     assert linked.path is not None
 
 
+@pytest.mark.mpi
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("built", ["own", "openmpi"])
+@pytest.mark.parametrize(
+    ("arguments", "limit_s", "ended", "code"),
+    [
+        (("0", "0", "-", "0"), None, "finished", 0),
+        (("600", "7", "-", "600"), None, "failed", 7),
+        (("0", "0", "-", "600"), 3.0, "time limit", 124),
+    ],
+)
+def test_spawned_ranks_belong_to_the_run(
+    mpi_programs, runs, capfd, built, arguments, limit_s, ended, code
+) -> None:
+    environment = MonitoredRun().environment(runs.directory)
+    request = runs.request(mpi_programs(built), *arguments, environment=environment, time_limit_s=limit_s)
+    outcome = run(request)
+    assert (outcome.ended, outcome.exit_code, len(outcome.statuses)) == (ended, code, 2)
+    assert [page.ranks for page in figures_of(runs.directory, JOB)] == [2, 2]
+    lines = capfd.readouterr().out.split("\n")
+    assert ended != "finished" or "0 of 1 " in lines
+    assert not any("page" in line for line in lines)
+    assert runs.left() == {}
+
+
 @pytest.mark.parametrize("way", ["pth", "path", "system", "env"])
 def test_mpi_of_python_is_that_which_it_imports(mpi_programs, tmp_path, monkeypatch, way) -> None:
     venv.create(tmp_path / "venv", system_site_packages=way == "system")
