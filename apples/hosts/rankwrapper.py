@@ -33,6 +33,13 @@ from apples.hosts.kernel import FORWARDED, PR_SET_PDEATHSIG, close_all_but, die_
 from apples.hosts.ranksupervisor import LOST, RankSupervisor
 from apples.hosts.statusfile import StatusFile, host_of
 
+#: Variables of the launch, of which programs know nothing.
+OURS = (
+    *("APPLES_PYTHON", "APPLES_WRAPPER", "APPLES_RSH"),
+    *("HYDRA_LAUNCHER_AUTOFORK", "HYDRA_LAUNCHER_EXTRA_ARGS"),
+    *("I_MPI_HYDRA_BOOTSTRAP_AUTOFORK", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS"),
+)
+
 
 def main(arguments: list[str]) -> None:
     """Start the supervisor, forward signals to it, end as the program did. Does not return."""
@@ -96,7 +103,7 @@ def fetch_fds(name: str, hosts: str) -> None:
 def inherited_fds() -> dict[str, int]:
     """Return the inherited descriptors by purpose, and remove our variables from the program's environment."""
     fds = {}
-    for name in ("APPLES_PYTHON", "APPLES_WRAPPER"):
+    for name in OURS:
         os.environ.pop(name, None)
     numbers = os.environ.pop("APPLES_RANK_FDS", "")
     if numbers:

@@ -75,7 +75,7 @@ _HYDRA_REMOTE = {
     Family.INTEL: ("-rmk", "user", "-bootstrap", "rsh", "-bootstrap-exec"),
 }
 
-#: Names that hydra can carry: it separates names by commas.
+#: Names that MPI can carry: it may separate names by commas.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
@@ -105,16 +105,14 @@ def mpiexec_command(request: LaunchRequest, mpi: Mpi, program: str) -> list[str]
     ]
 
 
-def spread_command(
-    request: LaunchRequest, mpi: Mpi, program: str, rendezvous: Rendezvous, names: list[str]
-) -> list[str]:
-    """Return the command line of a run over several hosts; `names` are the variables that every rank gets."""
+def spread_command(request: LaunchRequest, mpi: Mpi, program: str, rendezvous: Rendezvous) -> list[str]:
+    """Return the command line of a run over several hosts; its environment goes to every rank."""
     return [
         # "rsh" is hydra's name for a remote shell to which it adds no options of ssh.
         *(mpi.mpiexec, *_HYDRA_REMOTE[mpi.family], sys.executable),
         *("-f", str(hosts_path(request.run_dir.absolute()))),
         *("-localhost", rendezvous.launcher, "-wdir", rendezvous.directory),
-        *("-genvlist", ",".join(names), "-n", str(len(request.plan.assignments))),
+        *("-n", str(len(request.plan.assignments))),
         *request.mpi.arguments,
         *wrapped_there(request, program),
     ]
@@ -193,16 +191,18 @@ def local_environment(request: LaunchRequest, base: Mapping[str, str], _socket: 
 def launch_environment(
     request: LaunchRequest, base: Mapping[str, str], socket: str, defaults: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the environment of an `mpiexec` for several hosts.
+    """Return the environment of an `mpiexec` for several hosts, which is also that of all ranks.
+
+    With `-genvlist` for a choice among more variables, hydra of MPICH 5.0.2 ends when a rank spawns others.
 
     Args:
         base: the user's environment
         socket: name of the socket for its remote shells
         defaults: variables that apply if neither the request nor the user sets them
     """
+    variables = {**defaults, **rank_environment(request, base, (*FOREIGN, "HYDRA_"))}
     return {
-        **defaults,
-        **rank_environment(request, base, (*FOREIGN, "HYDRA_")),
+        **{name: variables[name] for name in carried(variables)},
         "APPLES_RSH": socket,
         # Without this, hydra forks on this machine, which has a host agent like the others.
         "HYDRA_LAUNCHER_AUTOFORK": "0",

@@ -100,11 +100,10 @@ def _method(request: LaunchRequest, access: HostAccess) -> LaunchMethod:
         here_command = mpiexec_command(request, mpi, program)
         return LaunchMethod(agents=agents, command=lambda _: here_command, here=True)
     defaults = {} if in_environment(program) else USERS_NETWORK
-    names = carried({**defaults, **rank_environment(request, os.environ)})
     return LaunchMethod(
         agents=agents,
         command=lambda rendezvous: spread_command(
-            request, mpi, program, replace(rendezvous, launcher=access.launcher or rendezvous.launcher), names
+            request, mpi, program, replace(rendezvous, launcher=access.launcher or rendezvous.launcher)
         ),
         environment=lambda request, base, shells: launch_environment(request, base, shells, defaults),
         timeouts=access.timeouts,

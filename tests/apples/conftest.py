@@ -232,7 +232,7 @@ MPI_SOURCE = """
 #include <stdlib.h>
 #include <unistd.h>
 int main(int argc, char **argv) {
-    int rank, ranks, line;
+    int rank, ranks, line, flag;
     char text[80];
     MPI_Comm children;
     MPI_Init(&argc, &argv);
@@ -248,7 +248,9 @@ int main(int argc, char **argv) {
     }
     if (argc > 3 && rank == 1) MPI_Abort(MPI_COMM_WORLD, atoi(argv[2]));
     if (argc > 2 && rank == 1) _exit(atoi(argv[2]));
-    if (argc > 1) sleep(atoi(argv[1]));
+    /* the others may need its progress to connect */
+    for (int n = argc > 1 ? 5 * atoi(argv[1]) : 0; n > 0; n--, usleep(200000))
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
     MPI_Finalize();
     return 0;
 }

@@ -28,6 +28,11 @@ from apples.monitoring.job import JOB, MonitoredRun
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
 HERE = HostAccess(grace=QUICK, here=True)
+THERE = HostAccess(
+    addresses={host: HostAddress(host=host, address=host) for host in ("alpha", "beta")},
+    grace=QUICK,
+    timeouts=LivenessTimeouts(connect_s=60.0, lost_s=60.0),
+)
 
 FAMILIES = {"own": Family.MPICH, "mpich": Family.MPICH, "openmpi": Family.OPEN_MPI}
 
@@ -142,7 +147,9 @@ def test_mpi_is_found_from_the_libraries(program) -> None:
 
 @pytest.mark.mpi
 @pytest.mark.usefixtures("library")
+@pytest.mark.usefixtures("fake_ssh")
 @pytest.mark.parametrize("built", ["own", "openmpi"])
+@pytest.mark.parametrize("access", [HERE, THERE], ids=["here", "ssh"])
 @pytest.mark.parametrize(
     ("arguments", "limit_s", "ended", "code"),
     [
@@ -152,11 +159,16 @@ def test_mpi_is_found_from_the_libraries(program) -> None:
     ],
 )
 def test_spawned_ranks_belong_to_the_run(
-    mpi_programs, runs, capfd, built, arguments, limit_s, ended, code
+    mpi_programs, runs, capfd, built, access, arguments, limit_s, ended, code
 ) -> None:
     environment = MonitoredRun().environment(runs.directory)
-    request = runs.request(mpi_programs(built), *arguments, environment=environment, time_limit_s=limit_s)
-    outcome = run(request)
+    request = runs.request(
+        *(mpi_programs(built), *arguments),
+        hosts=["localhost"] * 2 if access.here else ["alpha", "beta"],
+        environment=environment,
+        time_limit_s=limit_s,
+    )
+    outcome = run(request, access)
     assert (outcome.ended, outcome.exit_code, len(outcome.statuses)) == (ended, code, 2)
     assert [page.ranks for page in figures_of(runs.directory, JOB)] == [2, 2]
     lines = capfd.readouterr().out.split("\n")
