@@ -60,6 +60,11 @@ class Resource(StrEnum):
         return 1.0 if self in (Resource.CPU_NEW, Resource.CPU_RUNNING, Resource.LOSS) else math.inf
 
     @property
+    def least(self) -> float:
+        """Return the smallest possible value."""
+        return 0.0
+
+    @property
     def is_pair(self) -> bool:
         """Return whether a series of this resource belongs to a pair of hosts."""
         return self in (Resource.LATENCY, Resource.BANDWIDTH, Resource.LOSS)
@@ -106,6 +111,11 @@ class External(str):
     def most(self) -> float:
         """Return infinity: the largest possible value is unknown."""
         return math.inf
+
+    @property
+    def least(self) -> float:
+        """Return minus infinity: the smallest possible value is unknown."""
+        return -math.inf
 
 
 _RESOURCES: dict[str, Resource] = {resource.value: resource for resource in Resource}

@@ -140,8 +140,13 @@ class LocalWeather(Closing):
         else:
             fresh, self._cursor = news
             self._take([m.series for m in fresh], [m.value for m in fresh], [m.t for m in fresh])
-        most = [series.resource.most for series in self._places]
-        ahead = Ahead(over_s=over_s, now=self._clock() if aged else -math.inf, most=most)
+        resources = [series.resource for series in self._places]
+        ahead = Ahead(
+            over_s=over_s,
+            now=self._clock() if aged else -math.inf,
+            least=[one.least for one in resources],
+            most=[one.most for one in resources],
+        )
         forecasts = self._bank.forecasts(list(self._places.values()), ahead=ahead)
         return dict(zip(self._places, forecasts, strict=True))
 

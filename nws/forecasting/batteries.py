@@ -64,11 +64,12 @@ class Ahead:
     """Spans of outlooks.
 
     over_s : lengths from `now`, more than 0 s, rising.  now : seconds since the epoch
-    most : largest possible value, of each series or of all
+    least, most : smallest and largest possible value, of each series or of all
     """
 
     over_s: Sequence[float]
     now: float
+    least: ArrayLike = -math.inf
     most: ArrayLike = math.inf
 
 
@@ -281,9 +282,9 @@ class BatteryBank:
         over_s = np.array(ahead.over_s, np.float64)
         table = np.full((len(at), len(over_s), KNOWN + len(SHARES)), math.nan)
         read_outlooks(self._states, at, over_s, ahead.now, np.array(SHARES), table)
-        most = np.asarray(ahead.most, np.float64).reshape(-1, 1, 1)
-        np.minimum(table[:, :, KNOWN:], most, out=table[:, :, KNOWN:])
-        np.minimum(table[:, :, 0], most[:, :, 0], out=table[:, :, 0])
+        least, most = (np.asarray(bound, np.float64).reshape(-1, 1) for bound in (ahead.least, ahead.most))
+        for column in (0, *range(KNOWN, table.shape[2])):
+            np.clip(table[:, :, column], least, most, out=table[:, :, column])
         return table
 
     def columns(self, indices: ArrayLike, pick: Pick = Pick.MAE) -> Columns:

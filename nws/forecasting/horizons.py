@@ -291,6 +291,9 @@ def _issue(state: Any, rung: int, loss: Any, scale: float, histogram: Any) -> No
 def read_outlook(state: Any, k: float, lead: float, shares: Any, outlook: Any) -> None:
     """Fill in the distribution of the mean of k samples after a pause of `lead` samples.
 
+    The pause widens it: by the usual change over that time, to the forecast without a pause, and beyond the length of
+    the series to what is known of a new one, whose values may have been equal so far by chance.
+
     shares : float64[n] of (0, 1), rising
     outlook : float64[KNOWN + n], filled with the mean, the share of past intervals that held (NaN if none was judged),
     the number of outcomes, the coefficient of variation of the values that a mean is of, and the quantiles
@@ -302,13 +305,17 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, outlook: Any) -
         near, far = _drift(state, k), _drift(state, k + lead)
         wider = max(far / near, 1.0) if near > 0.0 else math.sqrt(1.0 + lead / k)
     loss, histogram, candidate = np.zeros(CANDIDATES), PRIOR.copy(), np.empty(CANDIDATES)
-    forecast = 0.0
+    forecast, present = 0.0, 0.0
     for rung in range(RUNGS):
         _borrow_losses(state, rung, loss, _trust(state["scale"][rung], _error_so_far(state, rung)))
-        weight = 1.0 - abs(centre - rung)
-        if weight > 0.0:
-            forecast += weight * _forecast(state, rung, loss, candidate)
+        weight, without_pause = max(1.0 - abs(centre - rung), 0.0), max(1.0 - abs(width - rung), 0.0)
+        if weight > 0.0 or without_pause > 0.0:
+            one = _forecast(state, rung, loss, candidate)
+            forecast += weight * one
+            present += without_pause * one
     scale, held, outcomes = first_scale(state), 0.0, 0.0
+    aged = max((lead - state["samples"]) / (lead + state["samples"]), 0.0)
+    unknown = aged * scale[0]
     outlook[:] = 0.0
     for rung in range(RUNGS):
         borrow_errors(state, rung, scale, histogram)
@@ -316,11 +323,14 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, outlook: Any) -
         if weight <= 0.0:
             continue
         so_far = _error_so_far(state, rung)
-        wide = wider * max(scale[0], so_far) * _widening(state, rung)
+        error = max(scale[0], so_far) * _widening(state, rung)
+        wide = wider * error
         shape = _doubted(histogram, _trust(scale[0], so_far))
+        if wide < unknown:
+            wide, shape = unknown, _doubted(shape, 1.0 - aged)
         level = level_of(state, rung)
         n = state["outcomes"][rung]
-        outlook[0] += weight * (forecast + wide * state["bias"][rung] * n / (n + _BIAS_TRUST))
+        outlook[0] += weight * (forecast + error * state["bias"][rung] * n / (n + _BIAS_TRUST))
         held += weight * n * state["held"][rung]
         outcomes += weight * n
         outlook[3] += weight * variation(state, rung)
@@ -329,6 +339,10 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, outlook: Any) -
             if shares[i] != 0.5:
                 z = quantile(shape, tail_share(shares[i], corrected_tail(state, rung, int(shares[i] > 0.5))))
             bound = value_of(wide * z, forecast, level)
+            if shares[i] < 0.5:
+                bound = min(bound, present)
+            elif shares[i] > 0.5:
+                bound = max(bound, present)
             outlook[KNOWN + i] += weight * within_reach(state, bound, wide, level)
     outlook[0] = min(max(outlook[0], outlook[KNOWN]), outlook[KNOWN + len(shares) - 1])
     outlook[1] = held / outcomes if outcomes > 0.0 else math.nan

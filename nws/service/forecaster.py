@@ -168,7 +168,8 @@ class Forecaster:
         return np.concatenate(outlooks)
 
     def _ahead(self, numbers: Ints, over_s: Sequence[float], now: float) -> Ahead:
-        return Ahead(over_s=over_s, now=now, most=self.catalogue.most[numbers])
+        least, most = self.catalogue.bounds[:, numbers]
+        return Ahead(over_s=over_s, now=now, least=least, most=most)
 
     def save_when_due(self, monotonic: float) -> None:
         """Save the state if it is due; a failure is logged, counted and tried again later."""

@@ -51,12 +51,12 @@ class Catalogue:
         return self._peer.view()
 
     @property
-    def most(self) -> Floats:
-        """Return the largest possible value of each series."""
-        by_resource = np.full(len(self._rank), math.inf)
+    def bounds(self) -> Floats:
+        """Return the smallest and the largest possible value of each series: float64[2, series]."""
+        by_resource = np.tile([[-math.inf], [math.inf]], len(self._rank))
         for resource in Resource:
-            by_resource[self._rank[resource.value]] = resource.most
-        chosen: Floats = by_resource[self._resource.view()]
+            by_resource[:, self._rank[resource.value]] = resource.least, resource.most
+        chosen: Floats = by_resource[:, self._resource.view()]
         return chosen
 
     def extend(self, names: Iterable[str]) -> None:

@@ -78,7 +78,9 @@ class InMemoryWeather:
         forecasts = dict(zip(self._index, self._bank.forecasts(pick=pick), strict=True))
         if now is not None:
             some = [series for series in self._index if of is None or series.resource in of]
-            ahead = Ahead(over_s=over_s, now=now, most=[series.resource.most for series in some])
+            least = [series.resource.least for series in some]
+            most = [series.resource.most for series in some]
+            ahead = Ahead(over_s=over_s, now=now, least=least, most=most)
             indices = [self._index[series] for series in some]
             forecasts |= dict(zip(some, self._bank.forecasts(indices, pick, ahead=ahead), strict=True))
         return forecasts

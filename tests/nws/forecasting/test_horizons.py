@@ -14,13 +14,13 @@ from nws.series import SHARES
 LOW, HIGH = KNOWN + SHARES.index(0.1), KNOWN + SHARES.index(0.9)
 
 
-def outlooks(values, spans, *, interval_s=10.0, age_s=0.0):
+def outlooks(values, spans, *, interval_s=10.0, age_s=0.0, **bounds):
     """Return outlooks, float64[spans, …], of a series measured every `interval_s` up to `age_s` ago."""
     bank = BatteryBank(1)
     bank.add()
     times = np.arange(len(values)) * interval_s
     bank.update_many(np.zeros(len(values), int), values, times)
-    return bank.outlooks([0], Ahead(over_s=spans, now=times[-1] + age_s))[0]
+    return bank.outlooks([0], Ahead(over_s=spans, now=times[-1] + age_s, **bounds))[0]
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +65,44 @@ def test_outlook_widens_with_age_and_never_below_zero(load):
     fresh, old = (outlooks(load, [60.0], age_s=age_s)[0] for age_s in (0.0, 3600.0))
     assert old[HIGH] - old[LOW] > 1.3 * (fresh[HIGH] - fresh[LOW])
     assert old[KNOWN] > 0.0
+
+
+AGES = (0.0, 600.0, 6000.0, 86400.0, 864000.0)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.0] * 200 + [0.3] + [0.0] * 50,
+        [1.0, 0.0],
+        [0.0, 1.0, 1.0] * 50,
+        [1.0 - n / 100 for n in range(100)],
+        [0.02],
+    ],
+    ids=["loss", "two", "switching", "falling", "one"],
+)
+@pytest.mark.parametrize("age_s", AGES)
+def test_outlook_of_a_share_is_a_share_at_any_age(values, age_s):
+    found = outlooks(values, [60.0, 3600.0], age_s=age_s, least=0.0, most=1.0)
+    shares = found[:, [0, *range(KNOWN, found.shape[1])]]
+    assert ((shares >= 0.0) & (shares <= 1.0)).all()
+    assert (np.diff(found[:, KNOWN:]) >= 0.0).all()
+
+
+@pytest.mark.parametrize("values", [[0.5] * 300, [0.0] * 200 + [0.3] + [0.0] * 50], ids=["constant", "loss"])
+def test_outlook_widens_beyond_the_length_of_the_series(values):
+    widths = []
+    for age_s in AGES[2:]:
+        (found,) = outlooks(values, [60.0], age_s=age_s, least=0.0, most=1.0)
+        assert found[LOW] <= values[-1] <= found[HIGH]
+        widths.append(found[HIGH] - found[LOW])
+    assert 0.0 < widths[0] < widths[1] < widths[2]
+
+
+def test_outlook_after_a_pause_holds_the_present_value():
+    # a loss of 0 is not expected at the mean of all alone, a level that never occurs
+    (found,) = outlooks([0.0] * 200 + [0.3] + [0.0] * 50, [60.0], age_s=600.0)
+    assert found[LOW] < 1e-4 < found[HIGH]
 
 
 def test_outlook_uses_interval_of_series(load):
