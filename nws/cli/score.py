@@ -48,8 +48,8 @@ def _horizons(context: click.Context, option: click.Parameter, text: str) -> lis
 def score(context: click.Context, file: Path, horizons: list[int], as_json: bool, methods: bool) -> None:
     """Score the forecasters on FILE, one step ahead and by horizon.
 
-    FILE is CSV, .gz or not, with a header and three columns: series, time, value. The first 20 samples of each
-    series are not scored. MAE and RMSE are means over series, in the unit of the values.
+    FILE (- for standard input) is CSV, .gz or not, as for `nws insert`: series, time, value. The first 20 samples of
+    each series are not scored. MAE and RMSE are means over series, in the unit of the values.
     """
     from nws.forecasting.accuracy import score_series
     from nws.forecasting.horizonscore import score_horizons

@@ -1,15 +1,17 @@
 """Reads a file of measurements to score forecasters on: three columns, series, time and value, under any names.
 
-Plain or gzipped CSV with a header line. Every problem of the file is found before any is reported, each as
-``file:line: the value, the legal values``.
+Plain or gzipped CSV, with a header line or without, as `nws insert` takes it; here names and times may be any. Every
+problem of the file is found before any is reported, each as ``file:line: the value, the legal values``.
 """
 
 from __future__ import annotations
 
 import csv
 import math
+import sys
 import zlib
-from collections.abc import Iterable
+from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from nws.base.errors import UsageError
@@ -23,11 +25,13 @@ def read_measurements(path: Path) -> dict[str, list[float]]:
     """Return values of every series of the file, oldest first, in the order in which the series first appear.
 
     Raises `UsageError` that lists every problem: a file that cannot be read, a header or a row without three columns, a
-    time or value that is no finite number, time that goes back within a series, truncated gzip data. Of more than 50
-    problems the others are only counted.
+    time or value that is no finite number, truncated gzip data. Of more than 50 problems the others are only counted.
+
+    Args:
+        path: of the file, `-` for standard input
     """
     try:
-        data = path.read_bytes()
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as error:
         raise UsageError(
             f"{path}: cannot be read: {error.strerror}; expected a CSV file, plain or .gz"
@@ -39,7 +43,7 @@ def read_measurements(path: Path) -> dict[str, list[float]]:
             # the row in which the data break off is not to blame for being cut
             data = data[: data.rfind(b"\n") + 1]
             problems.append((data.count(b"\n") + 1, f"{flaw}; fetch the file again"))
-    series: dict[str, list[float]] = {}
+    series: dict[str, list[tuple[float, float]]] = {}
     problems += _parse(_lines(data, problems), series)
     if not problems and not series:
         problems.append((1, "no measurements; expected a header and rows of series,t,value"))
@@ -48,7 +52,8 @@ def read_measurements(path: Path) -> dict[str, list[float]]:
         if len(problems) > _SHOWN:
             lines.append(f"{path}: and {len(problems) - _SHOWN} further problems")
         raise UsageError("\n".join(lines))
-    return series
+    # the sort is stable: values of one time keep the order of the file
+    return {name: [v for _, v in sorted(pairs, key=itemgetter(0))] for name, pairs in series.items()}
 
 
 def _unzip(data: bytes) -> tuple[bytes, str | None]:
@@ -79,13 +84,15 @@ def _lines(data: bytes, problems: list[tuple[int, str]]) -> list[str]:
     return lines
 
 
-def _parse(lines: Iterable[str], series: dict[str, list[float]]) -> list[tuple[int, str]]:
+def _parse(lines: Sequence[str], series: dict[str, list[tuple[float, float]]]) -> list[tuple[int, str]]:
     """Fill `series` from the lines; return the problems, each with its line number counted from 1."""
     problems: list[tuple[int, str]] = []
-    newest: dict[str, float] = {}
-    rows = csv.reader(lines)
+    rows = csv.reader(lines, skipinitialspace=True)
     header = next(rows, None)
-    if header is not None and (len(header) != 3 or _number(header[2]) is not None):
+    if header is not None and len(header) == 3 and _number(header[2]) is not None:
+        # a file without a header
+        rows = csv.reader(lines, skipinitialspace=True)
+    elif header is not None and len(header) != 3:
         problems.append(
             (1, f"expected a header naming three columns, series,t,value; got {','.join(header)!r}")
         )
@@ -102,7 +109,7 @@ def _parse(lines: Iterable[str], series: dict[str, list[float]]) -> list[tuple[i
         if len(row) != 3:
             problems.append((rows.line_num, f"expected 3 columns, series,t,value; got {len(row)}"))
             continue
-        name, t, value = row[0], _number(row[1]), _number(row[2])
+        name, t, value = row[0].strip(), _number(row[1]), _number(row[2])
         if not name:
             problems.append((rows.line_num, "the first column, the name of the series, is empty"))
         for column, got, number in (
@@ -113,15 +120,7 @@ def _parse(lines: Iterable[str], series: dict[str, list[float]]) -> list[tuple[i
                 problems.append((rows.line_num, f"{column}: {got!r} is not a finite number"))
         if t is None or value is None:
             continue
-        if t < newest.get(name, -math.inf):
-            problems.append(
-                (
-                    rows.line_num,
-                    f"time of {name!r} goes back from {newest[name]:.17g} to {t:.17g}; sort by time",
-                )
-            )
-        newest[name] = max(t, newest.get(name, t))
-        series.setdefault(name, []).append(value)
+        series.setdefault(name, []).append((t, value))
 
 
 def _number(text: str) -> float | None:

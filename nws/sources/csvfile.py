@@ -1,5 +1,7 @@
 """Reads files of measurements as `nws export` writes them: ``series,t,value`` a line, plain or gzipped, or from a pipe.
 
+The first line may be a header of any three names, as for `nws score`.
+
 The complete file is read before anything is stored, so that every bad line is reported at once as ``file:line: value,
 legal values``. The destination of measurements is not known here. 20 bytes of memory a line.
 """
@@ -29,7 +31,6 @@ AHEAD_S = 86_400.0
 _Report = Callable[[int, str], None]
 """Takes the number of a line and its fault."""
 
-_HEADERS = (b"series,t,value", b"series,time,value")
 _MOST_PROBLEMS = 1000
 _MOST_BYTES = 1000
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -86,11 +87,13 @@ def _parse(lines: Iterable[bytes], columns: CsvColumns, now: float, problem: _Re
         line = raw.strip()
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
-            if line.replace(b" ", b"").lower() in _HEADERS:
+            columns_named = line.split(b",")
+            if len(columns_named) == 3 and all(math.isnan(_number(name)) for name in columns_named[1:]):
                 continue
         if not line:
             continue
-        fields = line.split(b",")
+        # names and numbers hold no commas; other programs write them in quotes
+        fields = [field.strip().strip(b'"') for field in line.split(b",")]
         if len(fields) != 3:
             problem(number, f"{_shown(line)} has {len(fields)} columns; expected series,t,value")
             continue
