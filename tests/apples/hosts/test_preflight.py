@@ -5,7 +5,7 @@ import sys
 import pytest
 from msgspec import structs, to_builtins
 
-from apples.hosts import hostcheck, preflight
+from apples.hosts import hostcheck, hostpreflight
 from apples.hosts.facts import Needs
 from apples.hosts.frames import ToAgent
 from apples.hosts.hostmessages import (
@@ -40,7 +40,7 @@ def test_unfit_hosts_have_reasons_in_order(fake_ssh):
     asked = candidates(
         "locked", "alpha", "stranger", "changed", "nameless", "off", "bare", "chatty", "prompting"
     )
-    found = {one.candidate.name: one for one in preflight.check(asked, needs(), limit_s=60.0)}
+    found = {one.candidate.name: one for one in hostpreflight.check(asked, needs(), limit_s=60.0)}
     assert list(found) == [one.name for one in asked]
     assert [name for name, one in found.items() if one.fit] == ["alpha", "chatty", "prompting"]
     reasons = {name: one.reason.split(";")[0] for name, one in found.items() if not one.fit}
@@ -58,7 +58,7 @@ def test_host_says_what_it_is(fake_ssh, tmp_path):
     path = str(tmp_path / "run.chk")
     (tmp_path / "token").touch()
     wants = needs(disk_bytes={path: 10.0}, tokens={path: "token"}, files=(__file__, "/no/such/file"))
-    (one,) = preflight.check(candidates("alpha"), wants, limit_s=60.0)
+    (one,) = hostpreflight.check(candidates("alpha"), wants, limit_s=60.0)
     assert one.problems == ("lacks /no/such/file; install the same at the same path there",)
     facts = one.facts
     assert facts.versions == hostcheck.versions()
@@ -66,11 +66,11 @@ def test_host_says_what_it_is(fake_ssh, tmp_path):
     assert 0.0 <= facts.survey.availability <= 1.0
     assert facts.survey.cpus >= 1
     assert facts.disks[path].shared
-    assert abs(facts.skew_s) < preflight.facts.MOST_SKEW_S
+    assert abs(facts.skew_s) < hostpreflight.facts.MOST_SKEW_S
 
 
 def test_host_that_says_nothing_is_not_waited_for(fake_ssh):
-    (mute,) = preflight.check(candidates("mute"), needs(), limit_s=0.2)
+    (mute,) = hostpreflight.check(candidates("mute"), needs(), limit_s=0.2)
     assert mute.reason == "did not answer within 0.2 s; it is off, overloaded, or cut off"
 
 
@@ -78,14 +78,14 @@ def test_closed_connection_leaves_no_process(fake_ssh):
     connection = conversation("mute")
     connection.close()
     assert connection._process.returncode == -9
-    with preflight.conversations_with(candidates("alpha"), needs(), limit_s=60.0) as found:
+    with hostpreflight.conversations_with(candidates("alpha"), needs(), limit_s=60.0) as found:
         process = found[0][1]._process
     assert process.returncode == 0
 
 
 def test_this_machine_is_asked_without_ssh(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    (one,) = preflight.check([Candidate(name="here", address=None)], needs(), limit_s=60.0)
+    (one,) = hostpreflight.check([Candidate(name="here", address=None)], needs(), limit_s=60.0)
     assert one.fit
 
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from nws.server import run
+from nws.server import serve
 
 
 class Stuck(io.StringIO):
@@ -25,7 +25,7 @@ class Stuck(io.StringIO):
 
 def test_line_has_its_time(capsys, monkeypatch):
     monkeypatch.delenv("JOURNAL_STREAM", raising=False)
-    with run.log_to_stderr():
+    with serve.log_to_stderr():
         logging.getLogger("nws.server.any").info("grid %s", "lab")
         logging.getLogger("nws.server.any").debug("not this")
     assert re.fullmatch(
@@ -38,8 +38,8 @@ def test_line_has_its_time(capsys, monkeypatch):
 def test_terminal_that_stands_still_holds_nobody_up(monkeypatch):
     stuck = Stuck()
     monkeypatch.setattr(sys, "stderr", stuck)
-    monkeypatch.setattr(run, "MOST_WAITING", 5)
-    with run.log_to_stderr():
+    monkeypatch.setattr(serve, "MOST_WAITING", 5)
+    with serve.log_to_stderr():
         for n in range(100):
             logging.getLogger("nws.server.any").info("line %d", n)
         stuck.go.set()
@@ -50,6 +50,6 @@ def test_terminal_that_stands_still_holds_nobody_up(monkeypatch):
 @pytest.mark.parametrize("name", ["nws", "uvicorn"])
 def test_nothing_is_left_behind(name):
     before = list(logging.getLogger(name).handlers)
-    with run.log_to_stderr():
+    with serve.log_to_stderr():
         pass
     assert logging.getLogger(name).handlers == before

@@ -1,7 +1,7 @@
 """`nws pairs`: latency and bandwidth between all hosts, with age and asymmetry.
 
 The output is a matrix as long as it fits a terminal, else a list. Pairs that are not measured are marked and listed
-with their path. `nws.cli.pairtable` computes the rows, this module prints them.
+with their path. `nws.cli.pairs` computes the rows, this module prints them.
 
 Rows of `nws pairs` from a snapshot: both directions of every pair, filtered and sorted. Pure functions.
 """
