@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 app = LazyGroup(
     name="app",
     help="Describe your own MPI program in an application file, and measure it.",
+    package="apples.cli",
     lazy={
-        "new": ("Write a commented application file.", "apples.cli.app:new"),
-        "check": ("Check an application file and measure its program.", "apples.cli.app:check"),
-        "include": ("Print the directory of apples.h and apples.f90.", "apples.cli.app:include"),
+        "new": "Write a commented application file.",
+        "check": "Check an application file and measure its program.",
+        "include": "Print the directory of apples.h and apples.f90.",
     },
+    modules=dict.fromkeys(("new", "check", "include"), "app"),
 )
 
 _NEW = """\

@@ -250,12 +250,22 @@ class Extension(NamedTuple):
 class LazyGroup(CommandGroup):
     """A group whose commands are imported when they are called, so that `--help` is fast.
 
-    lazy : by name, the one-line help and the command as "package.module:attribute" or in another distribution
+    package : package of the modules of the commands.  lazy : one-line help by command
+    modules : module by command, where it has another name.  elsewhere : commands of other distributions
     """
 
-    def __init__(self, *, lazy: Mapping[str, tuple[str, str | Extension]], **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        package: str,
+        lazy: Mapping[str, str],
+        modules: Mapping[str, str] | None = None,
+        elsewhere: Mapping[str, Extension] | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(**settings)
-        self._lazy = dict(lazy)
+        self._package, self._lazy = package, dict(lazy)
+        self._modules, self._elsewhere = modules or {}, elsewhere or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order given."""
@@ -265,15 +275,14 @@ class LazyGroup(CommandGroup):
         """Import and return one command, None for an unknown name."""
         if cmd_name not in self._lazy:
             return None
-        where = self._lazy[cmd_name][1]
-        if isinstance(where, Extension):
-            return where.command()
-        module, _, attribute = where.partition(":")
-        command = getattr(import_module(module), attribute)
+        if cmd_name in self._elsewhere:
+            return self._elsewhere[cmd_name].command()
+        name = cmd_name.replace("-", "_")
+        command = getattr(import_module(f"{self._package}.{self._modules.get(cmd_name, name)}"), name)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands with their one-line help, without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (text, _) in self._lazy.items()])
+            formatter.write_dl(list(self._lazy.items()))

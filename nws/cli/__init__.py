@@ -40,8 +40,10 @@ _DEPLOYING = {
 
 @click.group(
     cls=LazyGroup,
-    lazy={name: (text, f"nws.cli.{_MODULES.get(name, name)}:{name}") for name, text in _COMMANDS.items()}
-    | {name: (text, Extension("nws.commands", name, "./deploy")) for name, text in _DEPLOYING.items()},
+    package="nws.cli",
+    lazy=_COMMANDS | _DEPLOYING,
+    modules=_MODULES,
+    elsewhere={name: Extension("nws.commands", name, "./deploy") for name in _DEPLOYING},
 )
 def cli() -> None:
     """Network Weather Service: measure, store and forecast the performance of hosts."""
