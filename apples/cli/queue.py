@@ -13,6 +13,7 @@ from apples.cli.live import grid, watch
 from apples.cli.report import table
 from nws.base.files import write_whole
 from nws.base.hostlist import fold
+from nws.base.oserrors import REASON, os_errors_as
 from nws.base.terminal import visible
 from nws.base.wording import counted
 
@@ -171,7 +172,5 @@ def _write_log(queue_page: QueuePage, path: Path) -> None:
     from apples.errors import ConfigError
     from apples.livequeue.queuelog import swf_lines
 
-    try:
+    with os_errors_as(ConfigError, f"--log {path}: cannot be written ({REASON}); name another file"):
         write_whole(path, "\n".join([*swf_lines(queue_page), ""]))
-    except OSError as error:
-        raise ConfigError(f"--log {path}: cannot be written ({error.strerror}); name another file") from error

@@ -16,6 +16,7 @@ import click
 from apples.cli.optiongroups import HeadedCommand, headed, option, with_options
 from apples.errors import ConfigError
 from nws.base.files import Replacement
+from nws.base.oserrors import REASON, os_errors_as
 
 if TYPE_CHECKING:
     from apples.queueing.configuration import QueueFile
@@ -220,16 +221,14 @@ def _progress(jobs: int, quiet: bool) -> Iterator[Progress | None]:
 def _write_starts(path: Path, schedule: ReplaySchedule) -> None:
     """Write the starts; a file of that name is always complete."""
     columns = (schedule.trace.id, schedule.trace.submit, schedule.start)
-    try:
-        with Replacement(path) as temporary, open(temporary, "w", encoding="ascii") as file:
-            file.writelines(
-                f"{number} {submit:.15g} {start:.15g}\n"
-                for number, submit, start in zip(*columns, strict=True)
-            )
-    except OSError as error:
-        raise ConfigError(
-            f"--starts {path}: cannot be written ({error.strerror}); name another file"
-        ) from error
+    with (
+        os_errors_as(ConfigError, f"--starts {path}: cannot be written ({REASON}); name another file"),
+        Replacement(path) as temporary,
+        open(temporary, "w", encoding="ascii") as file,
+    ):
+        file.writelines(
+            f"{number} {submit:.15g} {start:.15g}\n" for number, submit, start in zip(*columns, strict=True)
+        )
 
 
 def _document(schedule: ReplaySchedule, chosen: QueueFile, options: ReplayOptions) -> dict[str, Any]:

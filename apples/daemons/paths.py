@@ -20,6 +20,7 @@ from apples.hosts import nodesockets
 from apples.monitoring.names import check_job
 from nws.base.errors import UsageError
 from nws.base.files import write_whole
+from nws.base.oserrors import REASON, os_errors_as
 from nws.base.paths import local_host
 from nws.client.endpoint import read_secret
 
@@ -110,13 +111,12 @@ def private_directory(path: Path, *, all_users: bool = False) -> Path:
     all_users : all may connect to the socket, as always in the system's directory
     """
     reached = all_users or path == SYSTEM_DIRECTORY
-    try:
+    with os_errors_as(
+        SharingError,
+        f"{path}: cannot be made: {REASON}; name another place with --socket or {SOCKET_VARIABLE}",
+    ):
         path.mkdir(parents=True, exist_ok=True, mode=0o755 if reached else 0o700)
         about = path.lstat()
-    except OSError as error:
-        raise SharingError(
-            f"{path}: cannot be made: {error.strerror}; name another place with --socket or {SOCKET_VARIABLE}"
-        ) from error
     # Also where others may add files only (mode 1777): lock and journal stand beside the socket.
     loose = about.st_mode & 0o022
     if not stat.S_ISDIR(about.st_mode) or about.st_uid not in (os.getuid(), 0) or loose:

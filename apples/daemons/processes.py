@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from apples.coscheduling.events import Process
 from apples.daemons.ipc.peers import peer
 from apples.errors import SharingError
+from nws.base.oserrors import REASON, os_errors_as
 
 if TYPE_CHECKING:
     from apples.daemons.exchanges import RegisterRequest
@@ -140,10 +141,8 @@ def check(request: RegisterRequest, connection: socket.socket) -> tuple[ProcessR
         raise RegistrationRefused(
             f"process {pid} belongs to user {uid}; this node manager runs as user {me} and touches only that user's"
         )
-    try:
+    with os_errors_as(RegistrationRefused, f"there is no process {pid} here ({REASON})"):
         pidfd = os.pidfd_open(pid)
-    except OSError as error:
-        raise RegistrationRefused(f"there is no process {pid} here ({error.strerror})") from None
     try:
         # Looked at while the descriptor holds it: if it lives afterwards, all of this was about the same process.
         about, whose = facts(pid), owner(pid)

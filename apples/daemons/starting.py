@@ -23,6 +23,7 @@ from apples.daemons.nodemessages import NodeStatus
 from apples.daemons.paths import ManagerAccess, new_key, serving_socket
 from apples.errors import SharingError
 from nws.base.files import make_private, open_log, write_whole
+from nws.base.oserrors import REASON, os_errors_as
 from nws.base.paths import local_host, state_dir
 from nws.base.program import OWN_PYTHON
 
@@ -120,14 +121,13 @@ def start_node(
 def _opened_log() -> IO[bytes]:
     """Return the log file of daemons started for a run, opened at its end; raises `SharingError`."""
     path = state_dir() / "daemons.log"
-    try:
+    with os_errors_as(
+        SharingError,
+        f"{path}: the daemons' log cannot be written: {REASON}; give the right to write there, or set "
+        "APPLES_STATE to another directory",
+    ):
         make_private(path.parent)
         return open_log(path, _LONG_LOG)
-    except OSError as error:
-        raise SharingError(
-            f"{path}: the daemons' log cannot be written: {error.strerror}; give the right to write there, or set "
-            "APPLES_STATE to another directory"
-        ) from error
 
 
 def _daemon(arguments: list[str], said: int) -> subprocess.Popen[bytes]:

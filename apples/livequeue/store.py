@@ -16,6 +16,7 @@ from typing import Any
 from apples.errors import HistoryError
 from apples.livequeue.records import ENDED, RUNNING, STARTING, WAITING, JobEnd, JobRecord, Submission
 from nws.base.files import make_private
+from nws.base.oserrors import REASON, os_errors_as
 from nws.base.sqlite import SqliteFile, SqliteFormat
 
 _SCHEMA = """
@@ -88,14 +89,12 @@ class Store:
             record: makes a record of the values of a row, and raises `HistoryError` if they are damaged.
         """
         self.path, self._record = path, record
-        try:
+        with os_errors_as(HistoryError, f"{path}: cannot be used ({REASON}); name another file"):
             if create:
                 make_private(path.parent)
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             elif not path.exists():
                 raise HistoryError(f"{path}: there is no queue; start one with `apples manager --queue`")
-        except OSError as error:
-            raise HistoryError(f"{path}: cannot be used ({error.strerror}); name another file") from error
         self._file = SqliteFile(path, _FORMAT, busy_s=_BUSY_S)
         self._db = self._file.connection
 

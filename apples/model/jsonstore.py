@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from apples.errors import HistoryError
 from apples.model.launchrequest import Notify
 from nws.base.files import make_private, read_regular, write_whole
+from nws.base.oserrors import REASON, os_errors_as
 from nws.base.sealed import seal, unseal
 
 T = TypeVar("T")
@@ -36,14 +37,13 @@ class BadDocument(Exception):
 def write(path: Path, kind: Format, body: Mapping[str, Any]) -> None:
     """Write a document, and its directory if absent; raises `HistoryError` (no space, no permission, …)."""
     text = seal({"format": kind.name, "version": kind.version, **body})
-    try:
+    with os_errors_as(
+        HistoryError,
+        f"{path}: cannot be written: {REASON}; "
+        "make room or give the right to write there, or set APPLES_STATE to another directory",
+    ):
         make_private(path.parent)
         write_whole(path, text, mode=0o600, sync=True)
-    except OSError as error:
-        raise HistoryError(
-            f"{path}: cannot be written: {error.strerror}; "
-            "make room or give the right to write there, or set APPLES_STATE to another directory"
-        ) from None
 
 
 def read(

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from nws.base.errors import UsageError
+from nws.base.oserrors import REASON, os_errors_as
 
 _LEGAL = "expected http://HOST:PORT or https://HOST:PORT"
 
@@ -72,12 +73,9 @@ def read_token(path: Path) -> str:
 
 def read_secret(path: Path, what: str) -> str:
     """Return the one word in a file; raises as `read_token` does. what : token or key, for the message"""
-    try:
-        with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            content = file.read(4097)
-    except OSError as error:
-        raise UsageError(f"{path}: the {what} cannot be read: {error.strerror or error}") from error
+    with os_errors_as(UsageError, f"{path}: the {what} cannot be read: {REASON}"), path.open("rb") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        content = file.read(4097)
     if mode & 0o077:
         raise UsageError(f"{path}: others may read this {what} (mode {mode:04o}); run: chmod 600 '{path}'")
     secret = content.strip()

@@ -13,6 +13,7 @@ from nws.base.closing import Closing
 from nws.base.errors import StoreError, UsageError
 from nws.base.files import make_private, write_whole
 from nws.base.lock import FileLock, LockHeld
+from nws.base.oserrors import REASON, os_errors_as
 from nws.series import is_host_name
 
 
@@ -70,13 +71,12 @@ class Identity(Closing):
     def keep(self, key: str) -> None:
         """Replace the key; raises `StoreError` with the old key unchanged."""
         path = self._path("key")
-        try:
+        with os_errors_as(
+            StoreError,
+            f"{path}: the key of {self.host} cannot be kept: {REASON}; make room, or check "
+            "who owns the directory",
+        ):
             write_whole(path, f"{key}\n", mode=0o600, sync=True)
-        except OSError as error:
-            raise StoreError(
-                f"{path}: the key of {self.host} cannot be kept: {error.strerror or error}; make room, or check "
-                "who owns the directory"
-            ) from error
 
     def close(self) -> None:
         """Let the next one in."""

@@ -15,6 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from nws.base.errors import UsageError
+from nws.base.oserrors import REASON, os_errors_as
 
 _SHOWN = 50
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -30,12 +31,8 @@ def read_measurements(path: Path) -> dict[str, list[float]]:
     Args:
         path: of the file, `-` for standard input
     """
-    try:
+    with os_errors_as(UsageError, f"{path}: cannot be read: {REASON}; expected a CSV file, plain or .gz"):
         data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    except OSError as error:
-        raise UsageError(
-            f"{path}: cannot be read: {error.strerror}; expected a CSV file, plain or .gz"
-        ) from None
     problems: list[tuple[int, str]] = []
     if data.startswith(_GZIP_MAGIC):
         data, flaw = _unzip(data)

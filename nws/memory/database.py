@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from nws.base.errors import StoreDamaged, StoreError
 from nws.base.files import Replacement, make_private, set_aside
 from nws.base.lock import FileLock, LockHeld
+from nws.base.oserrors import REASON, os_errors_as
 from nws.base.sealed import crc
 from nws.base.sqlite import SqliteFile, SqliteFormat
 from nws.memory.integrity import DamagedRows, DamageLog, get_losses
@@ -72,14 +73,14 @@ def back_up(database: Database, target: Path) -> int:
     """Copy a store to a file, as it is at one instant, and return its length in bytes; raises `StoreError`."""
     if target.exists() and target.samefile(database.path):
         raise StoreError(f"{target}: it is the store itself; name another file")
-    try:
-        with Replacement(target, mode=0o600, sync=True) as temporary:
-            database.copy_to(temporary)
-            return os.stat(temporary).st_size
-    except OSError as error:
-        raise StoreError(
-            f"{target}: the copy cannot be written: {error.strerror or error}; make room, or name another file"
-        ) from error
+    with (
+        os_errors_as(
+            StoreError, f"{target}: the copy cannot be written: {REASON}; make room, or name another file"
+        ),
+        Replacement(target, mode=0o600, sync=True) as temporary,
+    ):
+        database.copy_to(temporary)
+        return os.stat(temporary).st_size
 
 
 def _schema() -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nws.base.errors import ConfigError
+from nws.base.oserrors import REASON, os_errors_as
 from nws.base.paths import state_dir
 from nws.base.wording import counted
 from nws.server.tokens import Role, Tokens
@@ -137,22 +138,19 @@ def tls_context(files: Tls, warnings: list[str]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     for what, path in (("certificate", files.certificate), ("key", files.key)):
-        try:
+        with os_errors_as(ConfigError, f"tls.{what}: {path}: {REASON}; name a PEM file"):
             mode = path.stat().st_mode
-        except OSError as error:
-            raise ConfigError(f"tls.{what}: {path}: {error.strerror}; name a PEM file") from None
         if what == "key" and mode & 0o007:
             warnings.append(
                 f"{path}: mode {stat.S_IMODE(mode):04o} lets all users read the key; run: chmod o= {path}"
             )
-    try:
+    with os_errors_as(
+        ConfigError,
+        f"tls: {files.certificate} and {files.key}: {REASON}; expected a certificate "
+        "(with its chain) and its key in PEM form, the key without a passphrase",
+    ):
         # without a password function, a key with a passphrase would prompt on the terminal
         context.load_cert_chain(files.certificate, files.key, password=lambda: b"")
-    except OSError as error:
-        raise ConfigError(
-            f"tls: {files.certificate} and {files.key}: {error.strerror or error}; expected a certificate "
-            "(with its chain) and its key in PEM form, the key without a passphrase"
-        ) from None
     return context
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from nws.base.errors import StoreDamaged, StoreError
 from nws.base.files import Replacement
+from nws.base.oserrors import REASON, os_errors_as
 from nws.forecasting.batteries import BatteryBank
 from nws.forecasting.statelayout import METHODS, SELECTORS, STATE
 from nws.messages.fieldtypes import whole
@@ -97,24 +98,24 @@ def write(path: Path, blocks: Iterable[tuple[NDArray[np.void], int]], series: in
     room = _HEADER_BYTES + _CURSOR_BYTES * (series // BLOCK + 1)
     check = 0
     cursors: list[int] = []
-    try:
-        with Replacement(path, mode=0o600, sync=True) as temporary, open(temporary, "wb") as file:
-            file.write(b"\n".rjust(room))
-            for states, cursor in blocks:
-                records = _bytes(states)
-                check = zlib.crc32(records, check)
-                cursors.append(cursor)
-                file.write(records)
-            header = _Header(
-                **asdict(replace(seen, cursors=tuple(cursors))), series=series, check=check
-            ).sealed()
-            file.seek(0)
-            file.write(json.dumps(asdict(header)).encode())
-    except OSError as error:
-        raise StoreError(
-            f"{path}: the forecasters' state cannot be kept: {error.strerror or error}; "
-            "free room or make the directory writable; a restart takes longer until then"
-        ) from error
+    with (
+        os_errors_as(
+            StoreError,
+            f"{path}: the forecasters' state cannot be kept: {REASON}; "
+            "free room or make the directory writable; a restart takes longer until then",
+        ),
+        Replacement(path, mode=0o600, sync=True) as temporary,
+        open(temporary, "wb") as file,
+    ):
+        file.write(b"\n".rjust(room))
+        for states, cursor in blocks:
+            records = _bytes(states)
+            check = zlib.crc32(records, check)
+            cursors.append(cursor)
+            file.write(records)
+        header = _Header(**asdict(replace(seen, cursors=tuple(cursors))), series=series, check=check).sealed()
+        file.seek(0)
+        file.write(json.dumps(asdict(header)).encode())
 
 
 def read(path: Path) -> tuple[BatteryBank, Seen] | None:

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from nws.base.files import write_whole
+from nws.base.oserrors import REASON, os_errors_as
 from stencil_app.errors import OutputError
 
 RECORD_VERSION = 1
@@ -72,9 +73,5 @@ def write_record(directory: Path, rank: int, facts: Mapping[str, Any]) -> None:
     """Write the record of one rank, atomically; raises `OutputError`."""
     path = record_path(directory, rank)
     document = {"version": RECORD_VERSION, "rank": rank, "host": socket.gethostname(), "pid": os.getpid()}
-    try:
+    with os_errors_as(OutputError, f"{path}: the record of rank {rank} could not be written: {REASON}"):
         write_whole(path, json.dumps({**document, **facts}) + "\n")
-    except OSError as error:
-        raise OutputError(
-            f"{path}: the record of rank {rank} could not be written: {error.strerror}"
-        ) from None

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from apples.daemons.ipc.eventloop import Alarm, Loop
 from apples.errors import SharingError
+from nws.base.oserrors import REASON, os_errors_as
 
 _PAUSE_S = 0.1
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -37,7 +38,11 @@ def bound(listen: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
     """Return a listening TCP socket and a UDP socket of the same port; raises `SharingError`."""
     host, port = listen
     for attempt in range(_PORTS_TRIED):
-        try:
+        with os_errors_as(
+            SharingError,
+            f"the manager cannot listen at {host}:{port}: {REASON}; name an address of this "
+            "machine and a port that is free for TCP and UDP with --listen HOST:PORT",
+        ):
             family, *_, address = socket.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
@@ -56,11 +61,6 @@ def bound(listen: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
                 if port or attempt == _PORTS_TRIED - 1:
                     raise
                 continue
-        except OSError as error:
-            raise SharingError(
-                f"the manager cannot listen at {host}:{port}: {error.strerror or error}; name an address of this "
-                "machine and a port that is free for TCP and UDP with --listen HOST:PORT"
-            ) from error
         return listener, datagrams
     raise AssertionError("the last attempt returns or raises")
 
