@@ -172,7 +172,9 @@ def test_program_whose_interpreter_is_missing(runs, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
-    with pytest.raises(NotExecutable, match="names the interpreter '/no/such/interpreter', which is not there"):
+    with pytest.raises(
+        NotExecutable, match="names the interpreter '/no/such/interpreter', which is not there"
+    ):
         run(runs.request(str(script)))
 
 
