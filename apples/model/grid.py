@@ -210,6 +210,15 @@ class Conditions:
         total = slots * self.availability.value if self.capacity is None else self.capacity.value
         return min(self.availability.value, total / ranks)
 
+    def at_least(self, share: float) -> Conditions:
+        """Return the conditions with so much of a CPU for a new process."""
+
+        def raised(one: Estimate) -> Estimate:
+            return replace(one, value=share, quantiles=(), outlooks=()) if one.value < share else one
+
+        capacity = None if self.capacity is None else raised(self.capacity)
+        return replace(self, availability=raised(self.availability), capacity=capacity)
+
     def presence(self, share: float, ranks: int) -> float:
         """Return the fraction of time in which other processes leave a rank of this share its CPU, 0..1.
 

@@ -5,13 +5,14 @@ are set aside here with the reason; all later steps work on the remaining hosts.
 (Comp_i, Comm_i), §3.3 (memory and array limits).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apples.errors import ConfigError, NoFeasiblePlan
-from apples.model.grid import FloatArray, Host, Snapshot
+from apples.model.grid import LEAST_SHARE, Conditions, FloatArray, Host, Snapshot
 from apples.model.pairs import PairValues, combined, taken
 from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.host_table import QUANTILES, HostDemands, host_table, is_known, own_host
@@ -173,13 +174,11 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         min_rows=max(workload.min_rows, 1),
         unknown_error=max(filter(is_known, (c.availability.error for c in snapshot.conditions)), default=0.0),
     )
-    excluded, tables_of = list[tuple[str, str]](), dict[int, FloatArray]()
-    for h, (host, conditions) in enumerate(zip(snapshot.hosts, snapshot.conditions, strict=True)):
-        reason, table = host_table(host, conditions, demands)
-        if reason is None:
-            tables_of[h] = table
-        else:
-            excluded.append((host.name, reason))
+    tables_of, excluded = _tables(snapshot.hosts, snapshot.conditions, demands)
+    if not tables_of:
+        # Busy hosts are better than none: the run takes long, and its prediction says so.
+        busy = [one.at_least(LEAST_SHARE) for one in snapshot.conditions]
+        tables_of, excluded = _tables(snapshot.hosts, busy, demands)
     if not tables_of:
         raise NoFeasiblePlan(_nobody(workload, excluded))
     hosts = tuple(snapshot.hosts[h] for h in tables_of)
@@ -278,6 +277,20 @@ def _as_modelled(costs: Costs, workload: Workload, options: PlanningOptions) -> 
         reduction_hops=0.0,
         jitter_s=0.0,
     )
+
+
+def _tables(
+    hosts: Sequence[Host], conditions: Sequence[Conditions], demands: HostDemands
+) -> tuple[dict[int, FloatArray], list[tuple[str, str]]]:
+    """Return the table of each host that can take part, by its index, and the others with their reasons."""
+    tables_of, excluded = dict[int, FloatArray](), list[tuple[str, str]]()
+    for h, (host, of_host) in enumerate(zip(hosts, conditions, strict=True)):
+        reason, table = host_table(host, of_host, demands)
+        if reason is None:
+            tables_of[h] = table
+        else:
+            excluded.append((host.name, reason))
+    return tables_of, excluded
 
 
 def _nobody(workload: Workload, excluded: list[tuple[str, str]]) -> str:

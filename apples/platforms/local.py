@@ -26,6 +26,7 @@ from apples.platforms.platform import (
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
 from nws.base.errors import StoreError
 from nws.client import LocalWeather
+from nws.client.busiest import busiest_processes
 from nws.series import Forecast, Resource, Series
 
 #: Sensor rounds before a plan: 3 to get an expected error if the history is short, else 1.
@@ -126,6 +127,10 @@ class LocalPlatform(Platform):
     def reaches(self, host: Host) -> bool:
         """Return whether the host is this machine."""
         return host is self._here
+
+    def competitors(self) -> list[str]:
+        """Return the processes of this machine that use most CPU time."""
+        return busiest_processes()
 
     def checkpoint_s(self, path: Path, size_bytes: float) -> float | None:
         """Return the measured seconds: all ranks run on this machine."""

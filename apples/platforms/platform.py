@@ -207,6 +207,10 @@ class Platform(ABC):
             return {}
         return {host: drain.reason() for host, drain in DrainedHosts(notify=notify).at(time.time()).items()}
 
+    def competitors(self) -> list[str]:
+        """Return the processes that use most CPU time, where the platform can tell; most first."""
+        return []
+
     def prepare(self, preparation: Preparation) -> None:  # noqa: B027 - optional, not abstract
         """Take note of a run's requirements, to be met by every host of later snapshots."""
 

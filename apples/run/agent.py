@@ -37,6 +37,7 @@ from apples.run.documents import attempts_document, checkpoint_document, plan_do
 from apples.run.intervals import Interval
 from apples.run.remaining import remaining_workload
 from nws.base.hostlist import fold
+from nws.base.terminal import visible
 from nws.base.wording import counted
 
 Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
@@ -257,6 +258,17 @@ class Agent:
         if hosts:
             notes.append(
                 f"{fold(hosts)} not measured, taken as idle and as {self.platform.pool.source} states it"
+            )
+            self.notify(notes[-1])
+        shares = [
+            one.share(1, host.slots) for host, one in zip(snapshot.hosts, snapshot.conditions, strict=True)
+        ]
+        if max(shares, default=1.0) < LEAST_SHARE:
+            competitors = [visible(one) for one in self.platform.competitors()]
+            having = f"; the CPU time goes to {', '.join(competitors)}" if competitors else ""
+            notes.append(
+                f"{fold(host.name for host in snapshot.hosts)} busy: a new process would get {max(shares):.3f} of a "
+                f"CPU, planned with {LEAST_SHARE}{having}"
             )
             self.notify(notes[-1])
         return tuple(notes)

@@ -86,6 +86,20 @@ def test_hosts_that_cannot_take_part_say_why(pool, answered, host):
     answered(refusal(pool, pool.snapshot(**host), pool.workload(10, bytes_per_row=1e6, min_rows=3)))
 
 
+@pytest.mark.parametrize("shares", [[0.0], [-0.2], [0.004, 0.0]])
+def test_plan_on_busy_hosts_alone_uses_them(pool, shares):
+    plan = make_plan(pool.snapshot(shares), pool.workload(10), pool.costs(), PlanningOptions())
+    assert sum(a.work for a in plan.assignments) == 10
+    idle = make_plan(pool.snapshot([1.0] * len(shares)), pool.workload(10), pool.costs(), PlanningOptions())
+    assert plan.predicted_s > 20 * idle.predicted_s
+
+
+def test_plan_with_an_idle_host_leaves_a_busy_one_out(pool):
+    plan = make_plan(pool.snapshot([1.0, 0.0]), pool.workload(10), pool.costs(), PlanningOptions())
+    assert plan.hosts == ("h0",)
+    assert plan.left_out[0].reason == "a new process would get 0.000 of a CPU, less than 0.01"
+
+
 def test_limits_below_the_smallest_slab_are_named(pool):
     message = refusal(pool, pool.snapshot([1.0]), pool.workload(10, min_rows=3, max_rows=2))
     assert "the array limit allows 2 rows a rank, fewer than 3" in message

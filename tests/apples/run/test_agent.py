@@ -361,6 +361,17 @@ def test_notes_of_the_weather_are_notes_of_the_plan(bench):
     assert "b is lost" in decision.document()["notes"]
 
 
+def test_plan_on_a_busy_pool_names_who_has_the_cpus(bench):
+    b = bench()
+    idle = Snapshot.nominal(b.platform.pool, memory_bytes=8e9)
+    busy = [replace(one, availability=Estimate(value=0.002), capacity=Estimate(value=0.004)) for one in idle.conditions]
+    b.platform.weather = replace(idle, conditions=tuple(busy))
+    b.platform.competitors = lambda: ["stress (process 12 of ann): 1.9 CPUs"]
+    notes = b.agent.decide(request_for(b)).document()["notes"]
+    assert "alpha,beta busy: a new process would get 0.002 of a CPU, planned with 0.01; " in notes[1]
+    assert notes[1].endswith("the CPU time goes to stress (process 12 of ann): 1.9 CPUs")
+
+
 def test_run_that_may_not_start_leaves_no_record(bench):
     b = bench(script=[LaunchError("hosts beta are not this machine")])
     with pytest.raises(LaunchError, match="not this machine"):
