@@ -14,8 +14,8 @@ import time
 LONGEST_LINE = 1 << 20
 CHUNK = 1 << 16
 
-#: The last request in MPI_Finalize, and the message that ends the conversation. Nothing else ends with a barrier:
-#: MPI_Init reads values after its own.
+#: The last request in MPI_Finalize, and the message that ends the conversation. Little else ends with a barrier:
+#: MPI_Init reads values after its own, or has one only.
 BARRIER, FINALIZE = b"cmd=barrier_in\n", b"cmd=finalize\n"
 BARRIER_OUT = b"cmd=barrier_out\n"
 #: Seconds for which a rank of MPICH 4.0 or 4.1 waits in the barrier of MPI_Finalize.
@@ -103,7 +103,7 @@ class PmiRelay:
         self.job: bytes | None = None
         self._other = {program: hydra, hydra: program}
         self._program, self._hydra = program, hydra
-        self._request = b""
+        self._request, self._barriers = b"", 0
         self._answered = self._finalized = False
         # the rank has stated its address, and has then met the others
         self._stated = self._exchanged = False
@@ -111,6 +111,8 @@ class PmiRelay:
         # newer releases, which a later request shows.
         one_host = os.environ.get("MPI_LOCALNRANKS", "") == os.environ.get("PMI_SIZE")
         self._left_to_hydra = one_host or "MPIR_CVAR_CH4_ROOTS_ONLY_PMI" in os.environ
+        # On several hosts, MPI_Init of MPICH 5 ends with the first barrier for ranks that state no address.
+        self._barriers_of_init = 0 if one_host else 1
 
     def pump(self, fd: int) -> bool:
         """Copy a message; return False at the end of that direction."""
@@ -124,6 +126,7 @@ class PmiRelay:
             if not self._answered:
                 self._request = data
                 self._finalized |= b"cmd=finalize" in data
+                self._barriers += data == BARRIER
                 if self._in_finalize(data):
                     self._answer_at = time.monotonic() + FINALIZE_S
                     return True
@@ -176,7 +179,7 @@ class PmiRelay:
     @property
     def _skipped_exit(self) -> bool:
         """Whether the program was in MPI_Finalize, and has not sent the message of its exit handler."""
-        return self._request == BARRIER and self._answered
+        return self._request == BARRIER and self._answered and self._barriers > self._barriers_of_init
 
 
 def abort_code(message: bytes) -> int:

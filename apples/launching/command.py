@@ -75,6 +75,14 @@ _HYDRA_REMOTE = {
     Family.INTEL: ("-rmk", "user", "-bootstrap", "rsh", "-bootstrap-exec"),
 }
 
+#: Options for a host file with numbers of ranks, which `-f` of Intel MPI ignores.
+_HYDRA_HOSTS = {Family.MPICH: "-f", Family.INTEL: "-machinefile"}
+
+#: Variables of hydra and of Intel MPI's fork of it: 0 so that it does not fork on this machine, which has a host agent
+#: like the others; words between the remote shell and the host.
+HYDRA_AUTOFORK = ("HYDRA_LAUNCHER_AUTOFORK", "I_MPI_HYDRA_BOOTSTRAP_AUTOFORK")
+HYDRA_SHELL_WORDS = ("HYDRA_LAUNCHER_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS")
+
 #: Names that MPI can carry: it may separate names by commas.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -110,7 +118,7 @@ def spread_command(request: LaunchRequest, mpi: Mpi, program: str, rendezvous: R
     return [
         # "rsh" is hydra's name for a remote shell to which it adds no options of ssh.
         *(mpi.mpiexec, *_HYDRA_REMOTE[mpi.family], sys.executable),
-        *("-f", str(hosts_path(request.run_dir.absolute()))),
+        *(_HYDRA_HOSTS[mpi.family], str(hosts_path(request.run_dir.absolute()))),
         *("-localhost", rendezvous.launcher, "-wdir", rendezvous.directory),
         *("-n", str(len(request.plan.assignments))),
         *request.mpi.arguments,
@@ -204,9 +212,8 @@ def launch_environment(
     return {
         **{name: variables[name] for name in carried(variables)},
         "APPLES_RSH": socket,
-        # Without this, hydra forks on this machine, which has a host agent like the others.
-        "HYDRA_LAUNCHER_AUTOFORK": "0",
-        "HYDRA_LAUNCHER_EXTRA_ARGS": " ".join([*BARE, str(HOST_AGENT), "rsh"]),
+        **dict.fromkeys(HYDRA_AUTOFORK, "0"),
+        **dict.fromkeys(HYDRA_SHELL_WORDS, " ".join([*BARE, str(HOST_AGENT), "rsh"])),
     }
 
 

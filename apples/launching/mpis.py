@@ -43,6 +43,13 @@ _COMMANDS = {
     Family.INTEL: ("mpiexec.hydra", "mpiexec", "mpirun"),
 }
 
+#: Programs that the command starts on other hosts, the newest first.
+_DAEMONS = {
+    Family.MPICH: ("hydra_pmi_proxy",),
+    Family.OPEN_MPI: ("prted", "orted"),
+    Family.INTEL: ("hydra_bstrap_proxy",),
+}
+
 #: Directories above a library that may be the prefix of its installation: /usr/lib/x86_64-linux-gnu/openmpi/lib.
 _PREFIXES = 5
 
@@ -78,7 +85,7 @@ class Mpi:
     def daemon(self) -> str | None:
         """The program that starts ranks on another host, by its path there; None if it is not where it is expected."""
         beside = Path(self.mpiexec).resolve().parent
-        names = ("prted", "orted") if self.family is Family.OPEN_MPI else ("hydra_pmi_proxy",)
+        names = _DAEMONS[self.family]
         return next((str(beside / name) for name in names if (beside / name).exists()), None)
 
 

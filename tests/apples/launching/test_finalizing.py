@@ -46,7 +46,13 @@ class Hydra:
                 "-c",
                 PMI + program,
             ],
-            env={**os.environ, "PMI_FD": str(theirs.fileno()), "APPLES_RANK_FDS": ",".join(map(str, fds))},
+            env={
+                "MPI_LOCALNRANKS": "1",
+                "PMI_SIZE": "1",
+                **os.environ,
+                "PMI_FD": str(theirs.fileno()),
+                "APPLES_RANK_FDS": ",".join(map(str, fds)),
+            },
             pass_fds=handed,
         )
         theirs.close()
@@ -106,6 +112,19 @@ def test_finalize_is_sent_once_after_the_barrier(hydra, program: str, messages: 
     assert rank.answers() == messages
     assert rank.wrapper.wait() == code
     assert json.loads(rank.status.read_text())["ended_by"] == "itself"
+
+
+@pytest.mark.parametrize(("barriers", "sent"), [(1, []), (2, [FINALIZE])])
+def test_first_barrier_on_several_hosts_is_of_init(
+    hydra, monkeypatch, barriers: int, sent: list[bytes]
+) -> None:
+    monkeypatch.setenv("MPI_LOCALNRANKS", "1")
+    monkeypatch.setenv("PMI_SIZE", "2")
+    rank = hydra(f"ask({INIT}); " + f"ask({BARRIER}); " * barriers + "os._exit(0)")
+    assert rank.answers() == [INIT, *[BARRIER] * barriers, *sent]
+    assert rank.wrapper.wait() == 0
+    error = json.loads(rank.status.read_text())["error"]
+    assert error == (None if sent else "ended with exit code 0 before MPI_Finalize")
 
 
 def test_supervisor_answers_the_last_barrier_of_mpich_4(hydra, monkeypatch: pytest.MonkeyPatch) -> None:
