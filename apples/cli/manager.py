@@ -19,6 +19,7 @@ from apples.errors import ConfigError
 from nws.base.detach import notify, service
 from nws.base.files import write_whole
 from nws.base.program import OWN_PYTHON
+from nws.base.records import document_of
 
 if TYPE_CHECKING:
     from apples.livequeue.queuehosts import Machine
@@ -266,15 +267,8 @@ def manager(options: MachineManagerOptions) -> int:
             err=True,
         )
         return 0
-    sharing = settings_of(
-        options.config,
-        listen=options.listen,
-        policy=options.policy,
-        slice_text=options.slice_text,
-        mpl=options.mpl,
-        multicast=options.multicast,
-        key=options.key,
-    )
+    named = document_of(options, "listen", "policy", "slice_text", "mpl", "multicast", "key")
+    sharing = settings_of(options.config, **named)
     if options.enrol is not None:
         click.echo(enrolled(sharing.needed_key(), options.enrol))
         return 0

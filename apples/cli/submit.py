@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from apples.cli.optiongroups import Problems, option, with_options
+from nws.base.records import document_of
 from nws.base.terminal import visible
 
 #: First words of a command among which its program is searched.
@@ -120,15 +121,11 @@ def submission(command: tuple[str, ...], options: SubmitOptions) -> dict[str, An
     problems.check()
     return job_document(
         command,
-        procs=options.procs,
         request_s=request_s or 0.0,
         model_s=model_s,
         duties=duties,
-        name=options.name,
-        project=options.project,
         directory=directory,
-        output=options.output,
-        error=options.error,
+        **document_of(options, "procs", "name", "project", "output", "error"),
     )
 
 

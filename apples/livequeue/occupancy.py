@@ -20,6 +20,7 @@ from apples.livequeue.records import JobRecord
 from apples.queueing.configuration import QueueFile
 from apples.queueing.easyqueue import JobQueue
 from apples.queueing.jobs import Beliefs, QueueJob
+from nws.base.records import copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,12 +233,4 @@ class Occupancy:
 
 def job_of(record: JobRecord) -> QueueJob:
     """Return the record as a job of the queue and the estimators."""
-    return QueueJob(
-        id=record.id,
-        procs=record.procs,
-        request_s=record.request_s,
-        submit_s=record.submitted_s,
-        user=record.user,
-        project=record.project,
-        model_s=record.model_s,
-    )
+    return copied(QueueJob, record, submit_s=record.submitted_s)

@@ -13,6 +13,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from nws.base.errors import ServiceError
+from nws.base.records import copied
 from nws.links.composition import Composed, Link, Pair
 from nws.messages.fieldtypes import Maybe, reading_answers, understood
 from nws.messages.snapshotcolumns import SnapshotComposed, SnapshotOutlooks, SnapshotSeries, WeatherSnapshot
@@ -218,19 +219,14 @@ def composed_forecasts(composed: Mapping[Pair, Composed]) -> dict[Series, Foreca
 
 def _hosts(states: Sequence[HostState]) -> tuple[RemoteHost, ...]:
     hosts = [
-        RemoteHost(
-            name=state.name,
+        copied(
+            RemoteHost,
+            state,
             address=state.address or None,
             site=state.site or None,
-            cpus=state.cpus,
             cpu_model=" ".join(state.cpu_model.split()) or "unknown",
             memory_bytes=float(state.memory_bytes) if state.memory_bytes else None,
-            lost=state.lost,
             last_seen=_number(state.last_seen),
-            cliques=state.cliques,
-            series=state.series,
-            status=state.status,
-            fault=state.fault,
         )
         for state in states
     ]

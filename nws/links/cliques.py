@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -117,14 +117,7 @@ class Schedule:
 
     def seen_by(self, host: str) -> Schedule:
         """Return the same schedule with the cliques of `host` only: all that this host need know."""
-        return Schedule(
-            version=self.version,
-            effective_from=self.effective_from,
-            frame_s=self.frame_s,
-            guard_s=self.guard_s,
-            cliques=tuple(c for c in self.cliques if host in c.members),
-            colours=self.colours,
-        )
+        return replace(self, cliques=tuple(c for c in self.cliques if host in c.members))
 
     def to_json(self) -> dict[str, Any]:
         """Return a document that `from_json` takes back."""

@@ -16,6 +16,7 @@ import msgspec
 
 from nws.base.durations import format_seconds
 from nws.base.errors import KeyRefused, NameTaken, Refused, TooMany, UnknownHost
+from nws.base.records import copied
 from nws.base.sealed import crc
 from nws.memory.database import Database
 from nws.memory.integrity import is_complete
@@ -224,13 +225,7 @@ class Directory:
             )
 
     def _stored(self, entry: HostRegistration, registration: Registration) -> _StoredHost:
-        return _StoredHost(
-            registration=registration,
-            key_hash=entry.key_hash,
-            registered_at=entry.registered_at,
-            last_seen=self.last_seen(entry),
-            lost=entry.lost,
-        )
+        return copied(_StoredHost, entry, registration=registration, last_seen=self.last_seen(entry))
 
     def _load(self) -> None:
         with self._database.reading() as connection:
@@ -248,14 +243,7 @@ class Directory:
                 if stored.forgotten or stored.registration is None:
                     self.forgotten.add(name)
                     continue
-                self.entries[name] = HostRegistration(
-                    registration=stored.registration,
-                    key_hash=stored.key_hash,
-                    registered_at=stored.registered_at,
-                    last_seen=stored.last_seen,
-                    since=self._steady(),
-                    lost=stored.lost,
-                )
+                self.entries[name] = copied(HostRegistration, stored, since=self._steady())
             except ValueError as error:
                 # skip an invalid entry: the host can register again, while a service that does not start
                 # helps no host

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nws.base.records import copied
 from stencil_app.errors import OutputError, UsageError
 from stencil_app.files.whole import SharedFile
 from stencil_app.mesh.decomposition import Decomposition
@@ -55,13 +56,7 @@ def run(comm: Intracomm, physics: Physics, settings: Settings, started: float) -
             f"--iterations {settings.iterations}: {settings.restart} is already at iteration "
             f"{state.iteration}; give a larger number"
         )
-    controls = Controls(
-        iterations=settings.iterations,
-        residual_every=settings.residual_every,
-        tolerance=settings.tolerance,
-        checkpoint=settings.checkpoint,
-        checkpoint_every=settings.checkpoint_every,
-    )
+    controls = copied(Controls, settings)
     first = state.iteration
     watch.setup_done = perf_counter()
     steering = Steering(comm, places(settings.progress, settings.watch_slabs), watch)
