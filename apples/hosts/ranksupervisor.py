@@ -229,18 +229,23 @@ class RankSupervisor:
             self._serve(50)
 
     def _record(self, wait_status: int, *, ended_by: str | None = None, error: str | None = None) -> int:
-        if self._pmi is not None and self._pmi.aborted is not None:
-            error = f"aborted the run (MPI_Abort) with code {self._pmi.aborted}"
-            # An abort is a failure even with code 0.
-            wait_status = (self._pmi.aborted & 0xFF or 1) << 8
-        elif (
-            wait_status == 0 and self._ended_by == "itself" and self._pmi is not None and self._pmi.left_early
-        ):
-            error = LEFT_EARLY
+        wait_status, error = _seen_by_pmi(self._pmi, wait_status, error, self._ended_by)
         self._status.ended(
             wait_status, ended_by=ended_by or self._ended_by, error=error, peak_bytes=self._peak_bytes
         )
         return wait_status
+
+
+def _seen_by_pmi(
+    pmi: PmiRelay | None, wait_status: int, error: str | None, ended_by: str
+) -> tuple[int, str | None]:
+    """Return wait status and error with what the program's conversation with hydra tells about its end."""
+    if pmi is not None and pmi.aborted is not None:
+        # An abort is a failure even with code 0.
+        return (pmi.aborted & 0xFF or 1) << 8, f"aborted the run (MPI_Abort) with code {pmi.aborted}"
+    if wait_status == 0 and ended_by == "itself" and pmi is not None and pmi.left_early:
+        return wait_status, LEFT_EARLY
+    return wait_status, error
 
 
 def started(command: list[str], outputs: tuple[int, int], inherited: set[int]) -> tuple[int, OSError | None]:

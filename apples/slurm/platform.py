@@ -99,9 +99,7 @@ class SlurmPlatform(Platform):
     @classmethod
     def open(cls, setup: PlatformSetup) -> Self:
         """Return the cluster, restricted to the hosts of the grid or of the list if there is one."""
-        grid = setup.grid
-        if grid is None and setup.listed:
-            grid = setup.listed_grid()
+        grid = setup.listed_grid() if setup.grid is None and setup.listed else setup.grid
         given = Given(
             wishes=read_wishes(setup.options),
             grid=None if grid is None else setup.restrict(grid),
@@ -155,18 +153,17 @@ class SlurmPlatform(Platform):
         pool = self._allocated(notify) if inside else self._idle(notify)
         absent = {**self._dropped, **pool.absent}
         offers = [offer for offer in pool.offers if offer.node.name not in self._dropped]
-        unfit, wishes, source = dict[str, str](), self._given.wishes, self.pool.source
-        if not inside:
-            if self._reads:
-                self._checked.look_at_idle(_enough(offers, absent, wishes, source)[0], self.cluster, notify)
-            unfit = _sentences(self._checked.unfit())
+        wishes, source = self._given.wishes, self.pool.source
+        if self._reads and not inside:
+            self._checked.look_at_idle(_enough(offers, absent, wishes, source)[0], self.cluster, notify)
+        unfit = {} if inside else _sentences(self._checked.unfit())
         offers = [offer for offer in offers if offer.node.name not in unfit]
         offers, absent = _enough(offers, absent | unfit, wishes, source)
         for host, why in {**pool.absent, **unfit}.items():
             notify(f"without {host}: {why}")
         facts = self._checked.facts if inside else {}
-        hosts = tuple(_host(offer, facts.get(offer.node.name), self._given) for offer in offers)
-        self.pool = replace(self.pool, hosts=hosts)
+        hosts = (_host(offer, facts.get(offer.node.name), self._given) for offer in offers)
+        self.pool = replace(self.pool, hosts=tuple(hosts))
         threads = max(offer.node.threads for offer in offers)
         self.cluster = replace(self.cluster, hosts={o.node.name: o.slots for o in offers}, threads=threads)
         found = replace(self._forecast(offers, notify), absent=absent)
@@ -190,23 +187,19 @@ class SlurmPlatform(Platform):
 
     def _idle(self, notify: Notify) -> PartitionPool:
         """Return the idle nodes of the partition, and store its limits for the launcher."""
-        wishes = self._given.wishes
         self._configure(notify)
         partitions = records.parse_partitions(runner.asked(["scontrol", "-o", "show", "partition"]))
-        partition = chosen(partitions, wishes.partition)
+        partition = chosen(partitions, self._given.wishes.partition)
         names = _named(self._given.grid, partition.nodes, f"partition {partition.name}")
         partition = replace(partition, nodes=names)
         self.pool = replace(self.pool, name=partition.name, source=f"partition {partition.name}")
         notify(f"looking at {counted(len(names), 'node')} of partition {partition.name}")
         self._nodes = settled_nodes(names)
         if partition.shared > 1:
-            held = records.held_cpus(runner.tried(["scontrol", "-d", "-o", "show", "job"]))
-            self._nodes = {
-                name: replace(node, allocated_cpus=max(node.allocated_cpus, held[name]))
-                for name, node in self._nodes.items()
-            }
+            self._nodes = _beside_all_jobs(self._nodes)
         self.cluster = replace(self.cluster, most_s=partition.max_time_s)
-        return offered(partition, self._nodes, wishes, counts_memory=self.cluster.counts_memory)
+        counts = self.cluster.counts_memory
+        return offered(partition, self._nodes, self._given.wishes, counts_memory=counts)
 
     def _allocated(self, notify: Notify) -> PartitionPool:
         """Return the checked nodes of the current allocation."""
@@ -233,9 +226,9 @@ class SlurmPlatform(Platform):
         """Read the cluster's configuration once."""
         if self._checked.configured:
             return
-        found = records.parse_configuration(runner.asked(["scontrol", "show", "config"]))
-        self._checked.configure(found.get("ClusterName", ""), notify)
-        counts = "MEMORY" in found.get("SelectTypeParameters", "").upper()
+        settings = records.parse_configuration(runner.asked(["scontrol", "show", "config"]))
+        self._checked.configure(settings.get("ClusterName", ""), notify)
+        counts = "MEMORY" in settings.get("SelectTypeParameters", "").upper()
         self.cluster = replace(self.cluster, counts_memory=counts)
 
     def _forecast(self, offers: Sequence[Offer], notify: Notify) -> Snapshot:
@@ -264,6 +257,15 @@ class SlurmPlatform(Platform):
             return ready
         self._sharing.look(_prefixes(job, self._nodes, hosts))
         return replace(ready, environment=self._sharing.join(hosts, environment), ended=self._sharing.end)
+
+
+def _beside_all_jobs(nodes: Mapping[str, Node]) -> Mapping[str, Node]:
+    """Return the nodes of a shared partition with the CPUs that all jobs together have: Slurm counts each CPU once."""
+    held = records.held_cpus(runner.tried(["scontrol", "-d", "-o", "show", "job"]))
+    return {
+        name: replace(node, allocated_cpus=max(node.allocated_cpus, held[name]))
+        for name, node in nodes.items()
+    }
 
 
 def _node(nodes: Mapping[str, Node], name: str) -> Node:

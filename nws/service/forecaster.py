@@ -175,8 +175,7 @@ class Forecaster:
         """Save the state if it is due; a failure is logged, counted and tried again later."""
         size = len(self._bank) * self._bank.bytes_per_series
         every_s = min(max(SAVE_EVERY_S, size / SAVE_BPS), SAVE_AT_LEAST_EVERY_S)
-        if self._saved_at is None:
-            self._saved_at = monotonic
+        self._saved_at = self._saved_at or monotonic
         if monotonic - self._saved_at >= every_s:
             self._saved_at = monotonic
             try:

@@ -364,7 +364,10 @@ def test_notes_of_the_weather_are_notes_of_the_plan(bench):
 def test_plan_on_a_busy_pool_names_who_has_the_cpus(bench):
     b = bench()
     idle = Snapshot.nominal(b.platform.pool, memory_bytes=8e9)
-    busy = [replace(one, availability=Estimate(value=0.002), capacity=Estimate(value=0.004)) for one in idle.conditions]
+    busy = [
+        replace(one, availability=Estimate(value=0.002), capacity=Estimate(value=0.004))
+        for one in idle.conditions
+    ]
     b.platform.weather = replace(idle, conditions=tuple(busy))
     b.platform.competitors = lambda: ["stress (process 12 of ann): 1.9 CPUs"]
     notes = b.agent.decide(request_for(b)).document()["notes"]
