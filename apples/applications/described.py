@@ -25,6 +25,7 @@ from apples.model.plan import RankObservation
 from apples.model.template import Application, CheckpointFile, Checkpointing, Deployment, Workload
 from nws.base import scripts
 from nws.base.reader import did_you_mean
+from nws.base.records import copied
 from nws.base.yamltree import Location
 
 #: Option that every program has.
@@ -196,7 +197,9 @@ class _Program(_Templates):
         """See `Application`; messages and memory that the file does not state are measured."""
         entry, iterations = self._file.entry, self._iterations(options)
         messages = self._number(entry.messages, options) * iterations
-        return Workload(
+        return copied(
+            Workload,
+            entry,
             application=self._name,
             size=size,
             iterations=iterations,
@@ -204,11 +207,7 @@ class _Program(_Templates):
             bytes_exchanged=messages * self._number(entry.message_bytes, options),
             bytes_per_row=self._number(entry.memory_per_row, options),
             bytes_fixed=self._number(entry.memory_fixed, options),
-            min_rows=entry.min_rows,
-            max_rows=entry.max_rows,
-            row=entry.row,
             bytes_shared=entry.memory_shared,
-            limits=entry.limits,
             axes=self._axes(options),
         )
 

@@ -12,6 +12,7 @@ from apples import applications
 from apples.cli.optiongroups import HeadedCommand, parse_settings, with_options
 from apples.cli.runoptions import PoolOptions
 from apples.errors import ConfigError
+from nws.base.records import document_of
 
 if TYPE_CHECKING:
     from apples.cli.console import Console
@@ -110,10 +111,7 @@ def _document(costs: Costs, by_runs: Corrections, runs: int) -> dict[str, Any]:
         "corrections": {t: {"factor": c.factor, "runs": c.runs} for t, c in by_runs.types.items()},
         "hosts": {h: {"factor": c.factor, "runs": c.runs} for h, c in by_runs.hosts.items()},
         "overhead": asdict(costs.overhead),
-        "start_cpu_s": costs.start_cpu_s,
-        "message_cpu_s": costs.message_cpu_s,
-        "reduction_hops": costs.reduction_hops,
-        "jitter_s": costs.jitter_s,
+        **document_of(costs, "start_cpu_s", "message_cpu_s", "reduction_hops", "jitter_s"),
     }
 
 
