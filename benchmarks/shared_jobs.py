@@ -2,6 +2,7 @@
 
     python -m benchmarks shared_jobs scenarios [--scenario 3.1|3.2] [--seconds 30] [--slice 100ms] [--repetitions 5]
     python -m benchmarks shared_jobs sweep gmet|slice [--seconds 30] [--repetitions 5]
+    python -m benchmarks shared_jobs switching [--slice 100ms] [--repetitions 5] [--seconds 10]
     sudo python -m benchmarks shared_jobs hosts [--launcher ssh|slurm] [--policy none auto fcs] [--pairs 10]
 
 scenarios: two jobs, balanced (FCS paper, 3.1) and imbalanced (3.2: 1 and 2.1 times, and the other way round), one after
@@ -9,6 +10,8 @@ scenarios: two jobs, balanced (FCS paper, 3.1) and imbalanced (3.2: 1 and 2.1 ti
     in seconds, medians of the repetitions, and the classes that FCS assigned
 sweep: message-driven (Yoo and Jette, Figures 5 and 6), three jobs, mean response with the guaranteed time or the slice
     swept, for a workload that communicates and one that does not; both node managers are started at once
+switching: two jobs in turns against one after the other, so that the effect of a switch on the caches counts, too;
+    prints medians, their ratio, and the CPU time of manager, node manager and watchdog as shares of a core
 
 Each rank does a fixed amount of work at a rate that is measured once. Every run has its own daemons.
 
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import tempfile
 import time
@@ -36,9 +40,9 @@ from typing import Any, Literal
 
 from apples.daemons.settings import parse_time
 from apples.monitoring.environment import monitor_environment
-from benchmarks.common.hosts import make_testbed, pool_of, settings
+from benchmarks.common.hosts import cpu_s, make_testbed, pool_of, settings
 from benchmarks.common.mpis import Mpi, mpi_named
-from benchmarks.common.report import BIN, in_turns, machine, median, say, spread, table
+from benchmarks.common.report import BIN, in_turns, machine, median, ratios, say, spread, table
 from benchmarks.common.sharing import STENCIL, daemons_of, measured_rate, seconds_of_all
 from tests.testbed.grid import Testbed
 from tests.testbed.slurm import Node, Partition, Slurm
@@ -257,4 +261,61 @@ def hosts(
     table(columns, [(name, spread(each[name], ".2f"), spread(both[name], ".2f")) for name in each])
 
 
-PARTS = (scenarios, sweep, hosts)
+#: Work of the first measurement of a process.
+TRIAL_TURNS = 20_000_000
+
+
+def _in_slices(policy: str, slice_s: float, turns: int) -> tuple[float, dict[str, float]]:
+    """Return (turnaround of both jobs, CPU seconds in a second of a daemon of each kind) under one policy."""
+    with (
+        tempfile.TemporaryDirectory(prefix="switching-") as directory,
+        daemons_of(policy, Path(directory), NODES, slice_s=slice_s) as cluster,
+    ):
+        assert cluster.manager is not None
+        daemons = {
+            "manager": [cluster.manager.pid],
+            "node manager": [process.pid for process in cluster.nodes.values()],
+            "watchdog": [cluster.ask(node, "status")["watchdog"] for node in cluster.cpus],
+        }
+
+        def used() -> dict[str, float]:
+            return {kind: statistics.fmean(map(cpu_s, pids)) for kind, pids in daemons.items()}
+
+        started = time.monotonic()
+        processes = [
+            cluster.spin(job, rank, 2, node, f"{turns}turns")
+            for job in ("x", "y")
+            for rank, node in enumerate(cluster.cpus)
+        ]
+        # The cost of starting and of queries is not part of the cost of slices.
+        before, settled = used(), time.monotonic()
+        for process in processes:
+            process.wait()
+        ended, after = time.monotonic(), used()
+        return ended - started, {kind: (after[kind] - before[kind]) / (ended - settled) for kind in daemons}
+
+
+def switching(*, slice: str = "100ms", repetitions: int = 5, seconds: float = 10.0) -> None:
+    """Compare jobs in turns with one after the other.
+
+    seconds: of one job, alone
+    """
+    slice_s = parse_time(slice, what="--slice")
+    trial_s, _ = _in_slices("batch", slice_s, TRIAL_TURNS)
+    turns = round(TRIAL_TURNS * 2 * seconds / trial_s)
+    ran = in_turns(
+        {policy: partial(_in_slices, policy, slice_s, turns) for policy in ("batch", "gang")}, repetitions
+    )
+    batch_s, gang_s = ([took_s for took_s, _ in ran[policy]] for policy in ("batch", "gang"))
+    print(
+        f"slices of {slice_s * 1e3:g} ms, {repetitions} repetitions: one after the other {spread(batch_s)} s, in turns "
+        f"{spread(gang_s)} s: {median(gang_s) / median(batch_s) - 1:+.2%} (ratio of pairs "
+        f"{spread(ratios(gang_s, batch_s))}; wanted ≤ 2 %)"
+    )
+    shares = {kind: median(of[kind] for _, of in ran["gang"]) for kind in ran["gang"][0][1]}
+    node = shares["node manager"] + shares["watchdog"]
+    text = ", ".join(f"{kind} {share:.3%}" for kind, share in shares.items())
+    print(f"of a core, in turns: {text}; on a node {node:.3%} (wanted ≤ 0.3 %)")
+
+
+PARTS = (scenarios, sweep, hosts, switching)
