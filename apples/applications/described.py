@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from apples.model.cut import Axes, Box, slab_boxes
 from apples.model.plan import RankObservation
 from apples.model.template import Application, CheckpointFile, Checkpointing, Deployment, Workload
 from nws.base import scripts
+from nws.base.bounded import BoundedPattern, LimitReached
 from nws.base.reader import did_you_mean
 from nws.base.records import copied
 from nws.base.yamltree import Location
@@ -304,8 +304,15 @@ class _Program(_Templates):
         restart, directory = self._file.entry.restart, self._file.directory or Path()
         if restart is None or not directory.is_dir():
             return {}
-        matches = ((re.fullmatch(restart.checkpoint, path.name), path) for path in directory.iterdir())
-        return {int(match[1]): path for match, path in matches if match and (match[1] or "").isdecimal()}
+        paths = [path for path in directory.iterdir() if "\n" not in path.name]
+        try:
+            with BoundedPattern(restart.checkpoint, whole=True) as pattern:
+                groups = pattern.groups([os.fsencode(path.name) for path in paths])
+        except LimitReached:
+            raise LaunchError(
+                f"{self._file.path}: restart.checkpoint takes too long to match; write it without nested repetitions"
+            ) from None
+        return {int(group): path for group, path in zip(groups, paths, strict=False) if group.isdigit()}
 
 
 def _observation(path: Path) -> RankObservation | None:

@@ -5,17 +5,19 @@ A template sees plain values only. It cannot reach attributes of Python objects,
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apples.errors import ConfigError
 from apples.model.cut import Box, band_heights, column_counts, column_widths
+from nws.base.bounded import CPU_S, LimitReached, within_limits
 
 if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
@@ -48,6 +50,11 @@ VARIABLES = (
     *("iterations", "run_dir", "python"),
 )
 
+#: Bytes of a rendered template.
+MOST_BYTES = 16 << 20
+
+_TOO_LONG = f"it takes more than {CPU_S} s, or more than {MOST_BYTES >> 20} MB"
+
 #: Digits of a fraction: enough for planes of any mesh, and the same text on every host.
 _DIGITS = 12
 
@@ -77,13 +84,33 @@ class Text:
         """Return the variables that the template uses, and a problem for each that is not defined.
 
         further : legal names beside `VARIABLES`; those of boxes exclude `SLABS_ONLY`. Raises `TemplateProblem` for
-            text that is no template.
+            text that takes too long.
         """
         legal = [*VARIABLES, *further]
         if "boxes" in further:
             legal.remove(SLABS_ONLY)
         if (plain := self.plain_names) is not None and plain <= set(legal):
             return plain, []
+        # before the copies of this process that need it
+        _environment()
+        try:
+            used, problems = json.loads(within_limits(partial(self._parsed, legal), MOST_BYTES))
+        except LimitReached:
+            raise TemplateProblem(self.line, f"not a template: {_TOO_LONG}") from None
+        return set(used), [TemplateProblem(line, text) for line, text in problems]
+
+    def _parsed(self, legal: Sequence[str]) -> bytes:
+        """Return the used variables, and the line and text of each problem, as JSON.
+
+        Jinja computes constant parts of expressions as it looks for names.
+        """
+        try:
+            used, problems = self._used(legal)
+        except TemplateProblem as problem:
+            used, problems = set(), [problem]
+        return json.dumps([sorted(used), [(one.line, one.text) for one in problems]]).encode()
+
+    def _used(self, legal: Sequence[str]) -> tuple[set[str], list[TemplateProblem]]:
         from jinja2 import TemplateSyntaxError, meta, nodes
 
         try:
@@ -119,14 +146,25 @@ class Text:
         """Return the text with the values filled in; raise `ConfigError` with file and line."""
         if self.plain_names is not None:
             return _PLAIN.sub(lambda match: _shown(values[match[1]], match[2]), self.source)
+        _environment()
         try:
-            return _environment().from_string(self.source).render(values)
+            answer = within_limits(partial(self._answer, values), MOST_BYTES).decode(
+                "utf-8", "surrogateescape"
+            )
+        except LimitReached:
+            answer = f"{self.line}: {_TOO_LONG}"
+        if answer.startswith("="):
+            return answer[1:]
+        raise ConfigError(f"{self.path}:{answer.replace(':', ': the template cannot be rendered:', 1)}")
+
+    def _answer(self, values: Mapping[str, Any]) -> bytes:
+        """Return the rendered text behind an equals sign, or the line and the reason why there is none."""
+        try:
+            answer = f"={_environment().from_string(self.source).render(values)}"
         except Exception as error:
             # A template is the user's program: rendering may raise anything.
-            line = self.line + _line_of(error) - 1
-            raise ConfigError(
-                f"{self.path}:{line}: the template cannot be rendered: {str(error) or type(error).__name__}"
-            ) from None
+            answer = f"{self.line + _line_of(error) - 1}: {str(error) or type(error).__name__}"
+        return answer.encode("utf-8", "surrogateescape")
 
 
 def _shown(value: Any, joint: str | None) -> str:

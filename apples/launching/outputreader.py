@@ -1,13 +1,16 @@
 """The output of the ranks: where it goes, and the progress of the run that its lines show."""
 
 import contextlib
+import logging
 import os
-import re
 
 from apples.errors import LaunchError
 from apples.hosts.frames import FromAgent
 from apples.hosts.relays import write_all
 from apples.model.launchrequest import LaunchRequest
+from nws.base.bounded import BoundedPattern, LimitReached
+
+_LOG = logging.getLogger(__name__)
 
 #: Bytes of an unfinished line of output that are kept.
 _LONGEST = 1 << 16
@@ -17,7 +20,7 @@ class OutputReader:
     """Progress of a run from the lines of its output. pattern : its group is the number of an iteration."""
 
     def __init__(self, pattern: str) -> None:
-        self._pattern = re.compile(pattern.encode())
+        self._pattern: BoundedPattern | None = BoundedPattern(pattern)
         self._partial = b""
         self._reached = -1
 
@@ -26,13 +29,32 @@ class OutputReader:
         *lines, self._partial = (self._partial + data).split(b"\n")
         self._partial = self._partial[-_LONGEST:]
         reached = self._reached
-        for match in filter(None, map(self._pattern.search, lines)):
-            with contextlib.suppress(ValueError, IndexError):
-                reached = max(reached, int(float(match[1])))
+        for group in self._groups(lines):
+            with contextlib.suppress(ValueError, OverflowError):
+                reached = max(reached, int(float(group)))
         if reached == self._reached:
             return []
         self._reached = reached
         return [b'{"reached": %d}' % reached]
+
+    def _groups(self, lines: list[bytes]) -> list[bytes]:
+        if self._pattern is None or not lines:
+            return []
+        try:
+            return self._pattern.groups(lines)
+        except LimitReached:
+            _LOG.warning(
+                "progress is not shown: the pattern `progress` takes too long on a line of output; write it without "
+                "nested repetitions"
+            )
+            self.close()
+            return []
+
+    def close(self) -> None:
+        """Stop reading. Idempotent."""
+        if self._pattern is not None:
+            self._pattern.close()
+            self._pattern = None
 
 
 class RankOutput:
@@ -64,7 +86,9 @@ class RankOutput:
         return [] if self._reader is None else self._reader.lines(data)
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
+        """Close the file, and end reading. Idempotent."""
+        if self._reader is not None:
+            self._reader.close()
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -1,6 +1,7 @@
 """Application files: every mistake with its line, all at once; templates in a sandbox."""
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from apples.applications.appfile import read_application
 from apples.applications.described import read_program
 from apples.errors import ConfigError, LaunchError
 from apples.model.cut import Axes, Box
+from nws.base import bounded
 from tests.transcripts import recorded, text_of
 
 WAVE = text_of("apples/applications/appfile_wave.txt")
@@ -139,6 +141,23 @@ def test_program_without_more_is_measured_by_the_monitor(program):
     assert wave.measured_by_monitor
     assert not wave.moves_rows
     assert wave.short({"nx": "4"}) == {"nx": "4", "iterations": "20"}
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{{ 9 ** 999999999 }}",
+        "{{ 'a' * 99999999 }}",
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    ],
+)
+def test_template_without_end_is_given_up(program, monkeypatch, template):
+    monkeypatch.setattr(bounded, "CPU_S", 1)
+    begun = time.monotonic()
+    with pytest.raises(ConfigError, match=r"app\.yaml:7: .*(it takes more than|MemoryError)"):
+        program(f'{WAVE}environment:\n  A: "{template}"\n').start([4], Path("run"), {})
+    assert time.monotonic() - begun < 20.0
 
 
 def test_price_key_has_parameters_but_not_iterations(program):

@@ -1,5 +1,7 @@
 """Progress of a run: iterations from three sources, and the time left."""
 
+import time
+
 import pytest
 
 from apples.cli.console import ProgressNotes
@@ -7,6 +9,7 @@ from apples.hosts.steering import PAGE_BEGIN, PAGE_ITERATIONS, PROGRESS, Progres
 from apples.launching.outputreader import OutputReader
 from apples.monitoring import pagelayout
 from apples.run.progress import AttemptProgress
+from nws.base import bounded
 
 OWN = (
     b'{"version": 1, "iteration": %d, "left": %s, "iterations": 5, "seconds": 1.0, "rows": [4], "compute_s": [0.5], '
@@ -103,6 +106,16 @@ def test_output_reader_finds_the_latest_iteration_over_pieces():
     assert reader.lines(b"hello\nstep 1") == []
     assert reader.lines(b"0 of 99\nstep 12 of 99\nste") == [b'{"reached": 12}']
     assert reader.lines(b"p 11\nstep x\n") == []
+    reader.close()
+
+
+def test_output_reader_slow_pattern_is_given_up(monkeypatch, caplog):
+    monkeypatch.setattr(bounded, "CPU_S", 1)
+    reader = OutputReader(r"^(\w+\s?)*$")
+    begun = time.monotonic()
+    assert reader.lines(b"a" * 60 + b"!\n") == reader.lines(b"step 1\n") == []
+    assert time.monotonic() - begun < bounded.WAIT_S + 2
+    assert [record.message[:21] for record in caplog.records] == ["progress is not shown"]
 
 
 def test_progress_reader_joins_lines_and_the_page(tmp_path):
