@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from nws.base.errors import StoreError, UnknownName
+from nws.base.records import document_of
 from nws.series import Series
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -59,6 +60,12 @@ def echo_json(document: object) -> None:
 def log_line(line: str) -> None:
     """Print a line on stderr."""
     click.echo(line, err=True)
+
+
+def finite_document(source: object, *names: str) -> dict[str, Any]:
+    """Return the values of these attributes by name, None for NaN and infinities."""
+    values = document_of(source, *names)
+    return {name: finite(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
 def finite(value: float) -> float | None:

@@ -9,7 +9,7 @@ import click
 
 from nws.base.durations import format_seconds, parse_period
 from nws.base.errors import ConfigError
-from nws.cli.common import echo_json, finite, json_option
+from nws.cli.common import echo_json, finite, finite_document, json_option
 from nws.cli.forecastsource import ForecastSource, is_stale, stale_option, with_source
 from nws.series import LONGEST_SPAN_S, MOST_SPANS, SHARES, SHORTEST_SPAN_S
 
@@ -72,13 +72,7 @@ def _document(series: Series, forecast: Forecast, now: float, stale_after: float
     document: dict[str, object] = {
         "series": str(series),
         "unit": series.resource.unit,
-        "value": finite(forecast.value),
-        "mae": finite(forecast.mae),
-        "rmse": finite(forecast.rmse),
-        "method": forecast.method,
-        "samples": forecast.samples,
-        "last": finite(forecast.last),
-        "measured_at": forecast.measured_at,
+        **finite_document(forecast, "value", "mae", "rmse", "method", "samples", "last", "measured_at"),
         "age_s": age_s,
         "stale": is_stale(age_s, stale_after),
     }
@@ -89,11 +83,7 @@ def _document(series: Series, forecast: Forecast, now: float, stale_after: float
 
 def _outlook_document(outlook: Outlook) -> dict[str, object]:
     return {
-        "over_s": outlook.over_s,
-        "mean": finite(outlook.mean),
-        "held": finite(outlook.held),
-        "outcomes": finite(outlook.outcomes),
-        "variation": finite(outlook.variation),
+        **finite_document(outlook, "over_s", "mean", "held", "outcomes", "variation"),
         "quantiles": [finite(one) for one in outlook.quantiles],
     }
 

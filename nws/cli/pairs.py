@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from nws.base.errors import UnknownName
-from nws.cli.common import echo_json, finite, json_option
+from nws.cli.common import echo_json, finite_document, json_option
 from nws.cli.forecastsource import ForecastSource, is_stale, stale_option, with_source
 from nws.client.remotesnapshot import RemoteSnapshot
 from nws.client.remoteweather import complete
@@ -95,17 +95,13 @@ def document(row: PairRow, stale_after_s: float) -> dict[str, Any]:
     return {
         "from": row.start,
         "to": row.end,
-        "latency_s": finite(row.latency_s),
-        "latency_error_s": finite(row.latency_error_s),
-        "bandwidth_Bps": finite(row.bandwidth_Bps),
-        "bandwidth_error_Bps": finite(row.bandwidth_error_Bps),
-        "age_s": finite(row.age_s),
+        **finite_document(
+            row, "latency_s", "latency_error_s", "bandwidth_Bps", "bandwidth_error_Bps", "age_s"
+        ),
         "stale": not row.age_s <= stale_after_s,
         "composed": bool(row.through),
         "through": list(row.through),
-        "latency_ratio": finite(row.latency_ratio),
-        "bandwidth_ratio": finite(row.bandwidth_ratio),
-        "asymmetry": finite(row.asymmetry),
+        **finite_document(row, "latency_ratio", "bandwidth_ratio", "asymmetry"),
     }
 
 

@@ -8,7 +8,7 @@ import click
 
 from nws.base.errors import UnknownName, UsageError
 from nws.base.terminal import visible
-from nws.cli.common import echo_json, finite, json_option
+from nws.cli.common import echo_json, finite, finite_document, json_option
 from nws.cli.forecastsource import ForecastSource, ServiceSource, is_stale, stale_option, with_source
 from nws.client.remotesnapshot import KeptSeries, RemoteHost
 
@@ -129,14 +129,9 @@ def _document(host: RemoteHost, now: float) -> dict[str, Any]:
     seen_s = max(now - host.last_seen, 0.0)
     return {
         "host": host.name,
-        "site": host.site,
-        "lost": host.lost,
-        "last_seen": finite(host.last_seen),
+        **finite_document(host, "site", "lost", "last_seen"),
         "age_s": finite(seen_s),
-        "address": host.address,
-        "cpus": host.cpus,
-        "cpu_model": host.cpu_model,
-        "memory_bytes": host.memory_bytes,
+        **finite_document(host, "address", "cpus", "cpu_model", "memory_bytes"),
         "cliques": list(host.cliques),
         "series": host.series,
         "lost_runs": _lost_runs(host),
