@@ -371,8 +371,8 @@ def test_plan_on_a_busy_pool_names_who_has_the_cpus(bench):
     b.platform.weather = replace(idle, conditions=tuple(busy))
     b.platform.competitors = lambda: ["stress (process 12 of ann): 1.9 CPUs"]
     notes = b.agent.decide(request_for(b)).document()["notes"]
-    assert "alpha,beta busy: a new process would get 0.002 of a CPU, planned with 0.01; " in notes[1]
-    assert notes[1].endswith("the CPU time goes to stress (process 12 of ann): 1.9 CPUs")
+    assert "alpha,beta busy: a new process would get 0.002 of a CPU, planned with 0.01; " in notes[-1]
+    assert notes[-1].endswith("the CPU time goes to stress (process 12 of ann): 1.9 CPUs")
 
 
 def test_run_that_may_not_start_leaves_no_record(bench):
