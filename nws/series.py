@@ -160,6 +160,8 @@ class Series:
     @classmethod
     def parse(cls, name: str) -> Series:
         """Return the series of a name such as ``cpu.new@alpha``; raises `UsageError` with the legal forms."""
+        if not isinstance(name, str):
+            raise UsageError(f"{name!r} is not a series name, which is a text")
         resource, at, where = name.partition("@")
         if not at:
             raise UsageError(f"{name!r} is not a series name: expected RESOURCE@HOST or RESOURCE@FROM>TO")

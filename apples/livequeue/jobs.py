@@ -13,6 +13,7 @@ from apples.errors import ConfigError
 from apples.livequeue.queueclient import ask
 from apples.livequeue.queuemessages import Cancelled, JobRow
 from apples.livequeue.records import JobEnd
+from nws.base.arguments import checked_arguments
 
 #: Wall time of a job that requests none, seconds.
 DEFAULT_REQUEST_S = 3600.0
@@ -77,6 +78,7 @@ def submit(
     return SubmittedJob(int(ask("submit", document, socket, retry=True)), socket)
 
 
+@checked_arguments(ConfigError)
 def job_document(
     command: Sequence[str],
     *,
@@ -108,6 +110,8 @@ def job_document(
     Raises:
         ConfigError: a path, a word or a variable is not UTF-8.
     """
+    if not command or not all(isinstance(word, str) for word in command):
+        raise ConfigError([f"command: expected the program and its arguments, texts; got {command!r}"])
     # The mask can be read by setting it only.
     umask = os.umask(0)
     os.umask(umask)

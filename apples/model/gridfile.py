@@ -20,6 +20,7 @@ from apples.errors import ConfigError
 from apples.model.grid import Grid, Host, LinkRule
 from apples.model.limits import Limits
 from apples.model.template import Costs, Overhead, Workload
+from nws.base.arguments import checked_arguments
 from nws.base.hostlist import expand
 from nws.base.quantities import (
     SECONDS,
@@ -260,6 +261,7 @@ class GridFile:
         return copied(Workload, known.demands, application=application, size=size)
 
 
+@checked_arguments(ConfigError)
 def load_grid(path: str | Path) -> Grid:
     """Return the hosts and links of a grid file; raises `ConfigError` with every problem of the file."""
     return load_grid_file(path).grid

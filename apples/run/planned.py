@@ -2,20 +2,23 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from apples.costs.store import open_history
+from apples.errors import ConfigError
 from apples.model.config import find_config
 from apples.model.gridfile import load_grid_file
 from apples.model.launchrequest import Notify
 from apples.model.pieces import Pieces, pieces_of
 from apples.model.plan import Plan, Record
 from apples.model.runrequest import Benchmarks, RunRequest
+from apples.planning.planningoptions import PlanningOptions
 from apples.platforms.local import LocalPlatform
 from apples.platforms.serviceforecasts import ServiceWeather
-from apples.run.agent import Agent, Decision
+from apples.run.agent import SCHEDULERS, Agent, Decision
 from apples.run.loop import AttemptLoop
 from apples.run.program import find_template
+from nws.base.arguments import checked_arguments, type_problems
 from nws.client import Endpoint
 
 
@@ -56,6 +59,7 @@ class PlannedRun:
         return self._loop.run(self.decision)
 
 
+@checked_arguments(ConfigError)
 def plan(
     size: int,
     *,
@@ -86,6 +90,19 @@ def plan(
         ConfigError: an argument or a file is not legal.
         NoFeasiblePlan: no choice of hosts can hold the work.
     """
+    legal = get_type_hints(PlanningOptions)
+    problems = [
+        f"{name}: no argument of plan; legal are {', '.join(legal)}" for name in options.keys() - legal.keys()
+    ]
+    problems += type_problems(options, legal)
+    if scheduler not in SCHEDULERS:
+        problems.append(f"scheduler: expected {' or '.join(SCHEDULERS)}; got {scheduler!r}")
+    if time_limit_s is not None and not time_limit_s > 0:
+        problems.append(f"time_limit_s: expected more than 0 seconds; got {time_limit_s!r}")
+    if not all(isinstance(name, str) for name in settings or {}):
+        problems.append(f"settings: expected texts as names; got {settings!r}")
+    if problems:
+        raise ConfigError(problems)
     file = None if grid is None else load_grid_file(find_config(str(grid)))
     endpoint = Endpoint.of(service) if isinstance(service, str) else service
     weather = None if endpoint is None else ServiceWeather(endpoint)

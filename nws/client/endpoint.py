@@ -46,6 +46,8 @@ class Endpoint:
 
 def checked_url(url: str) -> str:
     """Return the address of a service, without a slash at its end; raises `UsageError` when it is none."""
+    if not isinstance(url, str):
+        raise UsageError(f"{url!r} is no address of a service; {_LEGAL}")
     try:
         parts = urlsplit(url)
         legal = (

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from nws.base.arguments import checked_arguments
 from nws.base.closing import Closing
 from nws.base.errors import ProbeError, UsageError
 from nws.base.paths import local_host, state_dir
@@ -68,6 +69,8 @@ class LocalWeather(Closing):
         sensors: Sequence[Sensor] | None = None,
         in_memory: bool = False,
     ) -> None:
+        if not isinstance(store_path, Path | None):
+            raise UsageError(f"store_path: expected a Path or None; got {store_path!r}")
         self.host = host or local_host()
         self._clock, self._sleep = clock, sleep
         self._sensors = sensors
@@ -76,6 +79,7 @@ class LocalWeather(Closing):
         self._places: dict[Series, int] = {}
         self._cursor = 0
 
+    @checked_arguments()
     def measure(
         self, *, rounds: int = 1, interval_s: float = 1.0, notify: Callable[[str], None] | None = None
     ) -> list[Measurement]:

@@ -37,7 +37,8 @@ export function banner({ root, freshness, retry }) {
 
   function tell(kind, ...parts) {
     root.className = kind;
-    root.replaceChildren(...parts);
+    // replaceChildren shows null as a word
+    root.replaceChildren(...parts.filter((part) => part !== null));
   }
 
   return {

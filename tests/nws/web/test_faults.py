@@ -118,6 +118,16 @@ def refuse(page, pattern, status, message, *, problems=(), headers=None):
     )
 
 
+def test_refusal_without_problems_shows_no_null(open_page, url):
+    page = open_page(url, expected=("404",))
+    refuse(page, "**/v1/hosts", 404, "no series; query the list of series")
+    page.get_by_role("button", name="Refresh now").click()
+    page.locator("#banner.refused").wait_for()
+    text = page.locator("#banner.refused").inner_text()
+    assert "query the list of series" in text
+    assert "null" not in text
+
+
 def test_what_the_server_refuses_is_told_with_its_problems_and_can_be_tried_again(open_page, url):
     page = open_page(url, expected=("507",))
     refuse(page, "**/v1/hosts", 507, "the disk is <full>", problems=["/var: 0 bytes left", "free some"])

@@ -11,6 +11,9 @@ import { closeAll, figure } from "../plot/figure.js";
 import { TABLE_S, fan, spans } from "../plot/data.js";
 import { count, duration, percent, quantity } from "../units.js";
 
+/* Outcomes whose shares are whole percents. */
+const FEW = 100;
+
 function numbers(forecast, lost) {
   const age = ageNode();
   setMeasuredAt(age, forecast.measured_at, lost);
@@ -47,9 +50,15 @@ function horizons(forecast, shares) {
           null,
           `${quantity(quantiles[low], forecast.unit)} … ${quantity(quantiles[high], forecast.unit)}`,
         ),
-        el("td", null, held === null ? "not judged yet" : `${percent(held)} of ${count(Math.round(outcomes))}`),
+        el("td", null, heldOf(held, Math.round(outcomes))),
       ),
     );
+}
+
+/* How many past intervals held: their number while a percentage of so few would be none of them. */
+function heldOf(held, outcomes) {
+  if (held === null) return "not judged yet";
+  return outcomes < FEW ? `${Math.round(held * outcomes)} of ${outcomes}` : `${percent(held)} of ${count(outcomes)}`;
 }
 
 function neighbours(name) {
