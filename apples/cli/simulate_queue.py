@@ -214,7 +214,7 @@ def _progress(jobs: int, quiet: bool) -> Iterator[Progress | None]:
     if quiet or not sys.stderr.isatty() or jobs < 50_000:
         yield None
         return
-    with click.progressbar(length=jobs, label="jobs submitted", file=sys.stderr) as bar:
+    with click.progressbar(length=jobs, label="jobs submitted", file=sys.__stderr__) as bar:
         yield lambda done, _: bar.update(done - bar.pos)
 
 

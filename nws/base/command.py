@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from nws.base.errors import ReportedError
-from nws.base.terminal import visible
+from nws.base.terminal import escaped_streams, visible
 
 INTERRUPTED = 130
 
@@ -74,7 +74,9 @@ def run_program(
     try:
         if _stdout() is None:
             raise OSError("standard output is closed")
-        result = command.main(list(arguments) if arguments is not None else None, name, standalone_mode=False)
+        with escaped_streams():
+            words = None if arguments is None else list(arguments)
+            result = command.main(words, name, standalone_mode=False)
         sys.stdout.flush()
         code = result if isinstance(result, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -87,7 +89,7 @@ def run_program(
         code = end.code
     except click.ClickException as error:
         if reports():
-            with suppress(OSError):
+            with suppress(OSError), escaped_streams():
                 error.show()
         code = error.exit_code
     except ReportedError as error:
