@@ -284,10 +284,11 @@ def install_wheel(package, prefix):
 def mpi_programs(tmp_path_factory):
     """Return a function that compiles a program once for one of `MPI_COMPILERS` or `MPI_WHEELS`, and returns a path."""
     directory = tmp_path_factory.mktemp("programs")
-    (directory / "program.c").write_text(MPI_SOURCE)
 
-    def compiled(name):
-        path, flags = directory / name, []
+    def compiled(name, text=MPI_SOURCE, where=""):
+        path, source, flags = directory / where / name, directory / where / "program.c", []
+        source.parent.mkdir(exist_ok=True)
+        source.write_text(text)
         if name not in MPI_WHEELS:
             compiler = MPI_COMPILERS[name]
         else:
@@ -302,7 +303,7 @@ def mpi_programs(tmp_path_factory):
         if not (shutil.which(compiler) and shutil.which("gcc")):
             pytest.skip(f"{compiler} is not installed on this machine (Debian: libmpich-dev, libopenmpi-dev)")
         if not path.exists():
-            command = [compiler, directory / "program.c", "-o", path, *flags]
+            command = [compiler, source, "-o", path, *flags]
             subprocess.run(command, check=True, capture_output=True)
         return str(path)
 
