@@ -272,6 +272,8 @@ def _problems(document: Document, templates: Mapping[Location, Text]) -> list[Pr
             names, problems = text.names([*further, *OF_PART.get(str(at[0]), ())])
         except TemplateProblem as problem:
             names, problems = set(), [problem]
+        if "\0" in text.source:
+            problems.append(TemplateProblem(text.line, "has a NUL, which no program can get"))
         if at[0] == "axes" and (other := names & {*VARIABLES, *_of_axes(value)}):
             problems.append(
                 TemplateProblem(
@@ -321,10 +323,18 @@ def _names(document: Document, value: Mapping[str, Any]) -> Iterator[Problem]:
         if not _NAME.fullmatch(parameter) or parameter in reserved:
             why = "it has this meaning already" if parameter in reserved else "it cannot be a variable"
             yield document.problem(("parameters", parameter), f"not usable as a parameter: {why}")
-    files = value.get("files")
+    environment = value.get("environment")
+    for name in environment if isinstance(environment, dict) else ():
+        if not name or {"\0", "="} & set(name):
+            yield document.problem(
+                ("environment", name), "no name of a variable: it is empty, or has a NUL or ="
+            )
+    files, directory = value.get("files"), document.path.absolute().parent / str(value.get("directory") or "")
     for name in files if isinstance(files, dict) else ():
-        if Path(name).is_absolute() or ".." in Path(name).parts:
+        if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
             yield document.problem(("files", name), "should be a path below the directory of the program")
+        elif (directory / name).resolve() == document.path.resolve():
+            yield document.problem(("files", name), "is this file itself; give it another name")
 
 
 def _at(value: object, at: Location) -> object:

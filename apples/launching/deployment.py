@@ -35,7 +35,11 @@ def deploy(deployment: Deployment, notify: Notify) -> None:
     if deployment.directory is not None and not deployment.directory.is_dir():
         raise ConfigError(f"{deployment.directory}: the program is to start there, but there is no directory")
     for path, text in deployment.files.items():
+        root = (deployment.directory or path.parent).resolve()
         try:
+            # a symbolic link would lead the text to another place
+            if not path.parent.resolve().is_relative_to(root):
+                raise LaunchError(f"{path}: leads out of {root} by a link; nothing is written there")
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, text)
         except OSError as error:

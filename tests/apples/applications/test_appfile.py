@@ -9,6 +9,7 @@ import pytest
 from apples.applications.appfile import read_application
 from apples.applications.described import read_program
 from apples.errors import ConfigError, LaunchError
+from apples.launching.deployment import deploy
 from apples.model.cut import Axes, Box
 from nws.base import bounded
 from tests.transcripts import recorded, text_of
@@ -141,6 +142,36 @@ def test_program_without_more_is_measured_by_the_monitor(program):
     assert wave.measured_by_monitor
     assert not wave.moves_rows
     assert wave.short({"nx": "4"}) == {"nx": "4", "iterations": "20"}
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        (
+            'environment: {"A=B": x}',
+            "6: environment.A=B: no name of a variable: it is empty, or has a NUL or =",
+        ),
+        (
+            'environment: {"A\\0": x}',
+            "6: environment.A\0: no name of a variable: it is empty, or has a NUL or =",
+        ),
+        ('environment: {A: "x\\0"}', "6: environment.A: has a NUL, which no program can get"),
+        ("files: {app.yaml: x}", "6: files.app.yaml: is this file itself; give it another name"),
+        ('files: {"a\\0": x}', "6: files.a\0: should be a path below the directory of the program"),
+    ],
+)
+def test_names_that_cannot_be_used_are_errors(problems, more, problem):
+    assert problems(f"{WAVE}{more}\n") == (f"app.yaml:{problem}",)
+
+
+def test_rendered_file_behind_a_link_is_not_written(program, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "in/link").symlink_to("../out")
+    start = program(f"{WAVE}directory: in\nfiles: {{link/new/input: x}}\n").start([4], tmp_path, {})
+    with pytest.raises(LaunchError, match=r"leads out of .*/in by a link; nothing is written there"):
+        deploy(start, print)
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize(
