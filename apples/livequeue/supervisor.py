@@ -76,7 +76,8 @@ class SupervisedJob:
             wait_s = min(max(until - time.monotonic(), 0.0), _LONGEST_SLEEP_S)
             arrived = signal.sigtimedwait(_SIGNALS, wait_s)
             if arrived is not None and arrived.si_signo != signal.SIGCHLD:
-                self._end(CANCELLED)
+                # The supervisor itself may have been stopped past the limit.
+                self._end(TIME_LIMIT if time.monotonic() >= self._limit else CANCELLED)
             self._reap()
             if self._status is None and time.monotonic() >= until:
                 self._overdue()

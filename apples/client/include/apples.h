@@ -180,7 +180,9 @@ APPLES_INLINE int apples_offered_(apples_run *run) {
         if (end == at || (r + 1 < run->ranks ? *end++ != ',' : *end != 0)) problem = "not one number of rows per rank";
         else if (!run->next[r] && run->leave && !run->released) problem = "ranks can leave under MPICH's mpiexec only";
         else if (run->next[r] < run->least && (run->next[r] || !run->leave)) problem = "a rank with fewer rows than it can have";
-        sum += run->next[r];
+        /* subtracted, as a sum of large numbers would overflow */
+        else if (run->next[r] > total - sum) problem = "not as many rows as the run has";
+        else sum += run->next[r];
         changed |= run->next[r] != run->all[r];
     }
     if (!problem && sum != total) problem = "not as many rows as the run has";

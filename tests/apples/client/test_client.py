@@ -108,11 +108,13 @@ def test_ranks_without_rows_leave_and_change_nothing(program, offer):
     assert sum(report.iterations for report in reports) == reports[-1].iteration <= STEPS
 
 
-@pytest.mark.parametrize("offer", ["20,20,20", "60,-1", "30,31", "x,59", ""])
+@pytest.mark.parametrize("offer", ["20,20,20", "60,-1", "30,31", "x,59", "", f"{2**63 - 1},{2**63 - 1},62"])
 def test_rows_that_cannot_be_taken_are_refused(program, offer):
-    _, stderr, lines = program("wave2d-moving", offer)
+    # the sum of the last is 60 if it overflows
+    ranks = 3 if len(offer) > 9 else 2
+    _, stderr, lines = program("wave2d-moving", offer, ranks=ranks)
     reports = [json.loads(line) for line in lines]
-    assert {tuple(report["rows"]) for report in reports} == {(30, 30)}
+    assert {tuple(report["rows"]) for report in reports} == {(60 // ranks,) * ranks}
     assert {report["refused"] for report in reports} - {None} <= {
         told := stderr.partition(": ")[2].partition(";")[0]
     }

@@ -41,6 +41,19 @@ def test_how_it_ended(ended, answered, script):
     assert record.ended_at == pytest.approx(time.time(), abs=60)
 
 
+def test_supervisor_stopped_past_the_limit_ends_by_it(starting, over, tmp_path):
+    path, job_id = starting("sh", "-c", f"touch {tmp_path}/begun; exec sleep 60", request_s=1.0)
+    process = supervise(path, job_id)
+    while not (tmp_path / "begun").exists():
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(1.2)
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        os.kill(process.pid, number)
+    assert process.wait(timeout=60) == 0
+    assert over(path, job_id).outcome == "time limit"
+
+
 def test_what_a_job_finds(ended, tmp_path):
     script = (
         "pwd; umask; echo $APPLES_QUEUE_JOB $APPLES_QUEUE_PROCS $APPLES_QUEUE_HOSTS $MINE; cat; echo odd >&2"
