@@ -327,7 +327,7 @@ class OwnAllocation(Allocation):
 def waiting_text(job: Job) -> str:
     """Return why a job waits and when it is expected to start, as far as Slurm reports it."""
     why = WAITS.get(job.reason or "None", f"({job.reason})")
-    if RESERVED in job.reason.replace("_", " "):
+    if RESERVED in job.reason.lower().replace("_", " "):
         why = "for the end of a reservation of its nodes; one that ends before it, by --time-limit, starts earlier"
     until = "" if job.expected in ("", "N/A", "Unknown") else f"; expected to start at {job.expected}"
     return f"job {job.number} waits {why}{until}"

@@ -131,8 +131,9 @@ WAITS = {
     "AssocGrpCpuLimit": "for CPUs of the account",
 }
 
-#: In the reason of a job that may not start before a reservation of its nodes has ended; Slurm names that time.
-RESERVED = "reserved for other job"
+#: In the reason of a job that may not start before a reservation of its nodes has ended (`May be reserved for other
+#: job`, `Reserved for maintenance`); Slurm names that time.
+RESERVED = "reserved for"
 
 #: Reasons for which a job waits forever, or until a repair → meaning for the run.
 HOPELESS = {
