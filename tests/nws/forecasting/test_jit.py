@@ -58,7 +58,7 @@ def test_code_kept_on_disk_is_used_until_any_module_changes(tmp_path):
 
     assert smooth() == ["0.05", "0"]
     assert smooth() == ["0.05", "1"]
-    layout = package / "forecasting" / "layout.py"
+    layout = package / "forecasting" / "statelayout.py"
     layout.write_text(layout.read_text().replace("GAINS = (0.05,", "GAINS = (0.25,"))
     assert smooth() == ["0.25", "0"]
 
