@@ -53,6 +53,8 @@ from nws.base.files import write_whole
 
 #: Seconds that processes may take to end after they were asked to, and killed ones the same again.
 GONE_S = 8.0
+#: Output that is passed on at once.
+_PART_BYTES = 1 << 16
 
 #: Numbers of orders that no remote shell waits for: the command of a run on this machine, file-descriptor servers.
 COMMAND, FD_SERVER = -1, -2
@@ -212,7 +214,9 @@ class RunProcesses:
         hosts_path(self._run_dir).unlink(missing_ok=True)
         if all(record.exit_code == 0 for record in self.records.values()) and self._log.exists():
             # The ranks that a program spawns have no supervisor, and write to `mpiexec`.
-            self._output.take(FromAgent.STDOUT, self._log.read_bytes())
+            with self._log.open("rb") as log:
+                for part in iter(partial(log.read, _PART_BYTES), b""):
+                    self._output.take(FromAgent.STDOUT, part)
         self._output.close()
         return self._starter_code
 

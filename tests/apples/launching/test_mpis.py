@@ -161,8 +161,16 @@ def test_mpi_is_found_from_the_libraries(program) -> None:
 @pytest.mark.mpi
 @pytest.mark.usefixtures("library")
 @pytest.mark.usefixtures("fake_ssh")
-@pytest.mark.parametrize("built", ["own", "openmpi"])
-@pytest.mark.parametrize("access", [HERE, THERE], ids=["here", "ssh"])
+@pytest.mark.parametrize(
+    ("built", "access"),
+    [
+        pytest.param("own", HERE, id="own-here"),
+        pytest.param("own", THERE, id="own-ssh"),
+        pytest.param("openmpi", HERE, id="openmpi-here"),
+        # In one of fifteen runs Open MPI 4 says that it cannot start its daemons; the cause is not known.
+        pytest.param("openmpi", THERE, id="openmpi-ssh", marks=pytest.mark.nightly),
+    ],
+)
 @pytest.mark.parametrize(
     ("arguments", "limit_s", "ended", "code"),
     [
@@ -172,7 +180,7 @@ def test_mpi_is_found_from_the_libraries(program) -> None:
     ],
 )
 def test_spawned_ranks_belong_to_the_run(
-    mpi_programs, runs, capfd, built, access, arguments, limit_s, ended, code
+    mpi_programs, runs, capfd, wait_for, built, access, arguments, limit_s, ended, code
 ) -> None:
     environment = MonitoredRun().environment(runs.directory)
     request = runs.request(
@@ -187,7 +195,7 @@ def test_spawned_ranks_belong_to_the_run(
     lines = capfd.readouterr().out.split("\n")
     assert ended != "finished" or "0 of 1 " in lines
     assert not any("page" in line for line in lines)
-    assert runs.left() == {}
+    wait_for(lambda: not runs.left())
 
 
 @pytest.mark.parametrize("way", ["pth", "path", "system", "env"])
