@@ -1,6 +1,6 @@
 """Write `tests/slow.txt`: the test functions that plain `pytest` leaves out, chosen by measured time.
 
-    pytest -n 3 --dist worksteal --all --costs costs.tsv
+    pytest -n 2 --dist worksteal --all --costs costs.tsv
     python scripts/slow_tests.py costs.tsv [--limit SECONDS]
 
 A function is slow if setup, call and teardown of its tests take longer than the limit on average. Prints how many

@@ -69,7 +69,7 @@ def test_readme_has_the_two_commands_each_one_line():
     assert run.endswith(".venv/bin/apples-run 64")
     assert " -r requirements/ci.txt && " in test
     assert " --no-deps --no-build-isolation -e . -e ./experiments -e ./deploy && " in test
-    assert test.endswith(".venv/bin/pytest -n 3 --dist worksteal --all")
+    assert test.endswith(".venv/bin/pytest -n 2 --dist worksteal --all")
 
 
 @pytest.mark.parametrize("marker", ["run-command", "test-command"])

@@ -73,6 +73,7 @@ class LaunchMethod:
         of consecutive ranks.  shell : it gives remote shells one text for a shell, as for ssh
     names : of the command and its daemons, for messages
     here : the run needs this machine only: its agent starts the command, and no host can be lost
+    spawns : the command writes the output of ranks that a program spawns, among its own messages
     timeouts : when a silent host counts as lost
     """
 
@@ -85,6 +86,7 @@ class LaunchMethod:
     shell: bool = False
     names: tuple[str, str] = ("mpiexec", "hydra_pmi_proxy")
     here: bool = False
+    spawns: bool = True
     timeouts: LivenessTimeouts = field(default_factory=LivenessTimeouts)
 
 
@@ -212,7 +214,8 @@ class RunProcesses:
         self._poll.close()
         (self._run_dir / self._token).unlink(missing_ok=True)
         hosts_path(self._run_dir).unlink(missing_ok=True)
-        if all(record.exit_code == 0 for record in self.records.values()) and self._log.exists():
+        ended_well = all(record.exit_code == 0 for record in self.records.values())
+        if self._method.spawns and ended_well and self._log.exists():
             # The ranks that a program spawns have no supervisor, and write to `mpiexec`.
             with self._log.open("rb") as log:
                 for part in iter(partial(log.read, _PART_BYTES), b""):

@@ -217,6 +217,8 @@ def _run_in(
     srun, name = runner.find("srun"), f"apples-{secrets.token_hex(16)}"
     program, inside = preflight.find_program(request), runner.without_enclosing()
     method = LaunchMethod(
+        # messages of srun, such as on the binding of CPUs, are no output of the program
+        spawns=False,
         agents={
             host: (
                 HostAddress(

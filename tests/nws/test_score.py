@@ -109,7 +109,6 @@ def test_wrong_file_is_answered_with_its_lines_and_exit_code_2(tmp_path):
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
         f"{path}:3: third column, the value: 'x' is not a finite number",
-        f"{path}:4: time of 'a' goes back from 5 to 0; sort by time",
     ]
 
 
