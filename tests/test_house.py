@@ -86,7 +86,9 @@ def test_ci_takes_both_commands_from_readme(marker):
         check=True,
     )
     assert result.stdout.rstrip("\n") == _command(marker)
-    assert re.search(rf'^line=\$\(readme_line {marker}\)\ncheck .* bash -c "\$line"$', script, re.MULTILINE)
+    assert re.search(
+        rf'^line=\$\(readme_line {marker}\)\n(check|start) .* bash -c "\$line"$', script, re.MULTILINE
+    )
 
 
 def test_distribution_is_what_the_documents_say(project):

@@ -14,6 +14,7 @@ HOSTS = [{"name": "a1"}, {"name": "a2"}, {"name": "far", "delay": "1ms"}]
 
 
 @pytest.mark.root
+@pytest.mark.nightly
 def test_probe_names_a_lossy_link():
     why = missing()
     if why:

@@ -51,6 +51,7 @@ def test_two_runs_share_hosts_under_one_manager(lab, library):
         time.sleep(0.1)
 
 
+@pytest.mark.nightly
 def test_run_without_a_policy_joins_that_of_its_hosts(lab, library):
     program = str(Path(sys.executable).parent / "apples-run")
     words = [program, *RUN, "--launcher", "ssh", "-H", "a1:1,a2:1", "--json"]

@@ -313,6 +313,7 @@ def told_by(cluster, launcher):
     return [(host["host"], host["rows"]) for host in document["hosts"]], printed, document
 
 
+@pytest.mark.nightly
 def test_same_job_through_ssh_and_through_slurm(cluster):
     chain, printed, _ = told_by(cluster, "ssh")
     assert (chain, len(printed)) == ([("n3", 4), ("n1", 4), ("n2", 4)], 1)
