@@ -188,12 +188,15 @@ static struct page *open_page(const char *path) {
         return NULL;
     }
     if (fd >= 0) {
-        /* Reserve the space: with a full tmpfs the first write would otherwise end the program with SIGBUS. */
-        error = ftruncate(fd, 0) != 0 ? errno : posix_fallocate(fd, 0, PAGE_BYTES);
+        /* Reserve the space: with a full tmpfs the first write would otherwise end the program with SIGBUS. The file is
+           never shortened: another process of this name may have mapped it a moment ago. */
+        error = posix_fallocate(fd, 0, PAGE_BYTES);
         if (error == 0) {
             void *at = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
             page = at == MAP_FAILED ? NULL : at;
             error = page == NULL ? errno : 0;
+            if (page != NULL)
+                memset(page, 0, PAGE_BYTES);
         }
         close(fd);
     }
