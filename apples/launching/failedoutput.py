@@ -4,10 +4,9 @@ The last lines of an output seldom have the cause: after it come backtraces, and
 """
 
 import re
-import shutil
 from pathlib import Path
 
-from nws.base.files import make_private
+from nws.base.files import make_private, write_whole
 from nws.base.paths import state_dir
 
 #: Words of messages about errors, and names of exceptions. Indented lines are details: source lines of backtraces.
@@ -20,6 +19,8 @@ _ERROR = re.compile(
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 #: Bytes of an output that are searched, at its begin and at its end; characters that are quoted.
 _SEARCHED, _QUOTED = 1 << 20, 400
+#: Bytes of an output that are stored, from its begin.
+_STORED = 64 << 20
 
 
 def described_output(name: str, output: Path) -> str:
@@ -66,7 +67,10 @@ def _stored(name: str, output: Path) -> str:
     target = state_dir() / "output" / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}.txt"
     try:
         make_private(target.parent)
-        shutil.copyfile(output, target)
+        with output.open("rb") as file:
+            content = file.read(_STORED)
+            more = bool(file.read(1))
+        write_whole(target, content, mode=0o600)
     except OSError:
         return ""
-    return f"; all of it is in {target}"
+    return f"; {f'its first {_STORED >> 20} MB are' if more else 'all of it is'} in {target}"

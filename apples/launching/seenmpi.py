@@ -9,9 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from apples.launching.mpis import Family
-from nws.base.files import make_private, write_whole
+from nws.base.files import make_private, read_regular, write_whole
 from nws.base.paths import state_dir
 
+#: A longer file holds no name of a family.
+_LONGEST_BYTES = 64
 #: Begin of what `MPI_Get_library_version` returns.
 _LIBRARIES = {
     "Open MPI": Family.OPEN_MPI,
@@ -28,7 +30,7 @@ def library_family(version: str) -> Family | None:
 def seen_family(program: str, application: str) -> Family | None:
     """Return the family that an application's program was seen to use; None if it was not seen."""
     with suppress(OSError, ValueError):
-        return Family(_path(program, application).read_text(encoding="ascii"))
+        return Family(read_regular(_path(program, application), _LONGEST_BYTES).decode("ascii"))
     return None
 
 

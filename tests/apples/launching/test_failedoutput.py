@@ -1,8 +1,12 @@
 """The quotation of a failed program's output, and the file with all of it."""
 
+import os
+
 import pytest
 
+from apples.launching import failedoutput, seenmpi
 from apples.launching.failedoutput import described_output
+from apples.launching.mpis import Family
 from nws.base.paths import state_dir
 
 MELT = b"""LAMMPS (29 Sep 2021)
@@ -54,3 +58,20 @@ def test_failed_output_without_text_is_not_described(tmp_path, output):
     if output is not None:
         (tmp_path / "output.txt").write_bytes(output)
     assert described_output("melt", tmp_path / "output.txt") == ""
+
+
+def test_family_seen_earlier_pipe_in_its_place_counts_as_unseen(state_of_its_own):
+    seenmpi.remember_family("./solver", "mine", Family.OPEN_MPI)
+    (file,) = (state_of_its_own / "mpi").iterdir()
+    assert seenmpi.seen_family("./solver", "mine") is Family.OPEN_MPI
+    file.unlink()
+    os.mkfifo(file)
+    assert seenmpi.seen_family("./solver", "mine") is None
+
+
+def test_failed_output_beyond_the_bound_is_stored_in_part(state_of_its_own, tmp_path, monkeypatch):
+    monkeypatch.setattr(failedoutput, "_STORED", 1 << 20)
+    (tmp_path / "out").write_bytes(b"error: too hot\n" + b"x" * (1 << 20))
+    said = failedoutput.described_output("solver", tmp_path / "out")
+    assert said.endswith(f"; its first 1 MB are in {state_of_its_own}/output/solver.txt")
+    assert (state_of_its_own / "output" / "solver.txt").stat().st_size == 1 << 20
