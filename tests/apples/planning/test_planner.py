@@ -37,8 +37,7 @@ def test_predicted_time_is_the_slowest_rank_s_sum_of_parts(pool):
     assert [a.rank for a in plan.assignments] == list(range(len(plan.assignments)))
 
 
-def test_worked_example_of_the_planning_page(pool):
-    """h0 and h2 are a1 and a2 of docs/planning.md, h1 and h3 are b1 and b2."""
+def test_plan_of_two_sites_puts_slow_hosts_at_the_crossing(pool):
     snapshot = pool.snapshot([1.0, 0.9, 0.5, 0.8], sites=[0, 1, 0, 1])
     work = pool.workload(400, iterations=100, messages=400, bytes_exchanged=5e7)
     costs = pool.costs(0.01, constant_s=2.0, per_rank_s=2.0)
