@@ -1,11 +1,12 @@
 """Run the shell blocks of README and the tutorials, each as one script, the way a reader pastes it.
 
-    python scripts/run_blocks.py [--list] [PAGE ...]
+    python scripts/run_blocks.py [--list] [--checkout DIRECTORY] [PAGE ...]
 
-Without pages: README.md and docs/tutorial*.md. Blocks are fenced with ```sh. All blocks of a page run in one fresh
-clone of the last commit, in order, with an empty home directory; two pages run at a time, as blocks wait for much, but
-only one of the blocks that name the same address. A block fails if one of its commands fails or if it leaves a process
-behind. A block after `<!-- not run: REASON -->` is listed with the reason and not run.
+Without pages: README.md and docs/tutorial*.md. Blocks are fenced with ```sh. They run in one clone of the last commit,
+or in DIRECTORY where README's first line has been run already: a later block that makes `.venv` is not run again. The
+blocks of a page run in order, with an empty home directory of the page; two pages run at a time, as blocks wait for
+much, but only one of the blocks that name the same address. A block fails if one of its commands fails or if it leaves
+a process behind. A block after `<!-- not run: REASON -->` is listed with the reason and not run.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import IO
 
@@ -36,6 +38,8 @@ _PASSED = re.compile(r"PIP_.*|.*_proxy|.*_PROXY|SSL_CERT_.*|LANG|LC_.*|TERM|APPL
 _LIMIT_S = 900.0
 #: Pages that run at the same time.
 _PAGES = 2
+#: How the block begins that makes the environment of all pages.
+_MAKES_ENVIRONMENT = "python3 -m venv .venv "
 
 #: A fixed address; one block at a time serves there.
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
@@ -130,21 +134,28 @@ def processes_of(home: Path) -> dict[int, str]:
         time.sleep(0.2)
 
 
-def run_page(page: Path) -> list[str]:
+def run_page(page: Path, checkout: Path) -> list[str]:
     """Run the blocks of a page until one fails. Return one line per failure."""
     with tempfile.TemporaryDirectory(prefix="apples-blocks.") as directory:
         work = Path(directory)
-        home, checkout = work / "home", work / "checkout"
+        home = work / "home"
         home.mkdir()
         (work / "tmp").mkdir()
         (work / "runtime").mkdir(mode=0o700)
-        subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, checkout], check=True)
         for block in blocks_of(page):
             where = f"{page.relative_to(ROOT)}:{block.line}"
-            if block.reason:
-                print(f"-- {where}: not run: {block.reason}", flush=True)
+            reason = block.reason
+            # Two pages may come here at once: the first makes the environment, the other waits for it.
+            held = ExitStack()
+            if block.text.startswith(_MAKES_ENVIRONMENT):
+                held.enter_context(_IN_USE[_MAKES_ENVIRONMENT])
+                if (checkout / ".venv").exists():
+                    reason = reason or "the environment is there already"
+            if reason:
+                held.close()
+                print(f"-- {where}: not run: {reason}", flush=True)
                 continue
-            with ExitStack() as held, tempfile.TemporaryFile(dir=work) as output:
+            with held, tempfile.TemporaryFile(dir=work) as output:
                 for address in sorted(set(_ADDRESS.findall(block.text))):
                     held.enter_context(_IN_USE[address])
                 begun = time.monotonic()
@@ -163,6 +174,7 @@ def main(arguments: list[str]) -> int:
     """Run or list the blocks; return 1 if one fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="print the blocks and run none")
+    parser.add_argument("--checkout", type=Path, help="directory to run in; a fresh clone without")
     parser.add_argument("pages", nargs="*", type=Path)
     options = parser.parse_args(arguments)
     pages = [page.resolve() for page in options.pages]
@@ -172,8 +184,12 @@ def main(arguments: list[str]) -> int:
             for block in blocks_of(page):
                 print(f"{page.relative_to(ROOT)}:{block.line}: {block.reason or 'run'}")
         return 0
-    with ThreadPoolExecutor(_PAGES) as pool:
-        failures = [line for lines in pool.map(run_page, pages) for line in lines]
+    with tempfile.TemporaryDirectory(prefix="apples-blocks.") as directory:
+        checkout = options.checkout or Path(directory) / "checkout"
+        if not checkout.exists():
+            subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, checkout], check=True)
+        with ThreadPoolExecutor(_PAGES) as pool:
+            failures = [line for lines in pool.map(run_page, pages, repeat(checkout)) for line in lines]
     for line in failures:
         print(line, file=sys.stderr)
     return 1 if failures else 0
