@@ -12,6 +12,7 @@ def apples_run(run):
     return lambda *words: run("apples-run", *map(str, words))
 
 
+@pytest.mark.nightly
 def test_real_run_that_needs_no_move_is_told_as_one(run, known, small):
     ended = run("apples-run", *small, "-n", "2", "--adapt", "slabs", "--json", state=known)
     assert ended.code == 0, ended.err

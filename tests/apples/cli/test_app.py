@@ -16,7 +16,7 @@ from apples.applications.appfile import read_application
 from apples.cli.run import run
 from apples.cli.toolbox import toolbox
 from apples.errors import ConfigError, LaunchError, ProgramNotFound
-from apples.platforms.programcosts import benchmark_of, cpu_growth_s
+from apples.platforms.programcosts import ENOUGH_CPU_S, STEADY_CPU_S, benchmark_of, cpu_growth_s
 from tests.transcripts import text_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -242,6 +242,8 @@ def test_cost_of_a_row_is_taken_from_a_cpu_second(wave, monkeypatch):
         return benchmark_of(name, short, long)
 
     monkeypatch.setattr("apples.platforms.shortruns.benchmark_of", noted)
+    monkeypatch.setattr("apples.platforms.shortruns.ENOUGH_CPU_S", ENOUGH_CPU_S)
+    monkeypatch.setattr("apples.platforms.shortruns.STEADY_CPU_S", STEADY_CPU_S)
     called(toolbox, "app", "check", "wave2d.yaml", 64)
     assert grown
     # The iterations for it are extrapolated from a fifth of a second.

@@ -43,6 +43,7 @@ def nothing_is_left(lab):
     wait_for(lambda: not left(lab), complaint=lambda: left(lab))
 
 
+@pytest.mark.nightly
 def test_fit_run_and_the_others_are_told(lab, state_of_its_own):
     lab.crash("a3")
     try:
@@ -81,6 +82,7 @@ def test_fit_run_and_the_others_are_told(lab, state_of_its_own):
     assert said.strip() in result.stderr.splitlines()
 
 
+@pytest.mark.nightly
 def test_jump_host_is_no_obstacle_unless_ranks_cannot_connect(lab, tmp_path):
     (tmp_path / "config").write_text(f"Host a3\n  ProxyJump a2\n{ssh_config()}")
     jumping = (
@@ -108,6 +110,7 @@ def test_jump_host_is_no_obstacle_unless_ranks_cannot_connect(lab, tmp_path):
     assert [host["exit_code"] for host in json.loads(result.stdout)["hosts"]] == [0, 0]
 
 
+@pytest.mark.nightly
 def test_monitor_and_waits_reach_hosts_without_the_run_directory(lab, state_of_its_own):
     """The private /var/tmp of `own-files` hides the launcher's run directory, with the library in it."""
     run = [*("apples-run", "12"), *HEAT, *("--launcher", "ssh", "-H", "a1:1,own-files:1", "-n", "2")]
@@ -251,6 +254,7 @@ def test_probe_of_a_bare_host_measures_it(lab):
     assert [link["error"] for link in document["links"]] == [None, None]
 
 
+@pytest.mark.nightly
 def test_probe_names_the_slow_host(lab):
     lab.change("a3", cpu=0.3)
     try:

@@ -319,6 +319,7 @@ def test_two_jobs_run_at_once_on_one_processor(manager, cli, tmp_path):
     assert outcomes == ["cancelled", "cancelled", "finished"]
 
 
+@pytest.mark.nightly
 def test_guest_is_adopted_and_ended_at_its_limit(manager, cli, tmp_path):
     call, queue, eventually = cli
     one = manager("--procs", 1)

@@ -218,6 +218,7 @@ def test_submission_that_is_sent_twice_is_one_job(manager, asked, tmp_path):
         assert len(client.ask("queue", {"all": True}).jobs) == 1
 
 
+@pytest.mark.nightly
 def test_sixty_jobs_and_two_kills(manager, cli, tmp_path):
     """Every job runs exactly once, and the order of starts is what the simulator says of the same input."""
     call, queue, eventually = cli

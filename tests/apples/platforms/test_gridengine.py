@@ -33,6 +33,7 @@ def cluster():
         yield made
 
 
+@pytest.mark.nightly
 def test_run_in_grid_engine_job_takes_its_hosts(cluster, tmp_path):
     script, document = tmp_path / "job.sh", tmp_path / "run.json"
     program = Path(sys.executable).parent / "apples-run"

@@ -35,6 +35,7 @@ def cluster():
         yield made
 
 
+@pytest.mark.nightly
 def test_run_in_oar_job_takes_its_hosts(cluster, tmp_path):
     script, document, listed = tmp_path / "job.sh", tmp_path / "run.json", tmp_path / "nodes"
     program = Path(sys.executable).parent / "apples-run"

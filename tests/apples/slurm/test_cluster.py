@@ -332,6 +332,7 @@ def test_benchmarks_run_in_the_partition_of_the_ranks(cluster):
     assert all(seconds > 0 for table in document["seconds_per_row"].values() for seconds in table.values())
 
 
+@pytest.mark.nightly
 def test_jobs_of_a_shared_partition_share_by_a_policy(cluster, library):
     """The daemons end with the job that has started them; the other one goes on under its own."""
     command = f"{BIN}/apples-run 32 --app heat -s nx=64 -s ny=64 -s iterations=1000000 --json --monitor --policy gang"

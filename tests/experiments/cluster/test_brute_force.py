@@ -52,6 +52,7 @@ def compare(outcome, steps):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.nightly
 def test_two_rings_on_two_nodes_of_one_processor(both, machine, ring, policy):
     jobs = [ring("a", iterations=75), ring("b", compute_s=(1e-3, 2.5e-3), iterations=60)]
     compare(*both(machine(), jobs, policy))

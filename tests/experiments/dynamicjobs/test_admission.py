@@ -58,6 +58,7 @@ def test_job_gets_the_first_free_processors_of_its_row(machine):
 @pytest.mark.parametrize(
     ("policy", "mpl", "most"), [("batch", 3, 4), ("gang", 3, 12), ("spin-block", 2, 8), ("fcs", 3, 12)]
 )
+@pytest.mark.nightly
 def test_no_more_processes_are_in_than_rows_have_room_for(machine, policy, mpl, most):
     found = course(machine, policy, 5.0, mpl)
     assert (found.start >= found.submit - 1e-9).all()
