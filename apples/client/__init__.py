@@ -28,6 +28,8 @@ _VERSION = 1
 _LOOK_S, _AGREE_S = 0.2, 0.05
 _MOST_ITERATIONS = 1000
 _REPORT, _ROWS = 1, 2
+#: What the monitor is told: ranks leave and this one stays, or leaves; this one ends without MPI_Finalize.
+_STAYS, _LEAVES, _ENDS = 74301, 74302, 74303
 
 
 def include() -> Path:
@@ -146,6 +148,7 @@ class Run:
             self._request.Wait()
             self._request, self._period = None, int(self._wish[1])
         stays = next(other for other, rows in enumerate(self._next) if rows)
+        _control(_STAYS if self._next[rank] else _LEAVES)
         self.comm = cast("Intracomm", before.Split(int(not self._next[rank]), rank))
         before.Barrier()
         if not self._next[rank]:
@@ -300,10 +303,21 @@ def _finalize(remaining: list[Intracomm]) -> None:
     _release()
 
 
+def _control(level: int) -> None:
+    """Tell a tool that is loaded into this process, such as the monitor, by the function that MPI has for that."""
+    from contextlib import suppress
+    from ctypes import CDLL
+
+    # mpi4py passes levels 0 to 2 only.
+    with suppress(AttributeError):
+        CDLL(None).MPI_Pcontrol(level)
+
+
 def _release() -> None:
     """End this process as MPI_Finalize and the end of the program would, without the ranks that have left or stay."""
     sys.stdout.flush()
     sys.stderr.flush()
+    _control(_ENDS)
     hydra = int(os.environ["PMI_FD"])
     os.write(hydra, b"cmd=finalize\n")
     os._exit(0 if os.read(hydra, 256) else 125)

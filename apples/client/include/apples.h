@@ -37,6 +37,8 @@
 #define APPLES_AGREE_S 0.05
 #define APPLES_MOST 1000
 #define APPLES_TEXT 65536
+/* what the monitor is told: ranks leave and this one stays, or leaves; this one ends without MPI_Finalize */
+enum { APPLES_STAYS = 74301, APPLES_LEAVES, APPLES_ENDS };
 
 enum { APPLES_REPORT = 1, APPLES_ROWS = 2 };
 
@@ -296,6 +298,7 @@ APPLES_INLINE void apples_release_(void) {
     const char *fd = getenv("PMI_FD"), request[] = "cmd=finalize\n";
     char answer[256];
     fflush(NULL);
+    MPI_Pcontrol(APPLES_ENDS);
     if (fd == NULL || write(atoi(fd), request, sizeof request - 1) < 0 || read(atoi(fd), answer, sizeof answer) <= 0) _exit(125);
     exit(0);
 }
@@ -319,6 +322,7 @@ APPLES_INLINE void apples_leave_(apples_run *run) {
         run->pending = 0;
     }
     while (!run->all[stays]) stays++;
+    MPI_Pcontrol(run->all[rank] ? APPLES_STAYS : APPLES_LEAVES);
     MPI_Comm_split(before, !run->all[rank], rank, &run->comm);
     MPI_Barrier(before);
     if (!run->all[rank]) {

@@ -160,5 +160,6 @@ void monitor_travel_before(void);
 void monitor_travel_after(void);
 void monitor_travel_look(void);
 void monitor_travel_end(void);
+void monitor_travel_part(int leaves);
 
 #endif

@@ -36,11 +36,12 @@
 PAIRED(DECLARE)
 PAIRED(DECLARE_C)
 ASKED(DECLARE)
-static void *r_Init, *r_Init_thread, *r_Finalize, *r_Cancel, *r_Request_free, *r_Request_get_status,
+static void *r_Init, *r_Init_thread, *r_Finalize, *r_Pcontrol, *r_Cancel, *r_Request_free, *r_Request_get_status,
     *r_Comm_get_errhandler, *r_Comm_set_errhandler, *r_Errhandler_free, *r_Comm_call_errhandler;
 
 static const struct symbol symbols[] = {
     {"PMPI_Init", &r_Init}, {"PMPI_Init_thread", &r_Init_thread}, {"PMPI_Finalize", &r_Finalize},
+    {"PMPI_Pcontrol", &r_Pcontrol},
     {"PMPI_Cancel", &r_Cancel}, {"PMPI_Request_free", &r_Request_free},
     {"PMPI_Request_get_status", &r_Request_get_status}, {"PMPI_Comm_get_errhandler", &r_Comm_get_errhandler},
     {"PMPI_Comm_set_errhandler", &r_Comm_set_errhandler}, {"PMPI_Errhandler_free", &r_Errhandler_free},
@@ -90,6 +91,20 @@ EXPORT int MPI_Finalize(void) {
     if (OURS)
         monitor_end();
     return ((int (*)(void))r_Finalize)();
+}
+
+/* Levels by which `apples.client` says, on all ranks of the run, that ranks leave: this one stays, or leaves; and this one
+   ends without MPI_Finalize. `apples.h` and `apples/client/__init__.py` have the same. */
+enum { STAYS = 74301, LEAVES, ENDS };
+
+/* MPI has this function for tools and does nothing in it, so the client needs not know whether the monitor is there. */
+EXPORT int MPI_Pcontrol(const int level, ...) {
+    REQUIRE(Pcontrol)
+    if (OURS && (level == STAYS || level == LEAVES))
+        monitor_travel_part(level == LEAVES);
+    if (OURS && level == ENDS)
+        monitor_end();
+    return ((int (*)(int, ...))r_Pcontrol)(level);
 }
 
 /* --- requests ------------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@
 #define NAP_NS 1000000
 
 static slot communicator;
-static int ranks, mine;
+static int ranks, mine; /* of the communicator; 0 ranks: nobody is told anything */
 static slot *pending;       /* by rank: the request of the byte under way, if `busy` */
 static unsigned char *busy;
 static unsigned char *told; /* by rank: the status it was sent last */
@@ -36,6 +36,16 @@ static int (*do_iprobe)(slot, slot, slot, slot, slot);
 static int (*do_recv)(slot, slot, slot, slot, slot, slot, slot);
 static int (*do_ibarrier)(slot, slot);
 
+/* Begin among the ranks of `communicator`, which take each other as scheduled. */
+static void begin(void) {
+    int (*rank)(slot, slot) = monitor_find("PMPI_Comm_rank"), (*size)(slot, slot) = monitor_find("PMPI_Comm_size");
+    rank(communicator, (slot)&mine);
+    size(communicator, (slot)&ranks);
+    memset(told, 1, (size_t)ranks);
+    memset(heard, 1, (size_t)ranks);
+    scheduled_others = ranks - 1;
+}
+
 void monitor_travel_start(void) {
     int (*dup)(slot, slot) = monitor_find("PMPI_Comm_dup");
     do_issend = monitor_find("PMPI_Issend");
@@ -43,21 +53,14 @@ void monitor_travel_start(void) {
     do_iprobe = monitor_find("PMPI_Iprobe");
     do_recv = monitor_find("PMPI_Recv");
     do_ibarrier = monitor_find("PMPI_Ibarrier");
-    ranks = (int)monitor_page->process.ranks;
-    mine = (int)monitor_page->process.rank;
-    size_t count = (size_t)ranks;
+    size_t count = monitor_page->process.ranks;
     pending = calloc(count, sizeof *pending);
     busy = calloc(count, 1);
     told = malloc(count);
     heard = malloc(count);
-    if (pending == NULL || busy == NULL || told == NULL || heard == NULL || ranks < 2 ||
-        dup(monitor_library.world, (slot)&communicator) != 0) {
-        ranks = 0;
-        return;
-    }
-    memset(told, 1, count);
-    memset(heard, 1, count);
-    scheduled_others = ranks - 1;
+    if (pending != NULL && busy != NULL && told != NULL && heard != NULL && count > 1 &&
+        dup(monitor_library.world, (slot)&communicator) == 0)
+        begin();
 }
 
 static int still_busy(int rank) {
@@ -185,9 +188,9 @@ static int settled(slot *barrier, int *entered) {
     return 0;
 }
 
-/* Before MPI_Finalize, on all ranks: when all that a rank has sent is received it enters a barrier, and when
-   everybody has, nothing is under way any more (Hoefler, Siebert and Lumsdaine 2010). The last rank may compute for long
-   yet, so after T_spin there are pauses, however the process waits otherwise. */
+/* On all ranks, before MPI_Finalize or when some leave: when all that a rank has sent is received it enters a barrier, and
+   when everybody has, nothing is under way any more (Hoefler, Siebert and Lumsdaine 2010). The last rank may compute for
+   long yet, so after T_spin there are pauses, however the process waits otherwise. */
 void monitor_travel_end(void) {
     static const struct timespec nap = {0, NAP_NS};
     uint64_t nap_from = monitor_wall() + __atomic_load_n(&monitor_page->manager.spin_ns, __ATOMIC_RELAXED);
@@ -199,4 +202,16 @@ void monitor_travel_end(void) {
         if (monitor_wall() >= nap_from)
             nanosleep(&nap, NULL);
     ranks = 0;
+}
+
+/* Ranks leave: on all ranks that are still there. Those that stay go on among themselves. The communicator of before is
+   not freed, because that may be collective. */
+void monitor_travel_part(int leaves) {
+    int (*split)(slot, slot, slot, slot) = monitor_find("PMPI_Comm_split");
+    slot before = communicator;
+    if (ranks == 0)
+        return;
+    monitor_travel_end();
+    if (split(before, (slot)leaves, (slot)mine, (slot)&communicator) == 0 && !leaves)
+        begin();
 }

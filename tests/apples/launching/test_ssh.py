@@ -20,6 +20,8 @@ from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
 from apples.model.progress import CheckpointAndEnd, NewSlabs
+from apples.monitoring.environment import figures_of
+from apples.monitoring.job import JOB, MonitoredRun
 from nws.base.errors import SshNotFound
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
@@ -232,14 +234,18 @@ run.end()
 """
 
 
-def test_ranks_of_a_drained_host_leave_the_run(runs, capfd) -> None:
+def test_ranks_of_a_drained_host_leave_the_run(library, runs, capfd) -> None:
     draining = Draining()
-    request = runs.request(sys.executable, "-c", MOVING, hosts=["beta", "alpha", "here"])
+    environment = MonitoredRun().environment(runs.directory) | {"APPLES_NODE_SOCKET": "/nowhere"}
+    request = runs.request(
+        sys.executable, "-c", MOVING, hosts=["beta", "alpha", "here"], environment=environment
+    )
     outcome = run(dataclasses.replace(request, departures=draining, controller=draining))
     assert outcome.finished, outcome.message
     assert capfd.readouterr().out == "[6, 6] 12\n"
     assert draining.asked == [{"beta": "is drained"}]
     assert draining.heard[-1] == (6, 6)
+    assert [page.state.name for page in figures_of(runs.directory, JOB)] == ["FINALIZED"] * 3
 
 
 def test_launcher_that_dies_leaves_nothing_on_any_host(runs, wait_for) -> None:
