@@ -44,9 +44,9 @@ from nws.base.errors import UsageError
 from nws.forecasting.accuracy import NOT_SCORED
 from nws.forecasting.batteries import Battery, BatteryBank
 from nws.forecasting.kernel import trace
-from nws.forecasting.measurementfiles import read_measurements
 from nws.forecasting.statelayout import LAST, METHODS, SELECTORS, STATE
 from nws.series import Resource, Series
+from nws.sources.csvfile import read_columns
 from nws.testing import InMemoryWeather
 
 Values = NDArray[np.float64]
@@ -195,7 +195,7 @@ def lost(results: list[Result]) -> list[str]:
 def groups(path: Path) -> dict[str, list[Values]]:
     """Return series of a file that can be scored: together, or by resource if the file has several of our_results."""
     found: dict[str, list[Values]] = {}
-    for name, values in read_measurements(path).items():
+    for name, values in read_columns(str(path)).values_by_series().items():
         if len(values) > NOT_SCORED:
             found.setdefault(_resource(name), []).append(np.array(values))
     return {path.name if len(found) == 1 else f"{path.name}, {name}": some for name, some in found.items()}

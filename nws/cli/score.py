@@ -53,10 +53,10 @@ def score(context: click.Context, file: Path, horizons: list[int], as_json: bool
     """
     from nws.forecasting.accuracy import score_series
     from nws.forecasting.horizonscore import score_horizons
-    from nws.forecasting.measurementfiles import read_measurements
+    from nws.sources.csvfile import read_columns
 
     try:
-        series = read_measurements(file)
+        series = read_columns(str(file)).values_by_series()
         result = score_series(series, source=str(file))
         ahead = score_horizons(series, horizons, source=str(file)) if horizons else []
     except WeatherError as error:

@@ -1,6 +1,6 @@
 """Reads files of measurements as `nws export` writes them: ``series,t,value`` a line, plain or gzipped, or from a pipe.
 
-The first line may be a header of any three names, as for `nws score`.
+The first line may be a header of any three names. `nws score` takes any names of series and any finite times.
 
 The complete file is read before anything is stored, so that every bad line is reported at once as ``file:line: value,
 legal values``. The destination of measurements is not known here. 20 bytes of memory a line.
@@ -8,6 +8,7 @@ legal values``. The destination of measurements is not known here. 20 bytes of m
 
 from __future__ import annotations
 
+import csv
 import gzip
 import math
 import sys
@@ -18,6 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nws.base.errors import ConfigError, UsageError
 from nws.series import Series
@@ -51,11 +55,17 @@ class CsvColumns:
     def __len__(self) -> int:
         return len(self.t)
 
+    def values_by_series(self) -> dict[str, NDArray[np.float64]]:
+        """Return the values of each series, oldest first; those of one time stay in the order of the file."""
+        index, order = np.array(self.index), np.lexsort((self.t, self.index))
+        ends = np.cumsum(np.bincount(index, minlength=len(self.names)))
+        return dict(zip(self.names, np.split(np.array(self.value)[order], ends[:-1]), strict=True))
 
-def read_columns(name: str, *, now: float) -> CsvColumns:
+
+def read_columns(name: str, *, now: float | None = None) -> CsvColumns:
     """Return all measurements of a file, ``-`` for standard input; raises `ConfigError` with every bad line.
 
-    now : seconds since the epoch; a time more than a day ahead is invalid
+    now : seconds since the epoch; a time more than a day ahead is invalid. None: any names and finite times are legal
     """
     where = "standard input" if name == "-" else name
     columns = CsvColumns()
@@ -79,41 +89,44 @@ def read_columns(name: str, *, now: float) -> CsvColumns:
     return columns
 
 
-def _parse(lines: Iterable[bytes], columns: CsvColumns, now: float, problem: _Report) -> None:
-    places: dict[bytes, int] = {}
+def _parse(lines: Iterable[bytes], columns: CsvColumns, now: float | None, problem: _Report) -> None:
+    places: dict[str, int] = {}
     # the largest float is not infinite: a time that is, is none
-    latest = min(now + AHEAD_S, sys.float_info.max)
+    largest = sys.float_info.max
+    earliest, latest = (-largest, largest) if now is None else (0.0, min(now + AHEAD_S, largest))
+    times = "a finite number" if now is None else f"seconds since the epoch, such as {now:.0f}"
     for number, raw in enumerate(lines, 1):
-        line = raw.strip()
-        if number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
-            columns_named = line.split(b",")
-            if len(columns_named) == 3 and all(math.isnan(_number(name)) for name in columns_named[1:]):
-                continue
-        if not line:
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            # line by line, so that a quote without its partner spoils one line only
+            fields = [field.strip() for row in csv.reader([line], skipinitialspace=True) for field in row]
+        except (UnicodeDecodeError, csv.Error):
+            problem(number, f"{_shown(raw.decode(errors='replace'))} is not text")
             continue
-        # names and numbers hold no commas; other programs write them in quotes
-        fields = [field.strip().strip(b'"') for field in line.split(b",")]
+        if not fields:
+            continue
         if len(fields) != 3:
             problem(number, f"{_shown(line)} has {len(fields)} columns; expected series,t,value")
             continue
-        name, t, value = fields[0].strip(), _number(fields[1]), _number(fields[2])
+        name, t, value = fields[0], _number(fields[1]), _number(fields[2])
+        if number == 1 and math.isnan(t) and math.isnan(value):
+            continue
         wrong = []
         if name not in places:
             try:
-                series = str(Series.parse(name.decode()))
-            except (UsageError, UnicodeDecodeError) as error:
+                series = name if now is None and name else str(Series.parse(name))
+            except UsageError as error:
                 # a name is checked once, and reported at every line that has it
                 places[name] = -1
-                wrong.append(str(error) if isinstance(error, UsageError) else f"{_shown(name)} is not text")
+                wrong.append(str(error))
             else:
                 places[name] = len(columns.names)
                 columns.names.append(series)
         elif places[name] < 0:
             wrong.append(f"{_shown(name)} is not a series, as told above")
-        if not 0 <= t <= latest:
+        if not earliest <= t <= latest:
             what = "is later than tomorrow" if t > latest else "is no time"
-            wrong.append(f"t {_shown(fields[1])} {what}; expected seconds since the epoch, such as {now:.0f}")
+            wrong.append(f"t {_shown(fields[1])} {what}; expected {times}")
         if not abs(value) <= LARGEST:
             wrong.append(f"value {_shown(fields[2])}: expected a finite number up to ±{LARGEST:g}")
         if wrong:
@@ -124,17 +137,17 @@ def _parse(lines: Iterable[bytes], columns: CsvColumns, now: float, problem: _Re
         columns.value.append(value)
 
 
-def _number(text: bytes) -> float:
+def _number(text: str) -> float:
     """Return the number, NaN if it is malformed."""
     try:
-        # float() also takes 1_000, which no other program writes
-        return math.nan if b"_" in text else float(text)
+        # float() also takes 1_000 and digits of other scripts, which no other program writes
+        return float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         return math.nan
 
 
-def _shown(text: bytes) -> str:
-    shown = text.strip().decode(errors="replace")
+def _shown(text: str) -> str:
+    shown = text.strip()
     return repr(shown if len(shown) <= 80 else shown[:79] + "…")
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from nws.forecasting.accuracy import score_series
-from nws.forecasting.measurementfiles import read_measurements
 from nws.series import Resource, Series
+from nws.sources.csvfile import read_columns
 
 RECORDINGS = ("own_sensors_10s.csv.gz", "own_sensors_10s_later.csv.gz")
 PERIOD_S = 10.0
@@ -65,7 +65,7 @@ def test_values_are_what_their_series_can_have(recorded):
 
 
 def test_battery_beats_last_value_by_both_errors(recording):
-    result = score_series(read_measurements(recording), source=str(recording))
+    result = score_series(read_columns(str(recording)).values_by_series(), source=str(recording))
     assert (result.series, result.skipped) == (len(RECORDED), 0)
     assert result.mae_pick.mae < result.last_value.mae
     assert result.mse_pick.rmse < result.last_value.rmse

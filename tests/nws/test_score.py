@@ -14,8 +14,8 @@ from nws.base.errors import UsageError
 from nws.cli.score import score
 from nws.forecasting.accuracy import NOT_SCORED, score_series
 from nws.forecasting.horizonscore import score_horizons
-from nws.forecasting.measurementfiles import read_measurements
 from nws.forecasting.statelayout import METHODS
+from nws.sources.csvfile import read_columns
 from tests.transcripts import recorded
 
 DATA = Path(os.environ.get("APPLES_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data") / "series"
@@ -108,7 +108,7 @@ def test_wrong_file_is_answered_with_its_lines_and_exit_code_2(tmp_path):
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
-        f"{path}:3: third column, the value: 'x' is not a finite number",
+        f"{path}:3: value 'x': expected a finite number up to ±1e+120",
     ]
 
 
@@ -119,7 +119,7 @@ def test_on_real_measurements_the_battery_beats_last_value(name, least):
     path = DATA / name
     if not path.exists():
         pytest.skip(f"reference series {name} not there; set APPLES_DATA to its parent directory")
-    result = score_series(read_measurements(path), source=str(path))
+    result = score_series(read_columns(str(path)).values_by_series(), source=str(path))
     assert result.improvement_over_last_value >= least
     assert result.mse_pick.rmse < result.last_value.rmse
 

@@ -25,9 +25,9 @@ def file(tmp_path):
     return write
 
 
-def problems(name):
+def problems(name, now=NOW):
     with pytest.raises(ConfigError) as caught:
-        read_columns(name, now=NOW)
+        read_columns(name, now=now)
     return [problem.removeprefix(name) for problem in caught.value.problems]
 
 
@@ -38,6 +38,7 @@ def problems(name):
         "series, time, value\r\n cpu.new@a , 1 , 0.5\r\n\r\nx.hops@a>b,2,3",
         "\ufeffSERIES,T,VALUE\ncpu.new@a,1e0,5e-1\nx.hops@a>b,2.0,+3",
         "cpu.new@a,1,0.5\nx.hops@a>b,2,3\n",
+        '"host","when","share"\n"cpu.new@a", 1, 0.5\n"x.hops@a>b", 2, "3"\n',
     ],
 )
 def test_what_counts_as_the_same_file(file, text):
@@ -46,8 +47,23 @@ def test_what_counts_as_the_same_file(file, text):
     assert (list(found.index), list(found.t), list(found.value)) == ([0, 1], [1.0, 2.0], [0.5, 3.0])
 
 
-def test_gzipped_file(file):
-    assert len(read_columns(file(gzip.compress(b"cpu.new@a,1,0.5\n" * 3)), now=NOW)) == 3
+def test_csvfile_gzip_parts_are_joined(file):
+    part = gzip.compress(b"cpu.new@a,1,0.5\n" * 3)
+    assert len(read_columns(file(part + part), now=NOW)) == 6
+
+
+def test_csvfile_for_scores_takes_any_names_and_times(file):
+    text = 'pair,k,rtt_s\r\na-b,6,0.25\r\n"c,d",-1,1\r\n\r\na-b,0,0.5\r\na-b,6,1e-3\r\n'
+    values = read_columns(file(text)).values_by_series()
+    assert {name: column.tolist() for name, column in values.items()} == {
+        "a-b": [0.5, 0.25, 1e-3],
+        "c,d": [1.0],
+    }
+    assert problems(file(",4,5\na,nan,1\na,\xff,1\n".encode("latin-1")), now=None) == [
+        ":1: '' is not a series name: expected RESOURCE@HOST or RESOURCE@FROM>TO",
+        ":2: t 'nan' is no time; expected a finite number",
+        ":3: 'a,\ufffd,1' is not text",
+    ]
 
 
 def test_standard_input(monkeypatch):
