@@ -68,6 +68,11 @@ def finite_document(source: object, *names: str) -> dict[str, Any]:
     return {name: finite(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
+def series_document(series: Series, **values: object) -> dict[str, object]:
+    """Return the entry of a series: its name and unit, then these values."""
+    return {"series": str(series), "unit": series.resource.unit, **values}
+
+
 def finite(value: float) -> float | None:
     """Return the value, None for NaN and infinities, which JSON does not have."""
     return value if math.isfinite(value) else None

@@ -6,7 +6,7 @@ from itertools import chain
 import click
 
 from nws.base.errors import UsageError
-from nws.cli.common import echo_json, json_option
+from nws.cli.common import echo_json, json_option, series_document
 from nws.cli.forecastsource import ForecastSource, with_source
 
 #: Lines per write.
@@ -39,13 +39,8 @@ def export(
             {
                 **source.where,
                 "series": [
-                    {
-                        "series": str(column.series),
-                        "unit": column.series.resource.unit,
-                        "t": list(column.times),
-                        "value": list(column.values),
-                    }
-                    for column in columns
+                    series_document(one, t=list(samples.times), value=list(samples.values))
+                    for one, samples in columns
                 ],
             }
         )
@@ -53,10 +48,8 @@ def export(
     # report an unreadable source before any output
     begun = next(columns, None)
     click.echo("series,t,value")
-    for column in chain([] if begun is None else [begun], columns):
+    for one, samples in chain([] if begun is None else [begun], columns):
         # repr is exact: reading it back gives the same number
-        lines = [
-            f"{column.series},{t!r},{value!r}" for t, value in zip(column.times, column.values, strict=True)
-        ]
+        lines = [f"{one},{t!r},{value!r}" for t, value in zip(samples.times, samples.values, strict=True)]
         for at in range(0, len(lines), _LINES):
             click.echo("\n".join(lines[at : at + _LINES]))

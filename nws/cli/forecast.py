@@ -9,7 +9,7 @@ import click
 
 from nws.base.durations import format_seconds, parse_period
 from nws.base.errors import ConfigError
-from nws.cli.common import echo_json, finite, finite_document, json_option
+from nws.cli.common import echo_json, finite, finite_document, json_option, series_document
 from nws.cli.forecastsource import ForecastSource, is_stale, stale_option, with_source
 from nws.series import LONGEST_SPAN_S, MOST_SPANS, SHARES, SHORTEST_SPAN_S
 
@@ -69,13 +69,12 @@ def forecast(
 
 def _document(series: Series, forecast: Forecast, now: float, stale_after: float) -> dict[str, object]:
     age_s = max(now - forecast.measured_at, 0.0)
-    document: dict[str, object] = {
-        "series": str(series),
-        "unit": series.resource.unit,
+    document = series_document(
+        series,
         **finite_document(forecast, "value", "mae", "rmse", "method", "samples", "last", "measured_at"),
-        "age_s": age_s,
-        "stale": is_stale(age_s, stale_after),
-    }
+        age_s=age_s,
+        stale=is_stale(age_s, stale_after),
+    )
     if forecast.outlooks:
         document["outlooks"] = [_outlook_document(one) for one in forecast.outlooks]
     return document

@@ -9,9 +9,8 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -27,47 +26,13 @@ from nws.client.remotesnapshot import (
     read_hosts,
     read_kept,
 )
+from nws.memory import Memory, Samples
 from nws.series import Forecast, Series
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 #: A service may take some seconds to compute a thousand hosts' forecasts or to write a large batch.
 TIMEOUT_S = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """Samples of one series, oldest first. times: seconds since the epoch"""
-
-    series: Series
-    times: Sequence[float]
-    values: Sequence[float]
-
-
-class ForecastSource(Protocol):
-    """A source of measurements and forecasts."""
-
-    @property
-    def where(self) -> dict[str, str]:
-        """Return the entry for documents: ``store`` and a file, or ``server`` and an address."""
-
-    def series_states(self) -> list[KeptSeries]:
-        """Return every series, by name."""
-
-    def forecasts(
-        self, names: Sequence[str], over_s: Sequence[float] = ()
-    ) -> tuple[float, dict[Series, Forecast]]:
-        """Return the source's time, and forecasts of these series (all without names), by name.
-
-        Args:
-            over_s: spans of their outlooks, seconds, rising
-        """
-
-    def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
-        """Return the state of these hosts, or of all, at one instant; unmeasured pairs are composed."""
-
-    def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[Column]:
-        """Return samples of these series (all without names) from `since` up to `until`."""
 
 
 class LocalSource:
@@ -82,9 +47,7 @@ class LocalSource:
         return {"store": str(self._path)}
 
     def series_states(self) -> list[KeptSeries]:
-        """Return the series in the file."""
-        from nws.memory import Memory
-
+        """Return every series in the file, by name."""
         with Memory(self._path) as memory:
             states = memory.summaries()
         now = time.time()
@@ -102,13 +65,17 @@ class LocalSource:
     def forecasts(
         self, names: Sequence[str], over_s: Sequence[float] = ()
     ) -> tuple[float, dict[Series, Forecast]]:
-        """Return forecasts computed here, from the last day."""
+        """Return the time, and forecasts of these series (all without names), by name, from the last day.
+
+        Args:
+            over_s: spans of their outlooks, seconds, rising
+        """
         with LocalWeather(self._path) as weather:
             forecasts = weather.forecasts(over_s)
         return time.time(), {series: forecasts[series] for series in chosen(names, forecasts)}
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
-        """Return the same forecasts in the form of a service's document."""
+        """Return the state of these hosts, or of all, as a service would; unmeasured pairs are composed."""
         from nws.client.remoteweather import complete
 
         now, forecasts = self.forecasts(())
@@ -123,14 +90,11 @@ class LocalSource:
         )
         return everything if hosts is None else everything.restrict(hosts)
 
-    def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[Column]:
-        """Return samples from the file, series by series."""
-        from nws.memory import Memory
-
+    def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[tuple[Series, Samples]]:
+        """Return samples of these series (all without names) from `since` up to `until`, series by series."""
         with Memory(self._path) as memory:
             for series in chosen(names, [summary.series for summary in memory.summaries()]):
-                samples = memory.samples(series, since=since, until=until)
-                yield Column(series=series, times=samples.times, values=samples.values)
+                yield series, memory.samples(series, since=since, until=until)
 
     def close(self) -> None:
         """Do nothing; no file stays open."""
@@ -171,18 +135,22 @@ class ServiceSource:
 
         return take_snapshot(self.client, hosts)
 
-    def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[Column]:
+    def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[tuple[Series, Samples]]:
         """Return samples from requests per series, newest first, until a series is complete."""
         from nws.client.remoteweather import all_samples
 
         chosen = [Series.parse(name) for name in names] or [entry.series for entry in self.series_states()]
         for series in chosen:
             times, values = all_samples(self.client, str(series), since=since, until=until)
-            yield Column(series=series, times=times, values=values)
+            yield series, Samples(times=times, values=values)
 
     def close(self) -> None:
         """Close the connection."""
         self.client.close()
+
+
+ForecastSource = LocalSource | ServiceSource
+"""A source of measurements and forecasts."""
 
 
 def server_options(command: _F) -> _F:
@@ -201,8 +169,8 @@ def server_options(command: _F) -> _F:
     return command
 
 
-def with_source(command: _F) -> Callable[..., Any]:
-    """Add `--store` and the options of a service; the command receives an open `source` instead."""
+def with_endpoint(command: _F) -> Callable[..., Any]:
+    """Add `--store` and the options of a service; the command receives `store`, and the `endpoint` or None."""
 
     @store_option
     @server_options
@@ -210,16 +178,24 @@ def with_source(command: _F) -> Callable[..., Any]:
     def run(
         *, store: Path | None, server: str | None, token_file: Path | None, ca: Path | None, **options: Any
     ) -> Any:
-        endpoint = endpoint_of(store, server, token_file, ca)
+        return command(store=store, endpoint=_endpoint_of(server, token_file, ca), **options)
+
+    return run
+
+
+def with_source(command: _F) -> Callable[..., Any]:
+    """Add `--store` and the options of a service; the command receives an open `source` instead."""
+
+    @with_endpoint
+    @functools.wraps(command)
+    def run(*, store: Path | None, endpoint: Endpoint | None, **options: Any) -> Any:
         with closing(LocalSource(store) if endpoint is None else ServiceSource(endpoint)) as source:
             return command(source=source, **options)
 
     return run
 
 
-def endpoint_of(
-    store: Path | None, server: str | None, token_file: Path | None, ca: Path | None
-) -> Endpoint | None:
+def _endpoint_of(server: str | None, token_file: Path | None, ca: Path | None) -> Endpoint | None:
     """Return the selected service, None for the store; raises `UsageError` for contradictory options."""
     given = click.get_current_context().get_parameter_source
     on_line = {

@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nws.base.errors import Refused, ServiceError, ServiceUnreachable, TooMany, UsageError, WeatherError
-from nws.cli.common import echo_json, json_option, store_option
-from nws.cli.forecastsource import TIMEOUT_S, endpoint_of, server_options
+from nws.cli.common import echo_json, json_option
+from nws.cli.forecastsource import TIMEOUT_S, with_endpoint
 from nws.client import state_dir
 from nws.client.endpoint import Endpoint, read_secret
 from nws.series import Series
@@ -36,10 +37,8 @@ _PROGRESS_S = 2.0
 _PATIENCE = 20
 
 
-class _Target(Protocol):
-    """A destination of measurements `first` to `end` of the file; `put` returns the new, the refused, and reasons."""
-
-    def put(self, columns: CsvColumns, first: int, end: int) -> tuple[int, int, list[str]]: ...
+_Put = Callable[[CsvColumns, int, int], tuple[int, int, list[str]]]
+"""Stores measurements `first` to `end` of the file; returns the number of new and of refused ones, and reasons."""
 
 
 @click.command()
@@ -51,8 +50,7 @@ class _Target(Protocol):
     help="With --as-host: file with the key that the service gave the host; default: the sensor's, if it ran here.",
 )
 @click.option("--check", is_flag=True, help="Only read the file and report its errors.")
-@store_option
-@server_options
+@with_endpoint
 @json_option
 def insert(
     *,
@@ -61,9 +59,7 @@ def insert(
     key_file: Path | None,
     check: bool,
     store: Path | None,
-    server: str | None,
-    token_file: Path | None,
-    ca: Path | None,
+    endpoint: Endpoint | None,
     as_json: bool,
 ) -> None:
     """Add the measurements of FILE (- for standard input): lines of series, t (seconds since the epoch), value.
@@ -72,7 +68,6 @@ def insert(
     If a line is invalid, nothing is stored and every invalid line is reported. A service with tokens needs an
     admin's token, or --as-host.
     """
-    endpoint = endpoint_of(store, server, token_file, ca)
     if endpoint is None and (as_host or key_file):
         raise UsageError(
             "--as-host and --key-file are for a service; name one with --server URL or NWS_SERVER"
@@ -106,7 +101,7 @@ def _insert(
         from nws.memory import Memory
 
         with Memory(store or weather_file()) as memory:
-            result = _in_batches(columns, _Store(memory, source))
+            result = _in_batches(columns, partial(_put_into_store, memory, source))
             while memory.tend(budget_s=0.5):
                 pass
             return {"store": str(memory.path), **result}
@@ -116,17 +111,17 @@ def _insert(
     with ServiceClient(
         endpoint.url, token=endpoint.token, ca=endpoint.ca, host=as_host, key=key, timeout_s=TIMEOUT_S
     ) as client:
-        return {"server": client.url, **_in_batches(columns, _Service(client, source))}
+        return {"server": client.url, **_in_batches(columns, partial(_put_into_service, client, source))}
 
 
-def _in_batches(columns: CsvColumns, target: _Target) -> dict[str, object]:
+def _in_batches(columns: CsvColumns, put: _Put) -> dict[str, object]:
     """Insert all batches in turn, with progress lines; halve a batch that is too large for the server."""
     at, size, inserted, refused = 0, BATCH, 0, 0
     logged_at = time.monotonic()
     while at < len(columns):
         end = min(at + size, len(columns))
         try:
-            new, bad, reasons = target.put(columns, at, end)
+            new, bad, reasons = put(columns, at, end)
         except ServiceError as error:
             if error.status == 413 and size > 1:
                 size //= 2
@@ -150,30 +145,25 @@ def _broken_off(error: WeatherError, at: int, total: int) -> str:
     return f"{error}\n{at} of {total} measurements were delivered; insert the same file again to continue from there"
 
 
-class _Service:
-    """A service as the destination of batches."""
+def _put_into_service(
+    client: ServiceClient, source: str, columns: CsvColumns, first: int, end: int
+) -> tuple[int, int, list[str]]:
+    """Send one request; wait if the server limits the rate."""
+    from nws.messages.fieldtypes import understood
+    from nws.messages.weatherdocuments import PutReceipt
 
-    def __init__(self, client: ServiceClient, source: str) -> None:
-        self._client, self._source = client, source
-
-    def put(self, columns: CsvColumns, first: int, end: int) -> tuple[int, int, list[str]]:
-        """Send one request; wait if the server limits the rate."""
-        places: dict[int, int] = {}
-        index = [places.setdefault(i, len(places)) for i in columns.index[first:end]]
-        batch = {
-            "source": self._source,
-            "first": first,
-            "series": [columns.names[i] for i in places],
-            "index": index,
-            "t": columns.t[first:end].tolist(),
-            "value": columns.value[first:end].tolist(),
-        }
-        from nws.messages.fieldtypes import understood
-        from nws.messages.weatherdocuments import PutReceipt
-
-        document = _patiently(lambda: self._client.put_batch(batch))
-        answer = understood(PutReceipt, document, self._client.url)
-        return answer.accepted, answer.refused.count, list(answer.refused.reasons)
+    places: dict[int, int] = {}
+    index = [places.setdefault(i, len(places)) for i in columns.index[first:end]]
+    batch = {
+        "source": source,
+        "first": first,
+        "series": [columns.names[i] for i in places],
+        "index": index,
+        "t": columns.t[first:end].tolist(),
+        "value": columns.value[first:end].tolist(),
+    }
+    answer = understood(PutReceipt, _patiently(lambda: client.put_batch(batch)), client.url)
+    return answer.accepted, answer.refused.count, list(answer.refused.reasons)
 
 
 def _patiently(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -187,29 +177,24 @@ def _patiently(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return ask()
 
 
-class _Store:
-    """A store on this host as the destination, with one transaction per batch."""
+def _put_into_store(
+    memory: Memory, source: str, columns: CsvColumns, first: int, end: int
+) -> tuple[int, int, list[str]]:
+    """Store one batch in one transaction; its values were checked when the file was read."""
+    import numpy as np
 
-    def __init__(self, memory: Memory, source: str) -> None:
-        self._memory, self._source = memory, source
+    from nws.memory import Delivery
 
-    def put(self, columns: CsvColumns, first: int, end: int) -> tuple[int, int, list[str]]:
-        """Store one batch; its values were checked when the file was read."""
-        import numpy as np
-
-        from nws.memory import Delivery
-
-        ids = self._memory.series_ids(columns.names)
-        delivery = Delivery(
-            source=self._source,
-            first=first,
-            ids=ids[np.array(columns.index[first:end])],
-            times=np.array(columns.t[first:end]),
-            values=np.array(columns.value[first:end]),
-            received=time.time(),
-        )
-        (receipt,) = self._memory.deliver([delivery])
-        return receipt.kept, 0, []
+    delivery = Delivery(
+        source=source,
+        first=first,
+        ids=memory.series_ids(columns.names)[np.array(columns.index[first:end])],
+        times=np.array(columns.t[first:end]),
+        values=np.array(columns.value[first:end]),
+        received=time.time(),
+    )
+    (receipt,) = memory.deliver([delivery])
+    return receipt.kept, 0, []
 
 
 def _digest(columns: CsvColumns) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nws.base.errors import UsageError
-from nws.cli.common import echo_json, json_option, log_line, store_option
+from nws.cli.common import echo_json, json_option, log_line, series_document, store_option
 
 if TYPE_CHECKING:
     from nws.client import LocalWeather
@@ -61,10 +61,7 @@ def measure(
         echo_json(
             {
                 "store": str(weather.path),
-                "measurements": [
-                    {"series": str(m.series), "unit": m.series.resource.unit, "t": m.t, "value": m.value}
-                    for m in taken
-                ],
+                "measurements": [series_document(m.series, t=m.t, value=m.value) for m in taken],
                 "runs": lost,
             }
         )

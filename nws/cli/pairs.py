@@ -17,6 +17,7 @@ import click
 from nws.base.errors import UnknownName
 from nws.cli.common import echo_json, finite_document, json_option
 from nws.cli.forecastsource import ForecastSource, is_stale, stale_option, with_source
+from nws.cli.tables import duration, echo_table, fits_terminal, quantity
 from nws.client.remotesnapshot import RemoteSnapshot
 from nws.client.remoteweather import complete
 from nws.series import Resource, Series
@@ -198,8 +199,6 @@ def pairs(
 
 
 def _list(rows: Sequence[PairRow], stale_after: float) -> None:
-    from nws.cli.tables import duration, echo_table, quantity
-
     echo_table(
         ["from", "to", "latency", "±", "bandwidth", "±", "age", "asymmetry", "via", ""],
         [
@@ -236,8 +235,6 @@ def _tables(rows: Sequence[PairRow], names: Sequence[str], stale_after: float) -
 
 
 def _fit(tables: dict[str, list[list[str]]], names: Sequence[str]) -> bool:
-    from nws.cli.tables import fits_terminal
-
     return all(
         fits_terminal([max(map(len, column)) for column in zip(["", *names], *table, strict=True)])
         for table in tables.values()
@@ -247,8 +244,6 @@ def _fit(tables: dict[str, list[list[str]]], names: Sequence[str]) -> bool:
 def _matrices(
     rows: Sequence[PairRow], names: Sequence[str], tables: dict[str, list[list[str]]], stale_after: float
 ) -> None:
-    from nws.cli.tables import echo_table
-
     for title, table in tables.items():
         click.echo(f"{title}, from (down) to (across)")
         echo_table(["", *names], table, numbers=range(1, len(names) + 1), warn=[False] * len(table))
@@ -268,28 +263,10 @@ def _times(factor: float) -> str:
     return "-" if math.isnan(factor) else f"{factor:.3g}×"
 
 
-def _latency(row: PairRow) -> str:
-    from nws.cli.tables import quantity
-
-    return quantity(row.latency_s, "s")
-
-
-def _bandwidth(row: PairRow) -> str:
-    from nws.cli.tables import quantity
-
-    return quantity(row.bandwidth_Bps, "B/s")
-
-
-def _age(row: PairRow) -> str:
-    from nws.cli.tables import duration
-
-    return duration(row.age_s)
-
-
 #: Text of a matrix cell by title.
 _CELLS: dict[str, Callable[[PairRow], str]] = {
-    "latency": _latency,
-    "bandwidth": _bandwidth,
-    "age": _age,
+    "latency": lambda row: quantity(row.latency_s, "s"),
+    "bandwidth": lambda row: quantity(row.bandwidth_Bps, "B/s"),
+    "age": lambda row: duration(row.age_s),
     "asymmetry": lambda row: _times(row.asymmetry),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -59,17 +59,12 @@ if TYPE_CHECKING:
 @click.pass_context
 def sensor(
     context: click.Context,
+    /,
     *,
-    server: str,
     host: str | None,
-    site: str | None,
-    address: str | None,
-    echo_port: int | None,
-    token_file: Path | None,
-    ca: Path | None,
-    spool: Path | None,
     spool_size: int,
     lasting: float | None,
+    **settings: Any,
 ) -> None:
     """Measure this host's CPU, memory and network, and deliver to a weather service.
 
@@ -77,19 +72,10 @@ def sensor(
     """
     from nws.daemon.daemon import SensorDaemon, SensorSettings, run_until_signal
 
-    settings = SensorSettings(
-        server=server,
-        host=host or local_host(),
-        state=state_dir(),
-        site=site,
-        address=address,
-        echo_port=echo_port,
-        token_file=token_file,
-        ca=ca,
-        spool=spool,
-        spool_bytes=spool_size << 20,
+    prepared = SensorSettings(
+        host=host or local_host(), state=state_dir(), spool_bytes=spool_size << 20, **settings
     )
-    with SensorDaemon(settings, say=log_line) as daemon:
+    with SensorDaemon(prepared, say=log_line) as daemon:
         try:
             _, ended_by = run_until_signal(daemon, lasting)
         finally:

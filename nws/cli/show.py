@@ -8,7 +8,7 @@ import click
 
 from nws.base.errors import UnknownName, UsageError
 from nws.base.terminal import visible
-from nws.cli.common import echo_json, finite, finite_document, json_option
+from nws.cli.common import echo_json, finite, finite_document, json_option, series_document
 from nws.cli.forecastsource import ForecastSource, ServiceSource, is_stale, stale_option, with_source
 from nws.client.remotesnapshot import KeptSeries, RemoteHost
 
@@ -54,15 +54,11 @@ def _show_series(
 
     if as_json:
         rows = [
-            {
-                "series": str(k.series),
-                "unit": k.series.resource.unit,
-                "samples": k.samples,
-                "last": finite(k.last),
-                "measured_at": finite(k.measured_at),
-                "age_s": finite(k.age_s),
-                "stale": is_stale(k.age_s, stale_after),
-            }
+            series_document(
+                k.series,
+                **finite_document(k, "samples", "last", "measured_at", "age_s"),
+                stale=is_stale(k.age_s, stale_after),
+            )
             for k in states
         ]
         echo_json({**source.where, "series": rows})
@@ -91,14 +87,13 @@ def _show_hosts(source: ForecastSource, now: float, hosts: Sequence[RemoteHost],
         return
     rows = []
     for host in hosts:
-        seen_s = max(now - host.last_seen, 0.0)
         lost_runs = _lost_runs(host)
         rows.append(
             [
                 host.name,
                 host.site or "",
                 "lost" if host.lost else "faulty" if host.fault else "alive",
-                duration(seen_s),
+                duration(max(now - host.last_seen, 0.0)),
                 host.address or "-",
                 str(host.cpus or "-"),
                 " ".join(host.cliques) or "-",
@@ -126,11 +121,10 @@ def _show_hosts(source: ForecastSource, now: float, hosts: Sequence[RemoteHost],
 
 
 def _document(host: RemoteHost, now: float) -> dict[str, Any]:
-    seen_s = max(now - host.last_seen, 0.0)
     return {
         "host": host.name,
         **finite_document(host, "site", "lost", "last_seen"),
-        "age_s": finite(seen_s),
+        "age_s": finite(max(now - host.last_seen, 0.0)),
         **finite_document(host, "address", "cpus", "cpu_model", "memory_bytes"),
         "cliques": list(host.cliques),
         "series": host.series,

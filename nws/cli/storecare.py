@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from nws.base.errors import StoreDamaged
+from nws.base.records import document_of
 from nws.cli.common import echo_json, existing, json_option, store_option
 
 
@@ -34,9 +35,7 @@ def check(context: click.Context, *, store: Path | None, as_json: bool) -> None:
     except StoreDamaged as error:
         report.damage.append(f"state of the forecasters: {error}")
     if as_json:
-        echo_json(
-            {"store": str(path), "series": report.series, "samples": report.samples, "damage": report.damage}
-        )
+        echo_json({"store": str(path), **document_of(report, "series", "samples", "damage")})
     else:
         for line in report.damage:
             click.echo(line)
@@ -78,15 +77,8 @@ def repair(*, store: Path | None, as_json: bool) -> None:
     with store_lock(path):
         report = salvage(path)
     if as_json:
-        echo_json(
-            {
-                "store": str(path),
-                "series": report.series,
-                "samples": report.samples,
-                "lost": report.lost,
-                "damaged_file": report.aside,
-            }
-        )
+        kept = document_of(report, "series", "samples", "lost")
+        echo_json({"store": str(path), **kept, "damaged_file": report.aside})
         return
     for line in report.lost:
         click.echo(f"lost: {line}")

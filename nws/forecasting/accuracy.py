@@ -20,6 +20,9 @@ from nws.forecasting.batteries import LARGEST
 from nws.forecasting.kernel import trace
 from nws.forecasting.statelayout import LAST, MAE, METHODS, MSE, STATE
 
+Values = Sequence[float] | NDArray[np.float64]
+"""Values of a series, oldest first."""
+
 NOT_SCORED = 20
 """Samples at the beginning of each series that are learnt from only."""
 
@@ -73,7 +76,7 @@ class Score:
         }
 
 
-def score_series(series: Mapping[str, Sequence[float]], *, source: str) -> Score:
+def score_series(series: Mapping[str, Values], *, source: str) -> Score:
     """Score the battery on series of values, oldest first.
 
     `source` is named in messages. Raises `UsageError` if a value is beyond the battery's range, or no series

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.base.errors import UsageError
-from nws.forecasting.accuracy import NOT_SCORED, legal_values
+from nws.forecasting.accuracy import NOT_SCORED, Values, legal_values
 from nws.forecasting.compiling import compiled
 from nws.forecasting.horizons import KNOWN, read_outlook
 from nws.forecasting.kernel import advance
@@ -88,7 +88,7 @@ def trace_outlooks(
 
 
 def score_horizons(
-    series: Mapping[str, Sequence[float]], horizons: Sequence[int], *, source: str
+    series: Mapping[str, Values], horizons: Sequence[int], *, source: str
 ) -> list[HorizonScore]:
     """Score forecasts of means of the next k values, for every k of `horizons`.
 
