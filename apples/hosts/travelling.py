@@ -30,6 +30,7 @@ MODULES = (
 CHECK_MODULES = (
     "apples.hosts.hostcheck",
     "apples.hosts.nodesockets",
+    "nws.base.closing",
     "nws.base.errors",
     "nws.base.program",
     "nws.base.threads",
@@ -42,7 +43,6 @@ CHECK_MODULES = (
     "nws.sensors.freememory",
     "nws.sensors.network",
     "nws.sensors.procfs",
-    "nws.sensors.registry",
     "nws.sensors.sharing",
     "nws.sensors.spin",
     "nws.series",

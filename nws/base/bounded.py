@@ -9,7 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+
+from nws.base.closing import Closing
 
 #: CPU seconds for one call, and seconds until an answer is given up on a loaded machine.
 CPU_S, WAIT_S = 2, 10.0
@@ -38,7 +39,7 @@ class LimitReached(Exception):
     """A pattern or function takes longer, or has a longer result, than is allowed."""
 
 
-class BoundedPattern:
+class BoundedPattern(Closing):
     """A regular expression with a group, matched in another process; a context manager.
 
     whole : the whole line must match, not a part of it
@@ -82,12 +83,6 @@ class BoundedPattern:
         self._socket.close()
         self._process.kill()
         self._process.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def within_limits(function: Callable[[], bytes], most_bytes: int) -> bytes:

@@ -1,6 +1,10 @@
 """Objects that are closed at the end of a `with` block."""
 
-from typing import Self
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class Closing:

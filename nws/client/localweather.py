@@ -165,10 +165,9 @@ class LocalWeather(Closing):
 
     def _round(self) -> tuple[list[Measurement], list[str]]:
         if self._sensors is None:
-            from nws.sensors import SensorContext, create, names
+            from nws.sensors import create, names
 
-            context = SensorContext(host=self.host, clock=self._clock)
-            self._sensors = [create(name, context) for name in names()]
+            self._sensors = [create(name, host=self.host, clock=self._clock) for name in names()]
         measurements: list[Measurement] = []
         failed: list[str] = []
         for sensor in self._sensors:

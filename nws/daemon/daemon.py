@@ -5,7 +5,9 @@ Five jobs: `cpu` and `memory` at their periods, `sample` for `cpu` each second, 
 and the others stay in the spool. HUP makes it read the token file. Measurements and messages belong to the parts.
 """
 
+import os
 import random
+import re
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -30,7 +32,7 @@ from nws.links.cliques import Schedule
 from nws.sensors.cgrouplimits import Cgroups
 from nws.sensors.cpu import CpuSensor
 from nws.sensors.echo import EchoServer
-from nws.sensors.registry import SensorContext, create
+from nws.sensors.freememory import MemorySensor
 from nws.timing.periodic import Counts, Tally, Timetable
 from nws.timing.steadyclock import SteadyClock
 
@@ -57,27 +59,19 @@ def host_facts(root: Path = Path("/proc")) -> dict[str, object]:
     """
     return {
         "cpus": Cgroups().usable_cpus(),
-        "cpu_model": _field(root / "cpuinfo", "model name")[:200],
-        "memory_bytes": _kilobytes(_field(root / "meminfo", "MemTotal")) * 1024,
+        "cpu_model": _cpu_model(root / "cpuinfo")[:200],
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "version": _version(),
     }
 
 
-def _field(path: Path, name: str) -> str:
+def _cpu_model(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                key, _, value = line.partition(":")
-                if key.strip() == name:
-                    return value.strip()
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    return ""
-
-
-def _kilobytes(text: str) -> int:
-    number = text.split()[0] if text else ""
-    return int(number) if number.isdecimal() else 0
+    model = re.search(r"^model name\s*:(.*)", text, re.MULTILINE)
+    return model[1].strip() if model else ""
 
 
 @cache
@@ -150,12 +144,12 @@ class SensorDaemon(Closing):
         self._delivery = DeliveryJob(
             settings.host, self.spool, self.clock, self, key=key, say=say, period_s=DELIVER_S, dice=dice
         )
-        context = SensorContext(host=settings.host, clock=self.clock)
-        self._cpu = CpuSensor.create(context)
+        self._cpu = CpuSensor(host=settings.host, clock=self.clock)
+        memory = MemorySensor(host=settings.host, clock=self.clock)
         self._table.every("cpu", keeper.job(self._cpu), CPU_S)
         self._table.paced(SAMPLES, self._sample, first_s=SAMPLE_S)
         # apart from the CPU sensor, which would see it at work
-        self._table.every("memory", keeper.job(create("memory", context)), MEMORY_S, first_s=0.7)
+        self._table.every("memory", keeper.job(memory), MEMORY_S, first_s=0.7)
         self._table.paced("network", self.turns.run)
         self._table.paced("deliver", self._delivery.run)
 

@@ -10,13 +10,13 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 
 from nws.base.errors import ProbeError, StoreError
+from nws.base.processes import resident_bytes
 from nws.daemon.spool import Spool
 from nws.sensors.registry import Sensor
 from nws.series import Measurement
 from nws.timing.periodic import Tally, total
 
 _SINGLE = struct.Struct("<f")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def rounded(measurement: Measurement) -> Measurement:
@@ -71,13 +71,5 @@ def status(tallies: Mapping[str, Tally], buffered: int, dropped: int) -> dict[st
         "buffered": buffered,
         "dropped": dropped,
         "cpu_s": round(sum(os.times()[:4]), 2),
-        "rss_bytes": _resident_bytes(),
+        "rss_bytes": resident_bytes(),
     }
-
-
-def _resident_bytes() -> int:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * _PAGE_BYTES
-    except (OSError, IndexError, ValueError):
-        return 0

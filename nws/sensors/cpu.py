@@ -14,11 +14,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 
 from nws.sensors.load import Load, LoadMeter
-from nws.sensors.registry import SensorContext
 from nws.sensors.sharing import (
     IDLE_POLICY_WEIGHT,
     NORMAL_WEIGHT,
@@ -61,13 +60,8 @@ class Shares:
 
 def _mean(levels: Sequence[tuple[float, Shares]]) -> Shares:
     """Return the mean of shares with weights, whose sum is 1."""
-    return Shares(
-        new=sum(part * s.new for part, s in levels),
-        running=sum(part * s.running for part, s in levels),
-        capacity=sum(part * s.capacity for part, s in levels),
-        quota=sum(part * s.quota for part, s in levels),
-        limit=sum(part * s.limit for part, s in levels),
-    )
+    means = {each.name: sum(part * getattr(s, each.name) for part, s in levels) for each in fields(Shares)}
+    return Shares(**means)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,11 +94,6 @@ class CpuSensor:
     _probed_at: float = 0.0
     _rests_until: float = -math.inf
     _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @classmethod
-    def create(cls, context: SensorContext) -> CpuSensor:
-        """Return the sensor of the host this runs on."""
-        return cls(host=context.host, clock=context.clock)
 
     def sample(self) -> None:
         """Read the CPUs between two measurements, about once a second, so that these know how the load varies.

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from types import TracebackType
 
+from nws.base.closing import Closing
 from nws.base.errors import ProbeError, WeatherError
 from nws.base.threads import started_pool
 
@@ -40,7 +40,7 @@ class _Place:
     heard: float
 
 
-class EchoServer:
+class EchoServer(Closing):
     """Answers probes on a thread of its own until `close`; a context manager.
 
     host : numeric address to listen on.  port : 0 takes a free one, see `address`
@@ -99,14 +99,6 @@ class EchoServer:
         self._acceptor.join()
         self._listener.close()
         self._threads.shutdown()
-
-    def __enter__(self) -> EchoServer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _accept(self) -> None:
         while True:

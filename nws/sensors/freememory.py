@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from nws.sensors.cgrouplimits import Cgroups
 from nws.sensors.procfs import ProcFs
-from nws.sensors.registry import SensorContext
 from nws.series import Measurement, Resource, Series
 
 
@@ -24,11 +23,6 @@ class MemorySensor:
     clock: Callable[[], float] = time.time
     proc: ProcFs = field(default_factory=ProcFs)
     cgroups: Cgroups = field(default_factory=Cgroups)
-
-    @classmethod
-    def create(cls, context: SensorContext) -> MemorySensor:
-        """Return the sensor of the host this runs on."""
-        return cls(host=context.host, clock=context.clock)
 
     def measure(self) -> list[Measurement]:
         """Return free memory now; raises `ProbeError` if the system does not report it."""

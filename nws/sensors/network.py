@@ -19,11 +19,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 
+from nws.base.closing import Closing
 from nws.base.errors import ProbeError
 from nws.sensors.echo import ACK, BUSY, HEADER, READY, EchoServer
-from nws.sensors.registry import SensorContext
 from nws.series import Measurement, Resource, Series
 
 SEND_BYTES = 64 << 10
@@ -60,7 +59,7 @@ class ProbePlan:
     connect_s: float = 5.0
 
 
-class EchoConnection:
+class EchoConnection(Closing):
     """One connection to an echo server; a context manager. Every failure is a `ProbeError` naming the peer.
 
     timeout_s : silence that is borne.  connect_s : silence before the connection is made
@@ -179,12 +178,8 @@ class EchoConnection:
         why = "timed out" if isinstance(error, TimeoutError) else error.strerror or str(error)
         return ProbeError(f"echo server of {self._name}: {what}: {why}; is it running, is the port open?")
 
-    def __enter__(self) -> EchoConnection:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Hang up."""
         self._socket.close()
 
 
@@ -246,29 +241,18 @@ class NetworkSensor:
     """Measures LATENCY, BANDWIDTH and, with `losses`, LOSS from `host` to the echo server of `peer` at `address`.
 
     Without an address it starts a temporary server and probes this host through the loopback interface, a lower
-    bound for
-    ranks on one host. One sensor probes one link, so that links can take turns.
+    bound for ranks on one host. One sensor probes one link, so that links can take turns.
     source : numeric address of this host for outgoing probes, None: the system's choice
     """
 
     host: str
-    peer: str
+    peer: str | None = None
     address: tuple[str, int] | None = None
     source: str | None = None
     plan: ProbePlan = field(default_factory=ProbePlan)
     losses: Losses | None = None
     clock: Callable[[], float] = time.time
     timer: Callable[[], float] = time.perf_counter
-
-    @classmethod
-    def create(cls, context: SensorContext) -> NetworkSensor:
-        """Return the sensor of one link of this host."""
-        return cls(
-            host=context.host,
-            peer=context.peer or context.host,
-            address=context.address,
-            clock=context.clock,
-        )
 
     def measure(self, *, within_s: float = math.inf) -> list[Measurement]:
         """Return the measurements now; raises `ProbeError` when the peer does not answer correctly.
@@ -282,8 +266,9 @@ class NetworkSensor:
             return self._probe(server.address, until)
 
     def _probe(self, address: tuple[str, int], until: float) -> list[Measurement]:
+        peer = self.peer or self.host
         with EchoConnection(
-            self.peer,
+            peer,
             address,
             timeout_s=self.plan.timeout_s,
             connect_s=self.plan.connect_s,
@@ -293,11 +278,11 @@ class NetworkSensor:
         ) as link:
             round_trip = round_trip_s(link, self.plan.round_trips)
             bandwidth = bandwidth_Bps(link, round_trip, self.plan)
-            lost = None if self.losses is None else self.losses.share(self.peer, link)
+            lost = None if self.losses is None else self.losses.share(peer, link)
         now = self.clock()
         values = {Resource.LATENCY: round_trip / 2, Resource.BANDWIDTH: bandwidth, Resource.LOSS: lost}
         return [
-            Measurement(Series(resource, self.host, self.peer), now, value)
+            Measurement(Series(resource, self.host, peer), now, value)
             for resource, value in values.items()
             if value is not None
         ]

@@ -14,11 +14,11 @@ import os
 import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nws.base.processes import resident_bytes
 from nws.series import Series
 from nws.server.middleware import BUCKETS_S
 
@@ -255,9 +255,3 @@ def _process(page: Exposition, started: float) -> None:
     page.one("process_start_time_seconds", "gauge", "Start time of the application.", started)
     page.one("process_resident_memory_bytes", "gauge", "Memory used.", resident_bytes())
     page.one("process_open_fds", "gauge", "Files and connections open.", len(os.listdir("/proc/self/fd")))
-
-
-def resident_bytes() -> int:
-    """Return the resident memory of this process in bytes, from /proc."""
-    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -233,7 +233,7 @@ def test_batches_that_are_too_large_are_halved(monkeypatch):
 def test_insert_failing_half_way_reports_the_delivered(monkeypatch, error):
     monkeypatch.setattr(module, "BATCH", 2)
     with pytest.raises(
-        type(error), match="^disk full\n2 of 5 measurements were delivered; insert the same file again"
+        type(error), match=r"^disk full\n2 of 5 measurements were delivered; insert the same file again"
     ):
         module._in_batches(columns_of(5), Target(None, error))
 

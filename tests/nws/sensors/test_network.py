@@ -13,7 +13,6 @@ from nws.base.errors import ProbeError
 from nws.sensors import echo
 from nws.sensors.echo import ACK, HEADER, MOST_BYTES, READY, EchoServer
 from nws.sensors.network import EchoConnection, Losses, NetworkSensor, ProbePlan, bandwidth_Bps, round_trip_s
-from nws.sensors.registry import SensorContext, create
 
 QUICK = ProbePlan(round_trips=3, enough_s=0.001, most_bytes=1 << 20, timeout_s=2.0)
 
@@ -68,7 +67,7 @@ def test_without_an_address_it_probes_the_loopback():
 
 def test_peer_by_address():
     with EchoServer() as server:
-        sensor = create("network", SensorContext(host="a", peer="b", address=server.address))
+        sensor = NetworkSensor(host="a", peer="b", address=server.address)
         assert [str(m.series) for m in sensor.measure()] == ["network.latency@a>b", "network.bandwidth@a>b"]
 
 
