@@ -11,8 +11,7 @@ def copied(kind: type[T], source: object, **others: Any) -> T:
     kind : a dataclass, or a struct of msgspec
     """
     names: Any = getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", ())
-    same = {name: getattr(source, name) for name in names if name not in others and hasattr(source, name)}
-    return kind(**same, **others)
+    return kind(**{name: getattr(source, name) for name in names if hasattr(source, name)} | others)
 
 
 def document_of(source: object, *names: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from nws.client.remotesnapshot import (
     read_hosts,
     read_snapshot,
 )
-from nws.links.composition import Pair, compose
+from nws.links.composition import Pair
 from nws.series import HORIZONS_S, Forecast, Resource, Series
 
 #: Hosts up to which pairs are composed: a thousand hosts have a million pairs.
@@ -166,6 +166,8 @@ def complete(snapshot: RemoteSnapshot, *, of: str | None = None) -> RemoteSnapsh
 
     of : only pairs of this host.  Of more than `COMPOSED_MOST` hosts all pairs are not composed.
     """
+    from nws.links.linkmatrix import compose
+
     if of is None and len(snapshot.hosts) > COMPOSED_MOST:
         return snapshot
     known = snapshot.links()

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 
 from nws.base.errors import ProbeError, StoreError
-from nws.base.processes import resident_bytes
+from nws.base.residentmemory import resident_bytes
 from nws.daemon.spool import Spool
 from nws.sensors.registry import Sensor
 from nws.series import Measurement

@@ -5,13 +5,13 @@ a time, every path gets one hop longer where that reaches a host that no shorter
 latency wins. Pure.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.links.composition import Link, Pair
+from nws.links.composition import Composed, Link, Pair
 
 Floats = NDArray[np.float64]
 
@@ -21,15 +21,17 @@ _BLOCK = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkMatrix:
-    """The forecasts of all ordered pairs of H hosts; [i, j] is from host i to host j, NaN if unknown.
+    """The forecasts of ordered pairs of H hosts; [i, j] is from host `starts[i]` to host j, NaN if unknown.
 
-    latency_s, latency_error_s, bandwidth_Bps, bandwidth_error_Bps : float64[H, H]
-    measured_at : float64[H, H], of the oldest part, seconds since the epoch
-    before : int64[H, H], index of the host before j on the way from i; i where the pair is measured itself, -1 where no
-    path joins them
+    starts : int64[S], indices of hosts; all of them, in order, unless some are chosen
+    latency_s, latency_error_s, bandwidth_Bps, bandwidth_error_Bps : float64[S, H]
+    measured_at : float64[S, H], of the oldest part, seconds since the epoch
+    before : int64[S, H], index of the host before j on the way from the start; the start itself where the pair is
+    measured, -1 where no path joins them
     """
 
     hosts: tuple[str, ...]
+    starts: NDArray[np.int64]
     latency_s: Floats
     latency_error_s: Floats
     bandwidth_Bps: Floats
@@ -39,18 +41,25 @@ class LinkMatrix:
 
     @property
     def composed(self) -> NDArray[np.bool_]:
-        """Return bool[H, H]: pairs estimated by a path of others."""
-        measured: NDArray[np.bool_] = self.before == np.arange(len(self.hosts))[:, None]
+        """Return bool[S, H]: pairs estimated by a path of others."""
+        measured: NDArray[np.bool_] = self.before == self.starts[:, None]
         return (self.before >= 0) & ~measured
 
     def through(self, i: int, j: int) -> tuple[str, ...]:
-        """Return hosts on the way from host i to host j; none when the pair is measured or nothing joins them."""
+        """Return hosts on the way from start i to host j; none when the pair is measured or nothing joins them."""
         way: list[str] = []
         node = int(self.before[i, j])
-        while node not in (i, -1):
+        while node not in (self.starts[i], -1):
             way.append(self.hosts[node])
             node = int(self.before[i, node])
         return tuple(reversed(way))
+
+    def path(self, i: int, j: int) -> Composed | None:
+        """Return the pair from start i to host j, None if nothing joins them."""
+        if self.before[i, j] < 0:
+            return None
+        values = {each.name: float(getattr(self, each.name)[i, j]) for each in fields(Link)}
+        return Composed(**values, through=self.through(i, j))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,15 +77,20 @@ class _Edges:
     ends: NDArray[np.int64]
 
 
-def compose_all(hosts: Sequence[str], links: Mapping[Pair, Link]) -> LinkMatrix:
+def compose_all(
+    hosts: Sequence[str], links: Mapping[Pair, Link], starts: Sequence[int] | None = None
+) -> LinkMatrix:
     """Return every pair of these hosts that is measured or joined by a path of measured pairs.
+
+    starts : indices of the hosts where paths start, None for all hosts
 
     Links to other hosts are not used, nor those without a latency (NaN). The diagonal is as measured.
     """
-    count = len(hosts)
-    shape = (count, count)
+    first_hosts = np.arange(len(hosts)) if starts is None else np.array(starts, np.int64)
+    shape = (len(first_hosts), len(hosts))
     result = LinkMatrix(
         hosts=tuple(hosts),
+        starts=first_hosts,
         latency_s=np.full(shape, np.nan),
         latency_error_s=np.full(shape, np.nan),
         bandwidth_Bps=np.full(shape, np.nan),
@@ -84,14 +98,29 @@ def compose_all(hosts: Sequence[str], links: Mapping[Pair, Link]) -> LinkMatrix:
         measured_at=np.full(shape, np.nan),
         before=np.full(shape, -1, np.int64),
     )
-    _measured_diagonal(hosts, links, result)
+    _measured_diagonal(links, result)
     edges = _edges(hosts, links)
     if edges is None:
         return result
     block = max(_BLOCK // len(edges.source), 1)
-    for first in range(0, count, block):
-        _compose_from(np.arange(first, min(first + block, count)), edges, result)
+    for first in range(0, len(first_hosts), block):
+        _compose_from(first, first_hosts[first : first + block], edges, result)
     return result
+
+
+def compose(links: Mapping[Pair, Link], pairs: Iterable[Pair]) -> dict[Pair, Composed]:
+    """Return the best path of each wanted pair, in the order of the argument; a pair without a path is absent.
+
+    A link without a latency (NaN) does not count. A part without bandwidth or error (NaN) makes that value unknown. A
+    host and itself is not joined by other hosts: it is present only when measured.
+    """
+    distinct = list(dict.fromkeys(pairs))
+    hosts = sorted({name for pair in (*links, *distinct) for name in pair})
+    index = {name: i for i, name in enumerate(hosts)}
+    rows = {start: row for row, start in enumerate(dict.fromkeys(start for start, _ in distinct))}
+    matrix = compose_all(hosts, links, [index[start] for start in rows])
+    paths = ((pair, matrix.path(rows[pair[0]], index[pair[1]])) for pair in distinct)
+    return {pair: path for pair, path in paths if path is not None}
 
 
 def _edges(hosts: Sequence[str], links: Mapping[Pair, Link]) -> _Edges | None:
@@ -130,8 +159,8 @@ def _edges(hosts: Sequence[str], links: Mapping[Pair, Link]) -> _Edges | None:
     )
 
 
-def _compose_from(sources: NDArray[np.int64], edges: _Edges, result: LinkMatrix) -> None:
-    """Paths that start at these hosts, written into the result."""
+def _compose_from(first: int, sources: NDArray[np.int64], edges: _Edges, result: LinkMatrix) -> None:
+    """Write the paths that start at these hosts into the result, from row `first` on."""
     rows, count = len(sources), len(result.hosts)
     reached = np.zeros((rows, count), bool)
     reached[np.arange(rows), sources] = True
@@ -153,14 +182,14 @@ def _compose_from(sources: NDArray[np.int64], edges: _Edges, result: LinkMatrix)
         # an unknown part makes the sum unknown
         bandwidth[row, b] = np.minimum(bandwidth[row, a], edges.bandwidth_Bps[edge])
         measured_at[row, b] = np.minimum(measured_at[row, a], edges.measured_at[edge])
-        result.before[sources[row], b] = a
+        result.before[first + row, b] = a
         layer = np.zeros_like(reached)
         layer[row, b] = True
         reached |= layer
     settled = reached
     settled[np.arange(rows), sources] = False
     row, end = np.nonzero(settled)
-    at = (sources[row], end)
+    at = (first + row, end)
     result.latency_s[at] = latency[row, end]
     result.latency_error_s[at] = np.sqrt(variance[row, end])
     result.bandwidth_Bps[at] = bandwidth[row, end]
@@ -180,11 +209,10 @@ def _first_equal(
     return first[row, end]
 
 
-def _measured_diagonal(hosts: Sequence[str], links: Mapping[Pair, Link], result: LinkMatrix) -> None:
-    for i, name in enumerate(hosts):
-        link = links.get((name, name))
+def _measured_diagonal(links: Mapping[Pair, Link], result: LinkMatrix) -> None:
+    for i, j in enumerate(result.starts.tolist()):
+        link = links.get((result.hosts[j], result.hosts[j]))
         if link is not None and link.latency_s == link.latency_s:
-            result.latency_s[i, i], result.latency_error_s[i, i] = link.latency_s, link.latency_error_s
-            result.bandwidth_Bps[i, i] = link.bandwidth_Bps
-            result.bandwidth_error_Bps[i, i] = link.bandwidth_error_Bps
-            result.measured_at[i, i], result.before[i, i] = link.measured_at, i
+            result.before[i, j] = j
+            for each in fields(Link):
+                getattr(result, each.name)[i, j] = getattr(link, each.name)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,17 +22,16 @@ from nws.messages import weatherdocuments as documents
 from nws.messages.snapshotcolumns import WeatherSnapshot
 from nws.server import bodies, openapi, routes
 from nws.server.answers import answer, refused
-from nws.server.backend import Backend, Handler, Operation, run
+from nws.server.backend import Backend, Operation, run
 from nws.server.middleware import RequestMiddleware
 from nws.server.tokens import Role, Tokens
 
 if TYPE_CHECKING:
-    from nws.server.driver import SourceCounters
+    from nws.server.driver import DrivenSource
     from nws.service.weatherservice import WeatherService
 
 #: Installed files of the weather page.
 WEB = Path(__file__).resolve().parent.parent / "web"
-_READ = frozenset({Role.READ})
 _WRITE = frozenset({Role.WRITE})
 _ADMIN = frozenset({Role.ADMIN})
 
@@ -42,43 +41,29 @@ async def description(backend: Backend, request: Request) -> Response:
     return answer(await backend.ask(openapi.document, backend.service.config, OPERATIONS))
 
 
-def _operation(
-    method: str,
-    path: str,
-    handler: Handler,
-    answer: Any,
-    *errors: str,
-    roles: frozenset[Role] | None = _READ,
-    **named: Any,
-) -> Operation:
-    return Operation(
-        method=method, path=path, roles=roles, handler=handler, answer=answer, errors=errors, **named
-    )
-
-
-_get, _post = partial(_operation, "GET"), partial(_operation, "POST")
+_get, _post = partial(Operation, "GET"), partial(Operation, "POST")
 _HOST, _SERIES = "/v1/hosts/{host}", "/v1/series/{name}"
 OPERATIONS = (
     _get("/healthz", routes.health, documents.Health, roles=None, also="503"),
     _get("/openapi.json", description, None, roles=None),
     _get("/metrics", routes.metrics, None, query=bodies.MetricsQuery, media="text/plain", kind="string"),
-    _get("/v1/schedule", routes.schedule, documents.ScheduleAnswer, roles=_READ | _WRITE),
+    _get("/v1/schedule", routes.schedule, documents.ScheduleAnswer, roles=frozenset({Role.READ, Role.WRITE})),
     _get("/v1/hosts", routes.hosts, documents.Hosts),
-    _get(_HOST, routes.host, documents.HostState, "404"),
+    _get(_HOST, routes.host, documents.HostState, errors=("404",)),
     _post(
         _HOST,
         routes.register,
         documents.RegistrationReceipt,
-        "409",
+        errors=("409",),
         body=documents.Registration,
         roles=_WRITE,
     ),
-    _operation("DELETE", _HOST, routes.forget, documents.Forgotten, "404", "507", roles=_ADMIN),
+    Operation("DELETE", _HOST, routes.forget, documents.Forgotten, errors=("404", "507"), roles=_ADMIN),
     _post(
         "/v1/measurements",
         routes.put,
         documents.PutReceipt,
-        "404",
+        errors=("404",),
         body=documents.Batch,
         roles=_WRITE,
     ),
@@ -87,15 +72,18 @@ OPERATIONS = (
         f"{_SERIES}/samples",
         routes.samples,
         documents.SampleDocument,
-        "404",
-        "507",
+        errors=("404", "507"),
         query=bodies.SamplesQuery,
     ),
-    _get(f"{_SERIES}/plot", routes.plot, documents.PlotDocument, "404", "507", query=bodies.PlotQuery),
-    _get("/v1/forecasts", routes.forecasts, documents.Forecasts, "404", query=bodies.ForecastsQuery),
-    _get("/v1/snapshot", routes.snapshot, WeatherSnapshot, "404", query=bodies.SnapshotQuery),
-    _get("/v1/events", routes.events, documents.EventList, "507", query=bodies.EventsQuery),
-    _post("/v1/events", routes.note, documents.Event, "404", body=documents.Event, roles=_WRITE),
+    _get(
+        f"{_SERIES}/plot", routes.plot, documents.PlotDocument, errors=("404", "507"), query=bodies.PlotQuery
+    ),
+    _get(
+        "/v1/forecasts", routes.forecasts, documents.Forecasts, errors=("404",), query=bodies.ForecastsQuery
+    ),
+    _get("/v1/snapshot", routes.snapshot, WeatherSnapshot, errors=("404",), query=bodies.SnapshotQuery),
+    _get("/v1/events", routes.events, documents.EventList, errors=("507",), query=bodies.EventsQuery),
+    _post("/v1/events", routes.note, documents.Event, errors=("404",), body=documents.Event, roles=_WRITE),
 )
 
 
@@ -104,7 +92,7 @@ def create_app(
     tokens: Tokens,
     *,
     web: Path | None = WEB,
-    sources: Sequence[SourceCounters] = (),
+    sources: Sequence[DrivenSource] = (),
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Starlette:
     """Return the application over a service; the caller closes the service after the application has ended.

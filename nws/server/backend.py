@@ -30,7 +30,7 @@ from nws.server.tokens import Role, Tokens
 from nws.server.writer import Writer
 
 if TYPE_CHECKING:
-    from nws.server.driver import SourceCounters
+    from nws.server.driver import DrivenSource
     from nws.service.weatherservice import WeatherService
 
 _LOG = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Backend:
     """The objects used by all routes; one per application."""
 
     def __init__(
-        self, service: WeatherService, tokens: Tokens, sources: tuple[SourceCounters, ...] = ()
+        self, service: WeatherService, tokens: Tokens, sources: tuple[DrivenSource, ...] = ()
     ) -> None:
         self.service, self.tokens, self.sources = service, tokens, sources
         self.counters = RequestCounters()
@@ -140,7 +140,7 @@ Handler = Callable[..., Awaitable[Response]]
 """Called with backend, request and, if the operation has any, the record of its parameters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Operation:
     """One operation of the interface.
 
@@ -151,11 +151,11 @@ class Operation:
 
     method: str
     path: str
-    roles: frozenset[Role] | None
     handler: Handler
+    answer: Any
+    roles: frozenset[Role] | None = frozenset({Role.READ})
     query: type | None = None
     body: type | None = None
-    answer: Any = None
     media: str = "application/json"
     kind: str = "object"
     errors: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,52 +22,31 @@ from nws.timing.periodic import Tally, Timetable
 if TYPE_CHECKING:
     from nws.series import Measurement
     from nws.service.weatherservice import WeatherService
+    from nws.sources.prometheus import PrometheusSource
 
 _LOG = logging.getLogger(__name__)
 
 
-class Source(Protocol):
-    """A monitor that has measurements."""
+@dataclass(slots=True, kw_only=True)
+class DrivenSource:
+    """A source, its period, and the counts of its reads since the server started.
 
-    @property
-    def instances(self) -> Mapping[str, str]:
-        """Return the hosts that it should have, with its own names for them."""
+    name: for logs and `/metrics`.  period_s: seconds.  samples: stored
+    runs: returns the counts of the scheduler, which include reads that did not start
+    """
 
-    @property
-    def faults(self) -> Mapping[str, str]:
-        """Return why the last readings had no measurements of hosts."""
-
-    def read(self, now: float) -> Sequence[Measurement]:
-        """Return the new measurements; raises `WeatherError`."""
-
-
-class SourceCounters:
-    """Counts of one source since the server started. `name`: for logs and `/metrics`."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.done = self.failed = self.samples = 0
-        #: Returns the counts of the scheduler, which include reads that did not start.
-        self.runs: Callable[[], Tally] | None = None
+    source: PrometheusSource
+    name: str
+    period_s: float
+    done: int = 0
+    failed: int = 0
+    samples: int = 0
+    runs: Callable[[], Tally] = Tally
 
     def counts(self) -> Mapping[str, int]:
         """Return the number of reads by outcome."""
-        runs = None if self.runs is None else self.runs()
-        return {
-            "done": self.done,
-            "failed": self.failed,
-            "missed": 0 if runs is None else runs.missed,
-            "skipped": 0 if runs is None else runs.skipped,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Driven:
-    """A source and its period. period_s: seconds"""
-
-    source: Source
-    period_s: float
-    counters: SourceCounters
+        runs = self.runs()
+        return {"done": self.done, "failed": self.failed, "missed": runs.missed, "skipped": runs.skipped}
 
 
 class Driver:
@@ -77,7 +56,7 @@ class Driver:
     """
 
     def __init__(
-        self, service: WeatherService, driven: Sequence[Driven], *, clock: Callable[[], float]
+        self, service: WeatherService, driven: Sequence[DrivenSource], *, clock: Callable[[], float]
     ) -> None:
         self._service, self._driven, self._clock = service, tuple(driven), clock
         self._failing: set[str] = set()
@@ -95,28 +74,28 @@ class Driver:
             self._table.stop()
             self._thread.join()
 
-    def read(self, one: Driven) -> None:
+    def read(self, one: DrivenSource) -> None:
         """Read one source now; a failure is counted and logged, never raised."""
-        name = one.counters.name
+        name = one.name
         faults: Mapping[str, str] = {}
         try:
             measurements = one.source.read(self._clock())
             if measurements:
                 receipt = self._service.put(_batch(measurements), as_host=None)
-                one.counters.samples += receipt.accepted
+                one.samples += receipt.accepted
         except WeatherError as error:
-            one.counters.failed += 1
+            one.failed += 1
             if name not in self._failing:
                 _LOG.warning("source %s fails: %s", name, error)
             self._failing.add(name)
             faults = dict.fromkeys(one.source.instances, str(error))
         except Exception:
-            one.counters.failed += 1
+            one.failed += 1
             if name not in self._failing:
                 _LOG.exception("source %s fails", name)
             self._failing.add(name)
         else:
-            one.counters.done += 1
+            one.done += 1
             faults = one.source.faults
             self._log(name, faults)
             if name in self._failing:
@@ -138,7 +117,7 @@ class Driver:
             name = str(index)
             # spread the first reads over time
             table.every(name, partial(self.read, one), one.period_s, first_s=0.2 * index)
-            one.counters.runs = partial(_tally, table, name)
+            one.runs = partial(_tally, table, name)
         self._thread = threading.Thread(target=table.run, name="nws-sources", daemon=True)
         self._thread.start()
 

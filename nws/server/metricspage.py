@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nws.base.processes import resident_bytes
+from nws.base.residentmemory import resident_bytes
 from nws.series import Series
 from nws.server.middleware import BUCKETS_S
 
@@ -42,10 +42,10 @@ _OUTLOOK_FAMILIES = (
 )
 _RUNS = ("done", "failed", "missed", "skipped", "merged")
 _SENSOR = (
-    ("buffered", "nws_sensor_buffered_samples", "gauge", "Measurements a sensor has not delivered yet."),
-    ("dropped", "nws_sensor_dropped_samples_total", "counter", "Measurements a sensor dropped."),
-    ("cpu_s", "nws_sensor_cpu_seconds_total", "counter", "CPU time a sensor has used."),
-    ("rss_bytes", "nws_sensor_resident_memory_bytes", "gauge", "Memory a sensor uses."),
+    ("buffered", "nws_sensor_buffered_samples", "Measurements a sensor has not delivered yet."),
+    ("dropped", "nws_sensor_dropped_samples_total", "Measurements a sensor dropped."),
+    ("cpu_s", "nws_sensor_cpu_seconds_total", "CPU time a sensor has used."),
+    ("rss_bytes", "nws_sensor_resident_memory_bytes", "Memory a sensor uses."),
 )
 #: Cache of series' labels; about 300 bytes each.
 _LABELS: dict[str, str] = {}
@@ -65,9 +65,14 @@ class Exposition:
     def __init__(self) -> None:
         self._lines: list[Iterable[str]] = []
 
-    def family(self, name: str, kind: str, text: str) -> None:
-        """Start a family. kind: counter, gauge or histogram."""
+    def family(
+        self, name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]] = (), kind: str = ""
+    ) -> None:
+        """Start a family, with some samples. kind: by its name a counter (`…_total`) or a gauge"""
+        kind = kind or ("counter" if name.endswith("_total") else "gauge")
         self._lines.append((f"# HELP {name} {text.translate(_HELP_ESCAPES)}", f"# TYPE {name} {kind}"))
+        for pairs, value in samples:
+            self.sample(name, value, pairs)
 
     def sample(self, name: str, value: float, pairs: Mapping[str, str] | None = None) -> None:
         """Add one sample; NaN is left out."""
@@ -80,10 +85,9 @@ class Exposition:
             f"{name}{text} {value!r}" for text, value in zip(made, values, strict=True) if value == value
         )
 
-    def one(self, name: str, kind: str, text: str, value: float) -> None:
+    def one(self, name: str, text: str, value: float) -> None:
         """Add a family of one sample without labels."""
-        self.family(name, kind, text)
-        self.sample(name, value)
+        self.family(name, text, [({}, value)])
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the page, once; a page of many series would take a hundred bytes for each of its samples."""
@@ -102,7 +106,7 @@ def number(value: float) -> str:
 def render(backend: Backend, over_s: Sequence[float] = ()) -> Iterator[bytes]:
     """Return the page for the present instant, in blocks, with outlooks of all series over some spans."""
     page = Exposition()
-    document = backend.service.snapshot(over_s=over_s).document
+    document = backend.service.snapshot(over_s=over_s)
     _weather(page, document.series)
     if document.outlooks is not None:
         _outlooks(page, document.series.name, document.outlooks)
@@ -117,7 +121,7 @@ def render(backend: Backend, over_s: Sequence[float] = ()) -> Iterator[bytes]:
 def _weather(page: Exposition, columns: SnapshotSeries) -> None:
     made = _made(columns.name)
     for name, column, text in _SERIES_FAMILIES:
-        page.family(name, "gauge", text)
+        page.family(name, text)
         page.column(name, made, np.asarray(getattr(columns, column), np.float64).tolist())
 
 
@@ -129,12 +133,12 @@ def _outlooks(page: Exposition, names: Sequence[str], outlooks: SnapshotOutlooks
         return (f"{one},{more}}}" for one in made)
 
     (quantiles, text), (held, held_text) = _OUTLOOK_FAMILIES
-    page.family(quantiles, "gauge", text)
+    page.family(quantiles, text)
     for j, span in enumerate(outlooks.over_s):
         for share in (0.1, 0.5, 0.9):
             column = outlooks.quantiles[:, j, outlooks.shares.index(share)]
             page.column(quantiles, labelled(f'over="{span:g}",quantile="{share:g}"'), column.tolist())
-    page.family(held, "gauge", held_text)
+    page.family(held, held_text)
     for j, span in enumerate(outlooks.over_s):
         page.column(held, labelled(f'over="{span:g}"'), outlooks.held[:, j].tolist())
 
@@ -156,89 +160,72 @@ def _made(names: Sequence[str]) -> list[str]:
 
 
 def _hosts(page: Exposition, hosts: Sequence[HostState]) -> None:
-    page.one("nws_hosts", "gauge", "Hosts the service knows.", len(hosts))
-    page.one("nws_hosts_lost", "gauge", "Hosts whose lease has run out.", sum(h.lost for h in hosts))
-    page.family("nws_host_lost", "gauge", "1 for a host whose lease has run out.")
-    for host in hosts:
-        page.sample("nws_host_lost", host.lost, {"host": host.name})
-    page.family("nws_host_last_seen_timestamp_seconds", "gauge", "Time of a host's last contact.")
-    for host in hosts:
-        if host.last_seen is not None:
-            page.sample("nws_host_last_seen_timestamp_seconds", host.last_seen, {"host": host.name})
-    page.family("nws_sensor_runs_total", "counter", "Runs of a host's sensors since its daemon started.")
-    for host in hosts:
-        for outcome in _RUNS:
-            if outcome in host.status:
-                page.sample(
-                    "nws_sensor_runs_total", host.status[outcome], {"host": host.name, "outcome": outcome}
-                )
-    for key, name, kind, text in _SENSOR:
-        page.family(name, kind, text)
-        for host in hosts:
-            if key in host.status:
-                page.sample(name, host.status[key], {"host": host.name})
+    named = [({"host": host.name}, host) for host in hosts]
+    page.one("nws_hosts", "Hosts the service knows.", len(hosts))
+    page.one("nws_hosts_lost", "Hosts whose lease has run out.", sum(h.lost for h in hosts))
+    lost = ((name, host.lost) for name, host in named)
+    page.family("nws_host_lost", "1 for a host whose lease has run out.", lost)
+    seen = ((name, host.last_seen) for name, host in named if host.last_seen is not None)
+    page.family("nws_host_last_seen_timestamp_seconds", "Time of a host's last contact.", seen)
+    runs = (
+        (name | {"outcome": outcome}, host.status[outcome])
+        for name, host in named
+        for outcome in _RUNS
+        if outcome in host.status
+    )
+    page.family("nws_sensor_runs_total", "Runs of a host's sensors since its daemon started.", runs)
+    for key, family, text in _SENSOR:
+        counts = ((name, host.status[key]) for name, host in named if key in host.status)
+        page.family(family, text, counts)
 
 
 def _service(page: Exposition, backend: Backend, counts: Counters) -> None:
+    samples = (
+        ({"outcome": outcome}, getattr(counts, f"samples_{outcome}"))
+        for outcome in ("accepted", "refused", "repeated")
+    )
     page.family(
-        "nws_samples_total", "counter", "Measurements delivered; repeated ones were acknowledged before."
+        "nws_samples_total", "Measurements delivered; repeated ones were acknowledged before.", samples
     )
-    for outcome in ("accepted", "refused", "repeated"):
-        page.sample("nws_samples_total", getattr(counts, f"samples_{outcome}"), {"outcome": outcome})
-    page.one("nws_batches_total", "counter", "Batches of measurements.", counts.batches)
-    page.one(
-        "nws_batches_failed_total", "counter", "Batches the store could not write.", counts.batches_failed
-    )
-    page.one(
-        "nws_transactions_total",
-        "counter",
-        "Transactions, each of one or more batches.",
-        backend.writer.transactions,
-    )
-    page.one("nws_waiting_samples", "gauge", "Measurements that wait for the store.", backend.writer.waiting)
-    page.one("nws_series", "gauge", "Series the service knows.", counts.series)
-    page.one("nws_events_total", "counter", "Events stored.", counts.events)
-    page.one("nws_schedule_version", "gauge", "Version of the measuring schedule.", counts.schedule_version)
-    page.one("nws_store_bytes", "gauge", "Size of the store's files.", counts.store_bytes)
-    page.one("nws_healthy", "gauge", "0 while the store cannot be written.", backend.service.health().ok)
-    page.one(
-        "nws_forecaster_saves_total",
-        "counter",
-        "Times the forecasters' state was saved.",
-        counts.battery_saves,
-    )
-    page.one(
-        "nws_forecaster_save_failures_total",
-        "counter",
-        "Times it could not be.",
-        counts.battery_save_failures,
-    )
-    page.one("nws_forecaster_save_seconds", "gauge", "Duration of the last save.", counts.battery_save_s)
-    page.one("nws_restore_seconds", "gauge", "Duration of the service's start.", counts.restore_s)
-    page.one("nws_tick_failures_total", "counter", "Failures of the housekeeping.", backend.tick_failures)
+    writer = backend.writer
+    page.one("nws_batches_total", "Batches of measurements.", counts.batches)
+    page.one("nws_batches_failed_total", "Batches the store could not write.", counts.batches_failed)
+    page.one("nws_transactions_total", "Transactions, each of one or more batches.", writer.transactions)
+    page.one("nws_waiting_samples", "Measurements that wait for the store.", writer.waiting)
+    page.one("nws_series", "Series the service knows.", counts.series)
+    page.one("nws_events_total", "Events stored.", counts.events)
+    page.one("nws_schedule_version", "Version of the measuring schedule.", counts.schedule_version)
+    page.one("nws_store_bytes", "Size of the store's files.", counts.store_bytes)
+    page.one("nws_healthy", "0 while the store cannot be written.", backend.service.health().ok)
+    page.one("nws_forecaster_saves_total", "Times the forecasters' state was saved.", counts.battery_saves)
+    page.one("nws_forecaster_save_failures_total", "Times it could not be.", counts.battery_save_failures)
+    page.one("nws_forecaster_save_seconds", "Duration of the last save.", counts.battery_save_s)
+    page.one("nws_restore_seconds", "Duration of the service's start.", counts.restore_s)
+    page.one("nws_tick_failures_total", "Failures of the housekeeping.", backend.tick_failures)
 
 
 def _sources(page: Exposition, backend: Backend) -> None:
-    page.family("nws_source_reads_total", "counter", "Reads of other monitors by outcome.")
-    for source in backend.sources:
-        for outcome, count in source.counts().items():
-            page.sample("nws_source_reads_total", count, {"source": source.name, "outcome": outcome})
-    page.family("nws_source_samples_total", "counter", "Measurements stored from other monitors.")
-    for source in backend.sources:
-        page.sample("nws_source_samples_total", source.samples, {"source": source.name})
+    reads = (
+        ({"source": source.name, "outcome": outcome}, count)
+        for source in backend.sources
+        for outcome, count in source.counts().items()
+    )
+    page.family("nws_source_reads_total", "Reads of other monitors by outcome.", reads)
+    samples = (({"source": source.name}, source.samples) for source in backend.sources)
+    page.family("nws_source_samples_total", "Measurements stored from other monitors.", samples)
 
 
 def _requests(page: Exposition, backend: Backend) -> None:
     counters = backend.counters
-    page.family("nws_http_requests_total", "counter", "Requests by route, method and status.")
-    for (route, method, status), count in sorted(counters.requests.copy().items()):
-        pairs = {"route": route, "method": method, "status": str(status)}
-        page.sample("nws_http_requests_total", count, pairs)
-    page.family("nws_http_turned_away_total", "counter", "Requests refused before any route, by reason.")
-    for reason, count in sorted(counters.refused.copy().items()):
-        page.sample("nws_http_turned_away_total", count, {"reason": reason})
+    requests = (
+        ({"route": route, "method": method, "status": str(status)}, count)
+        for (route, method, status), count in sorted(counters.requests.copy().items())
+    )
+    page.family("nws_http_requests_total", "Requests by route, method and status.", requests)
+    refused = (({"reason": reason}, count) for reason, count in sorted(counters.refused.copy().items()))
+    page.family("nws_http_turned_away_total", "Requests refused before any route, by reason.", refused)
     name = "nws_http_request_duration_seconds"
-    page.family(name, "histogram", "Time from a request's head to the end of its answer.")
+    page.family(name, "Time from a request's head to the end of its answer.", kind="histogram")
     for route, durations in sorted(counters.durations.copy().items()):
         total = 0
         counts = list(durations.counts)
@@ -251,7 +238,7 @@ def _requests(page: Exposition, backend: Backend) -> None:
 
 def _process(page: Exposition, started: float) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    page.one("process_cpu_seconds_total", "counter", "CPU time used.", used.ru_utime + used.ru_stime)
-    page.one("process_start_time_seconds", "gauge", "Start time of the application.", started)
-    page.one("process_resident_memory_bytes", "gauge", "Memory used.", resident_bytes())
-    page.one("process_open_fds", "gauge", "Files and connections open.", len(os.listdir("/proc/self/fd")))
+    page.one("process_cpu_seconds_total", "CPU time used.", used.ru_utime + used.ru_stime)
+    page.one("process_start_time_seconds", "Start time of the application.", started)
+    page.one("process_resident_memory_bytes", "Memory used.", resident_bytes())
+    page.one("process_open_fds", "Files and connections open.", len(os.listdir("/proc/self/fd")))

@@ -3,13 +3,14 @@
 Routes that change data: they check the sender, the core checks the content.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from nws.base.errors import Forbidden, Refused, WeatherError
+from nws.base.records import copied
 from nws.messages.encoding import encode
 from nws.messages.fieldtypes import parse
 from nws.messages.weatherdocuments import (
@@ -26,7 +27,7 @@ from nws.messages.weatherdocuments import (
     ScheduleAnswer,
     SeriesList,
 )
-from nws.series import HOST_NAME_LEGAL, SHARES, Outlook, is_host_name
+from nws.series import HOST_NAME_LEGAL, SHARES, is_host_name
 from nws.server.answers import answer, encoded
 from nws.server.backend import Backend
 from nws.server.bodies import (
@@ -163,18 +164,13 @@ async def forecasts(backend: Backend, request: Request, query: ForecastsQuery) -
         now = backend.service.now()
         answer = backend.service.forecasts(names, over_s=query.over)
         rows = [
-            ForecastRow(
+            copied(
+                ForecastRow,
+                f,
                 series=str(one),
                 unit=one.resource.unit,
-                value=f.value,
-                mae=f.mae,
-                rmse=f.rmse,
-                method=f.method,
-                samples=f.samples,
-                last=f.last,
-                measured_at=f.measured_at,
                 age_s=max(now - f.measured_at, 0.0),
-                outlooks=_outlook_rows(f.outlooks) if query.over else None,
+                outlooks=[copied(OutlookRow, outlook) for outlook in f.outlooks] if query.over else None,
             )
             for one, f in answer.items()
         ]
@@ -182,20 +178,6 @@ async def forecasts(backend: Backend, request: Request, query: ForecastsQuery) -
         return encode(Forecasts(now=now, forecasts=rows, shares=shares))
 
     return encoded(await (backend.ask_large if names is None else backend.ask)(read))
-
-
-def _outlook_rows(outlooks: Sequence[Outlook]) -> list[OutlookRow]:
-    return [
-        OutlookRow(
-            over_s=one.over_s,
-            mean=one.mean,
-            held=one.held,
-            outcomes=one.outcomes,
-            variation=one.variation,
-            quantiles=one.quantiles,
-        )
-        for one in outlooks
-    ]
 
 
 async def snapshot(backend: Backend, request: Request, query: SnapshotQuery) -> Response:
@@ -212,8 +194,9 @@ async def snapshot(backend: Backend, request: Request, query: SnapshotQuery) -> 
         raise unacceptable(problems)
 
     def read() -> bytes:
-        answer = backend.service.snapshot(hosts=names, composed=query.composed == "true", over_s=query.over)
-        return encode(answer.document)
+        return encode(
+            backend.service.snapshot(hosts=names, composed=query.composed == "true", over_s=query.over)
+        )
 
     return encoded(await backend.ask_large(read))
 

@@ -32,7 +32,7 @@ import uvicorn
 from nws.base.detach import notify
 from nws.base.errors import ConfigError, ServiceError
 from nws.server.asgi import WEB, create_app
-from nws.server.driver import Driven, Driver, SourceCounters
+from nws.server.driver import DrivenSource, Driver
 from nws.server.protocol import (
     MOST_CONNECTIONS,
     MOST_HANDSHAKES,
@@ -134,7 +134,7 @@ def serve(setup: ServerSetup) -> int:
             _LOG.warning("%s", warning)
         with WeatherService(setup.config, store=setup.store) as service:
             driven = sources(setup.config)
-            app = create_app(service, setup.tokens, sources=[one.counters for one in driven])
+            app = create_app(service, setup.tokens, sources=driven)
             url = setup.url(listening.getsockname()[1])
 
             def ready() -> None:
@@ -223,18 +223,14 @@ def bind(family: socket.AddressFamily, address: str, port: int) -> socket.socket
     return listening
 
 
-def sources(config: ServiceConfig) -> list[Driven]:
+def sources(config: ServiceConfig) -> list[DrivenSource]:
     """Return the configured sources with their periods."""
     if not config.prometheus:
         return []
     from nws.sources.prometheus import PrometheusSource
 
     return [
-        Driven(
-            source=PrometheusSource(one),
-            period_s=one.every_s,
-            counters=SourceCounters(one.url),
-        )
+        DrivenSource(source=PrometheusSource(one), name=one.url, period_s=one.every_s)
         for one in config.prometheus
     ]
 

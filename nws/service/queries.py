@@ -13,15 +13,17 @@ Source: Wolski et al. 2000, §2.4.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
 from nws.base.errors import Refused, UnknownHost, UnknownSeries, UsageError
+from nws.base.records import copied, document_of
 from nws.forecasting.backtest import expected
 from nws.forecasting.batteries import LARGEST
 from nws.memory import Keep, Memory
 from nws.messages.fieldtypes import Floats, Ints
+from nws.messages.snapshotcolumns import SnapshotSeries, WeatherSnapshot
 from nws.messages.weatherdocuments import HostState, PlotDocument, Registration, SampleDocument, SeriesState
 from nws.series import Forecast, Resource, Series
 from nws.service import samples
@@ -30,9 +32,11 @@ from nws.service.hostdirectory import Directory, HostRegistration
 from nws.service.parts import ServiceParts
 from nws.service.samples import Points, checked_span, fitting, raw, rolled
 from nws.service.scheduling import ScheduleVersions
-from nws.service.snapshot import NameCache, SnapshotDocument, compact_methods, composed_pairs
+from nws.service.snapshot import compact_methods, composed_columns, composed_pairs, outlook_columns
 
 FEWEST_POINTS, MOST_POINTS = 2, 5000
+#: Selections of series whose names are cached.
+_MOST_SELECTIONS = 8
 #: Points before the first plotted one from which the battery learns.
 _LEARNT_FROM = 200
 #: Length of a gap in multiples of the usual distance between points.
@@ -109,9 +113,6 @@ def _with_gaps(t: Floats, columns: list[Floats], resolution_s: float) -> list[Fl
     return [np.insert(t, before, middle), *(np.insert(c, before, np.nan) for c in columns)]
 
 
-_DESCRIBED = Registration.__struct_fields__
-
-
 def host_states(
     directory: Directory, schedules: ScheduleVersions, forecaster: Forecaster, known: Ints
 ) -> list[HostState]:
@@ -156,12 +157,11 @@ def _registered(
     series: int,
     fault: str | None,
 ) -> HostState:
-    registration = entry.registration
     # not asdict, whose deep copy would dominate the snapshot of a thousand hosts
-    described = {field: getattr(registration, field) for field in _DESCRIBED}
+    described = document_of(entry.registration, *Registration.__struct_fields__)
     return HostState(
         name=name,
-        **described | {"site": schedules.site(name, registration.site)},
+        **described | {"site": schedules.site(name, entry.registration.site)},
         registered_at=entry.registered_at,
         last_seen=directory.last_seen(entry),
         lost=entry.lost,
@@ -179,7 +179,8 @@ class Queries:
         self._config, self._lock, self._clock = parts.config, parts.lock, parts.clock
         self._memory, self._directory = parts.memory, parts.directory
         self._schedules, self._forecaster = parts.schedules, parts.forecaster
-        self._names = NameCache()
+        # names never change, so those of recent selections stay valid
+        self._names_of = lru_cache(_MOST_SELECTIONS)(self._list_names)
 
     def hosts(self) -> list[HostState]:
         """Return every host by name: registered hosts, and hosts measured by other monitors."""
@@ -266,7 +267,7 @@ class Queries:
         hosts: Sequence[str] | None = None,
         composed: bool = False,
         over_s: Sequence[float] = (),
-    ) -> SnapshotDocument:
+    ) -> WeatherSnapshot:
         """Return all hosts and series, or those of and between some hosts; unknown names are left out.
 
         Args:
@@ -282,7 +283,7 @@ class Queries:
             chosen = everything
             if hosts is not None:
                 chosen = everything[catalogue.between([s.name for s in states])[everything]]
-            names = self._names.names(catalogue, chosen)
+            names = self._names_of(chosen.tobytes())
             columns = self._forecaster.columns(chosen)
             now = self._clock()
             paths = None
@@ -296,18 +297,29 @@ class Queries:
                 )
         outlooks = self._forecaster.outlooks(chosen, over_s, now) if over_s else None
         methods, places = compact_methods(columns)
-        return SnapshotDocument(
+        return WeatherSnapshot(
+            format="nws-snapshot",
+            version=1,
             now=now,
             grid=self._config.grid,
             hosts=states,
             methods=methods,
-            series=names,
-            columns=replace(columns, method=places),
-            age_s=np.maximum(now - columns.measured_at, 0.0),
-            composed=paths,
-            over_s=over_s,
-            outlooks=outlooks,
+            series=copied(
+                SnapshotSeries,
+                columns,
+                name=names,
+                forecast=columns.value,
+                method=places,
+                age_s=np.maximum(now - columns.measured_at, 0.0),
+            ),
+            outlooks=None if outlooks is None else outlook_columns(outlooks, over_s),
+            composed=None if paths is None else composed_columns(paths, now),
         )
+
+    def _list_names(self, numbers: bytes) -> tuple[str, ...]:
+        """Return the names of the series with these numbers, int64 each."""
+        names = self._forecaster.catalogue.names
+        return tuple(names[i] for i in np.frombuffer(numbers, np.int64).tolist())
 
     def _known(self) -> Ints:
         """Return the visible series, sorted by name."""

@@ -2,97 +2,36 @@
 
 Columns are arrays from the batteries to the encoder: no request iterates over the series in Python. Names change
 only when series are added, so they are listed once. Pairs that are not measured are composed along paths on
-request (`nws.links.composition`).
+request (`nws.links.linkmatrix`).
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from nws.base.errors import TooMany
-from nws.base.records import copied
 from nws.forecasting.batteries import METHOD_TEXTS, Columns
 from nws.forecasting.horizons import KNOWN
-from nws.links.composition import Composed, Link, Pair, compose
+from nws.links.composition import Composed, Link, Pair
+from nws.links.linkmatrix import compose
 from nws.messages.fieldtypes import Floats, Ints
-from nws.messages.snapshotcolumns import SnapshotComposed, SnapshotOutlooks, SnapshotSeries, WeatherSnapshot
-from nws.messages.weatherdocuments import HostState
+from nws.messages.snapshotcolumns import SnapshotComposed, SnapshotOutlooks
 from nws.series import SHARES, Resource
 from nws.service.seriescatalogue import Catalogue
 
-#: Maximum number of cached selections.
-_MOST_NAMES = 8
 
-
-class NameCache:
-    """A cache of the names of recent selections. Not thread-safe."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
-
-    def names(self, catalogue: Catalogue, numbers: Ints) -> tuple[str, ...]:
-        """Return the names of these series; names never change, so a cached value stays valid."""
-        key = numbers.tobytes()
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = tuple(catalogue.names[i] for i in numbers.tolist())
-            if len(self._known) > _MOST_NAMES:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)
-        return known
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SnapshotDocument:
-    """All values of one instant, in columns of one length; NaN for unknown values.
-
-    now: seconds since the epoch.  series: names.  columns: forecasts, `method` an index into `methods`
-    age_s: of each series' last measurement.  composed: pairs that are not measured; None if not requested
-    outlooks: over the spans `over_s`, as `BatteryBank.outlooks`; None if not requested
-    """
-
-    now: float
-    grid: str
-    hosts: Sequence[HostState]
-    methods: tuple[str, ...]
-    series: tuple[str, ...]
-    columns: Columns
-    age_s: Floats
-    composed: Mapping[Pair, Composed] | None = None
-    over_s: Sequence[float] = ()
-    outlooks: Floats | None = None
-
-    @property
-    def document(self) -> WeatherSnapshot:
-        """Return the document."""
-        c = self.columns
-        return WeatherSnapshot(
-            format="nws-snapshot",
-            version=1,
-            now=self.now,
-            grid=self.grid,
-            hosts=self.hosts,
-            methods=self.methods,
-            series=copied(SnapshotSeries, c, name=self.series, forecast=c.value, age_s=self.age_s),
-            outlooks=self._outlooks(),
-            composed=None if self.composed is None else _composed_columns(self.composed, self.now),
-        )
-
-    def _outlooks(self) -> SnapshotOutlooks | None:
-        if self.outlooks is None:
-            return None
-        mean, held, outcomes, variation = (self.outlooks[:, :, part] for part in range(KNOWN))
-        return SnapshotOutlooks(
-            over_s=self.over_s,
-            shares=SHARES,
-            mean=mean,
-            held=held,
-            outcomes=outcomes,
-            variation=variation,
-            quantiles=self.outlooks[:, :, KNOWN:],
-        )
+def outlook_columns(outlooks: Floats, over_s: Sequence[float]) -> SnapshotOutlooks:
+    """Return the columns of outlooks as `BatteryBank.outlooks` returns them."""
+    mean, held, outcomes, variation = (outlooks[:, :, part] for part in range(KNOWN))
+    return SnapshotOutlooks(
+        over_s=over_s,
+        shares=SHARES,
+        mean=mean,
+        held=held,
+        outcomes=outcomes,
+        variation=variation,
+        quantiles=outlooks[:, :, KNOWN:],
+    )
 
 
 def compact_methods(columns: Columns) -> tuple[tuple[str, ...], Ints]:
@@ -170,7 +109,8 @@ def _by_pair(
     return {(hosts[a], hosts[b]): (value, error, t) for a, b, value, error, t in rows}
 
 
-def _composed_columns(composed: Mapping[Pair, Composed], now: float) -> SnapshotComposed:
+def composed_columns(composed: Mapping[Pair, Composed], now: float) -> SnapshotComposed:
+    """Return the columns of composed pairs."""
     every = list(composed.values())
     measured_at = np.array([c.measured_at for c in every])
     return SnapshotComposed(

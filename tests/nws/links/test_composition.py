@@ -6,7 +6,8 @@ from itertools import pairwise, permutations
 import pytest
 from hypothesis import given, strategies as st
 
-from nws.links.composition import Link, compose
+from nws.links.composition import Link
+from nws.links.linkmatrix import compose
 
 
 def link(latency_s, bandwidth_Bps=1e8, t=100.0, errors=(0.0, 0.0)):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from nws.links import linkmatrix
-from nws.links.composition import Link, compose
-from nws.links.linkmatrix import compose_all
+from nws.links.composition import Link
+from nws.links.linkmatrix import compose, compose_all
 
 HOSTS = ("a", "b", "c", "d", "e", "f")
 FIELDS = ("latency_s", "latency_error_s", "bandwidth_Bps", "bandwidth_error_Bps", "measured_at")

@@ -6,7 +6,6 @@ import subprocess
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
-from types import SimpleNamespace
 
 import numpy as np
 import orjson
@@ -197,7 +196,7 @@ class FakeService:
             samples=np.array([f.samples for _, f in found], np.int64),
             method=np.zeros(len(found), np.int64),
         )
-        document = WeatherSnapshot(
+        return WeatherSnapshot(
             format="nws-snapshot",
             version=1,
             now=NOW,
@@ -207,7 +206,6 @@ class FakeService:
             series=series,
             outlooks=outlooks,
         )
-        return SimpleNamespace(document=document)
 
     def event(self, event):
         if self.failure:

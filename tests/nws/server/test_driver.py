@@ -6,7 +6,7 @@ import pytest
 
 from nws.base.errors import ProbeError
 from nws.series import Measurement, Series
-from nws.server.driver import Driven, Driver, SourceCounters
+from nws.server.driver import DrivenSource, Driver
 from nws.server.serve import sources
 from nws.service.serviceconfig import ServiceConfig
 from nws.sources.prometheussettings import PrometheusSettings
@@ -38,17 +38,17 @@ def source():
 
 @pytest.fixture
 def driven(source):
-    return Driven(source=source, period_s=0.1, counters=SourceCounters("http://prometheus"))
+    return DrivenSource(source=source, name="http://prometheus", period_s=0.1)
 
 
 def counts(driven):
-    return {name: count for name, count in driven.counters.counts().items() if count}
+    return {name: count for name, count in driven.counts().items() if count}
 
 
 def test_what_a_source_says_is_kept(service, driven):
     Driver(service, [driven], clock=lambda: 7.0).read(driven)
     assert service.kept == {"cpu.new@alpha": [(7.0, 0.5), (8.0, 0.25)]}
-    assert driven.counters.samples == 2
+    assert driven.samples == 2
     assert counts(driven) == {"done": 1}
 
 
@@ -102,9 +102,9 @@ def test_sources_are_read_at_their_period_until_the_end(service, source, driven,
 def test_source_that_takes_too_long_is_skipped_and_counted(service, source, driven, eventually):
     source.held.clear()
     with Driver(service, [driven], clock=lambda: 7.0):
-        eventually(lambda: driven.counters.counts()["skipped"] >= 2)
+        eventually(lambda: driven.counts()["skipped"] >= 2)
         source.held.set()
-    assert len(source.reads) <= 2 + driven.counters.done
+    assert len(source.reads) <= 2 + driven.done
 
 
 def test_without_sources_nothing_is_started(service):
@@ -116,6 +116,6 @@ def test_without_sources_nothing_is_started(service):
 def test_what_the_settings_name_is_driven():
     one = PrometheusSettings(url="http://127.0.0.1:9", every_s=7.0, hosts={"10.0.0.1:9100": "alpha"})
     (driven,) = sources(ServiceConfig(prometheus=(one,)))
-    assert (driven.period_s, driven.counters.name) == (7.0, "http://127.0.0.1:9")
+    assert (driven.period_s, driven.name) == (7.0, "http://127.0.0.1:9")
     with pytest.raises(ProbeError, match=r"127\.0\.0\.1:9"):
         driven.source.read(0.0)

@@ -152,7 +152,7 @@ def test_prometheus_own_checker_finds_nothing_wrong(page):
 @given(value=st.text(st.sampled_from('a"\\n\n\r {},=\u2028é'), max_size=12))
 def test_any_text_is_a_label(value):
     page = Exposition()
-    page.family("a", "gauge", "any\ntext \\ here")
+    page.family("a", "any\ntext \\ here")
     page.sample("a", 1.0, {"one": value, "other": "b"})
     assert values(parse(b"".join(page.blocks()).decode()), "a") == {(("one", value), ("other", "b")): 1.0}
 
@@ -168,7 +168,7 @@ def test_numbers_as_the_format_has_them(value, text):
 
 def test_what_is_not_known_is_left_out():
     page = Exposition()
-    page.family("a", "gauge", "A.")
+    page.family("a", "A.")
     page.sample("a", math.nan)
     page.column("a", [labels({"b": "c"}), labels({"b": "d"})], [math.nan, 2.0])
     assert b"".join(page.blocks()).decode().splitlines()[2:] == ['a{b="d"} 2.0']

@@ -81,7 +81,7 @@ def test_old_events_are_forgotten(start, clock):
 def test_while_the_disk_is_full_reading_goes_on(service, clock, monkeypatch, caplog):
     registered(service, "alpha", "beta")
     service.put(batch((ALPHA, START, 0.5)), as_host="alpha")
-    before = encode(service.snapshot().document)
+    before = encode(service.snapshot())
     disk = FullDisk(service, monkeypatch)
     with pytest.raises(StoreError, match="no room left"):
         service.put(batch((ALPHA, START + 1, 0.6)), as_host="alpha")
@@ -91,7 +91,7 @@ def test_while_the_disk_is_full_reading_goes_on(service, clock, monkeypatch, cap
     assert service.counters().batches_failed == 1
     with pytest.raises(StoreError):
         service.event(Event(t=START, kind="note"))
-    assert encode(service.snapshot().document) == before
+    assert encode(service.snapshot()) == before
     assert service.plot(ALPHA, since=START, until=START + 10).value.tolist() == [0.5]
     assert service.forecasts([ALPHA]).popitem()[1].samples == 1
     assert [h.name for h in service.hosts()] == ["alpha", "beta"]
@@ -233,7 +233,7 @@ def test_many_threads_at_once(start, clock):
 
     def read():
         while not stop.is_set():
-            encode(service.snapshot(composed=True).document)
+            encode(service.snapshot(composed=True))
             for state in service.series()[:3]:
                 service.plot(state.series, since=START, until=START + 100)
             service.hosts(), service.schedule(), service.counters(), service.events(0, 4e9)

@@ -1,4 +1,4 @@
-"""This process as the kernel sees it."""
+"""The memory that this process occupies."""
 
 import os
 
