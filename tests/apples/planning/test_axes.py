@@ -1,14 +1,12 @@
 """Cuts on two axes: boxes that tile the whole, the price of slabs as a special case, and the choice between them."""
 
 import itertools
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from apples.errors import ConfigError, NoFeasiblePlan
 from apples.model.cut import Axes
 from apples.model.grid import Estimate
 from apples.model.limits import parse_limits
@@ -16,7 +14,7 @@ from apples.planning.boxcosts import in_columns, in_grid, priced
 from apples.planning.candidates import CandidateSchedule, seconds_per_rank
 from apples.planning.cuts import BoxLayout, column_groups
 from apples.planning.planner import make_plan
-from apples.planning.planningoptions import PAPER, PlanningOptions
+from apples.planning.planningoptions import PlanningOptions
 
 AUTO = PlanningOptions()
 CUTS = ("auto", "slabs", "columns")
@@ -187,42 +185,3 @@ def test_times_of_both_cuts_are_predictions(pool):
         assert plan.cut.slabs_s == plans["slabs"].predicted_s
         assert plan.cut.two_axes_s == plans["columns"].predicted_s
     assert plans["auto"].predicted_s == min(plan.predicted_s for plan in plans.values())
-
-
-def test_cut_that_was_asked_for_is_kept(pool):
-    snapshot = pool.snapshot([1.0, 0.5, 0.4, 0.3], **links(4, 1e9))
-    for cut in ("slabs", "columns"):
-        plan = make_plan(snapshot, run_of(pool, 60, 60), pool.costs(0.01), PlanningOptions(cut=cut))
-        assert plan.cut.kind == cut
-        assert "(asked for)" in plan.cut.why
-
-
-def test_program_of_one_axis_refuses_boxes(pool):
-    snapshot = pool.snapshot([1.0, 0.5])
-    with pytest.raises(ConfigError, match="cut columns: test takes slabs only; name its second axis"):
-        make_plan(snapshot, pool.workload(60), pool.costs(), PlanningOptions(cut="columns"))
-    with pytest.raises(ConfigError, match="cut columns: test takes slabs and rectilinear cuts; leave"):
-        make_plan(snapshot, run_of(pool, 9, 9, "rectilinear"), pool.costs(), PlanningOptions(cut="columns"))
-
-
-def test_one_host_keeps_slabs_and_refuses_boxes(pool):
-    alone = pool.snapshot([1.0])
-    plan = make_plan(alone, run_of(pool, 9, 9), pool.costs())
-    assert (plan.cut.kind, plan.cut.border, math.isinf(plan.cut.two_axes_s)) == ("slabs", 0, True)
-    assert "no columns cut places the work" in plan.cut.why
-    with pytest.raises(NoFeasiblePlan, match="no columns cut places all cells of 9 rows"):
-        make_plan(alone, run_of(pool, 9, 9), pool.costs(), PlanningOptions(cut="columns"))
-
-
-def test_one_row_is_cut_along_its_cells(pool):
-    plan = make_plan(pool.snapshot([0.5] * 4, **links(4, 1e9)), run_of(pool, 1, 400), pool.costs(1.0))
-    assert [b.width for b in plan.boxes] == [100] * 4
-    assert {b.height for b in plan.boxes} == {1}
-
-
-def test_quantile_and_the_paper_know_their_cut(pool):
-    snapshot = pool.snapshot([0.9, 0.5, 0.5, 0.4], error=0.1, **links(4))
-    work = run_of(pool, 60, 60)
-    careful = make_plan(snapshot, work, pool.costs(0.01), PlanningOptions(quantile=0.9))
-    assert careful.low_s < careful.predicted_s < careful.high_s
-    assert make_plan(snapshot, work, pool.costs(0.01), PAPER).cut is None

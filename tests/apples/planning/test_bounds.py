@@ -164,14 +164,6 @@ def test_overhead_error_widens_both_sides_by_one_factor(error_s):
     assert expected / low == pytest.approx(high / expected)
 
 
-def test_plans_carry_their_bounds(pool):
-    snapshot = pool.snapshot([0.8, 0.7], error=[0.1, 0.0])
-    plan = make_plan(snapshot, pool.workload(100), pool.costs())
-    assert plan.low_s < plan.predicted_s < plan.high_s
-    sure = make_plan(pool.snapshot([0.8, 0.7]), pool.workload(100), pool.costs())
-    assert sure.low_s == sure.predicted_s == sure.high_s
-
-
 def test_errors_of_links_count_too(pool):
     snapshot = pool.snapshot([1.0, 1.0])
     unsure = replace(snapshot, latency_error_s=np.full((2, 2), 5e-5))

@@ -1,12 +1,11 @@
 """People's limits on the choice of hosts: the plan keeps them, and the refusal names them."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from apples.errors import ConfigError, NoFeasiblePlan
+from apples.errors import ConfigError
 from apples.model.gridfile import load_grid_file
 from apples.model.limits import AtMost, Limits, parse_limits
 from apples.planning import placement, planner
@@ -15,7 +14,6 @@ from apples.planning.planner import make_plan
 from apples.planning.planningoptions import PlanningOptions
 from tests.transcripts import recorded, text_of
 
-PRICED = PlanningOptions(prices=True)
 GRID = text_of("apples/planning/hostlimits_grid.txt")
 
 
@@ -53,38 +51,6 @@ def test_plan_within_budget_costs_at_most_it(plan, hosts):
     bound = plan(Limits(prices=prices, budget=60.0), hosts)
     assert bound.cost <= 60.0 + 1e-9
     assert set(bound.hosts) == {f"h{i}" for i in range(6, hosts)}
-
-
-def test_deadline_too_early_is_refused_with_the_soonest(plan):
-    with pytest.raises(NoFeasiblePlan, match="without a deadline of 10 s the run takes 15 s"):
-        plan(Limits(deadline=10.0))
-    assert plan(Limits(deadline=15.0)).predicted_s == pytest.approx(15.0)
-
-
-def test_price_of_a_limit_is_the_effect_of_one_more(plan):
-    found = plan(Limits(at_most=(AtMost(of="s0", hosts=2),)))
-    assert found.predicted_s == pytest.approx(30.0)
-    assert found.prices == ("one host more of s0 would save 6 s",)
-    wider = plan(Limits(at_most=(AtMost(of="s0", hosts=3),)))
-    assert found.predicted_s - wider.predicted_s == pytest.approx(6.0)
-
-
-def test_price_of_memory_is_confirmed_by_more(pool):
-    def planned(first):
-        at = pool.snapshot([1.0] * 3, memory=[first, 90e9, 90e9])
-        return make_plan(at, pool.workload(120, bytes_per_row=1e9), pool.costs(), PRICED)
-
-    assert planned(20e9).prices == ("1 GB more on h0 would save 0.5 s",)
-    assert planned(20e9).predicted_s - planned(22e9).predicted_s == pytest.approx(1.0)
-    assert planned(90e9).prices == ()
-
-
-def test_shared_memory_counts_once_for_a_host(pool):
-    at = pool.snapshot([1.0], memory=[30e9], slots=2)
-    work = pool.workload(20, bytes_per_row=1e9, bytes_shared=10e9)
-    assert make_plan(at, work, pool.costs()).rows == (10, 10)
-    with pytest.raises(NoFeasiblePlan, match="1 host can hold 20 rows"):
-        make_plan(at, replace(work, size=21), pool.costs())
 
 
 def test_search_that_was_cut_says_so_with_its_gap(plan, monkeypatch):

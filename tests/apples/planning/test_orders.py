@@ -7,8 +7,6 @@ from hypothesis import given, settings, strategies as st
 from apples.planning import desirability
 from apples.planning.chains import Chains
 from apples.planning.groups import groups
-from apples.planning.planner import make_plan
-from apples.planning.planningoptions import PlanningOptions
 from apples.planning.rank_order import is_uniform, spanning_tree, tree_positions
 
 #: h0 is fast and far away, h2 slow and near everybody, h1 in between.
@@ -100,20 +98,6 @@ def test_prefixes_take_the_first_of_the_order_and_keep_the_sequence_of_the_chain
     assert [plain.chain(k).tolist() for k in range(2)] == [[2, 0], [2, 0, 3]]
 
 
-def test_tree_beats_the_list_s_own_order_where_sites_alternate(pool):
-    snapshot = pool.snapshot(np.linspace(1, 0.9, 8), sites=[0, 1] * 4)
-    work, costs = pool.workload(800, messages=1000, bytes_exchanged=1e7), pool.costs()
-    plans = {
-        rank_order: make_plan(
-            snapshot, work, costs, PlanningOptions(rank_order=rank_order, improve=False, ranks=8)
-        )
-        for rank_order in ("tree", "desirability")
-    }
-    assert plans["tree"].predicted_s < plans["desirability"].predicted_s
-    sites = [int(a.host[1:]) % 2 for a in plans["tree"].assignments]
-    assert np.count_nonzero(np.diff(sites)) == 1
-
-
 def test_groups_are_the_sites_the_links_show_at_every_level(pool):
     """Two rooms of two on one site, 1 ms apart, and another site of two, 20 ms away."""
     room = np.array([0, 1, 0, 1, 2, 2])
@@ -126,12 +110,3 @@ def test_groups_are_the_sites_the_links_show_at_every_level(pool):
 def test_equally_near_hosts_are_no_groups(pool):
     problem = pool.problem(pool.snapshot([1.0] * 6), pool.workload(60, messages=10))
     assert groups(spanning_tree(problem)) == []
-
-
-def test_slower_site_is_found_where_it_alone_holds_the_work(pool):
-    """Every prefix by power mixes sites; h1 and h3 hold the work without the slow link between."""
-    snapshot = pool.snapshot([1.0, 0.6, 0.9, 0.5], sites=[0, 1, 0, 1], memory=[30e6, 60e6, 30e6, 60e6])
-    work = pool.workload(100, messages=50_000, bytes_per_row=1e6)
-    plan = make_plan(snapshot, work, pool.costs())
-    assert set(plan.hosts) == {"h1", "h3"}
-    assert plan.order == "power within a group"
