@@ -11,22 +11,13 @@ from hypothesis import given, strategies as st
 from apples.cli.toolbox import toolbox
 from apples.costs.ranges import FEWEST, calibrate_range, coverage, judged_run
 from apples.costs.store import new_id, open_history
-from apples.model.plan import Assignment, Outcome, Plan, Record
+from apples.model.plan import Outcome, Record
+from tests.apples.samples import a_plan
 
 
-def a_plan(predicted_s=10.0, low_s=9.0, high_s=11.0):
-    return Plan(
-        scheduler="apples",
-        application="heat",
-        size=64,
-        model="exchange",
-        assignments=(
-            Assignment(rank=0, host="h", slot=0, rows=64, compute_s=1.0, communicate_s=0.0, overhead_s=0.0),
-        ),
-        predicted_s=predicted_s,
-        low_s=low_s,
-        high_s=high_s,
-    )
+def forecast(low_s=9.0, high_s=11.0):
+    """A plan of 10 s within a range."""
+    return a_plan(predicted_s=10.0, low_s=low_s, high_s=high_s)
 
 
 def a_record(observed_s, plan=None, world="mpiexec", ended="finished"):
@@ -35,7 +26,7 @@ def a_record(observed_s, plan=None, world="mpiexec", ended="finished"):
         started_at=0.0,
         world=world,
         key="heat",
-        plan=plan or a_plan(),
+        plan=plan or forecast(),
         outcome=Outcome(ended=ended, exit_code=0, observed_s=observed_s, statuses=()),
     )
 
@@ -51,7 +42,7 @@ def test_coverage_counts_runs_on_each_side():
 
 
 def test_few_runs_change_no_range():
-    plan = a_plan()
+    plan = forecast()
     assert calibrate_range(plan, [a_run(20.0)] * (FEWEST - 1)) is plan
 
 
@@ -59,7 +50,7 @@ def test_calibrated_ranges_hold_eight_of_ten_times():
     rng = np.random.default_rng(3)
     runs, held = [], 0
     for _ in range(600):
-        plan = calibrate_range(a_plan(), runs[-50:])
+        plan = calibrate_range(forecast(), runs[-50:])
         observed = 11.0 * np.exp(0.3 * rng.standard_normal())
         held += plan.low_s <= observed <= plan.high_s
         runs.append(a_run(observed, plan))
@@ -76,7 +67,7 @@ def test_forecast_lengths_count_if_they_are_informative(informative):
         error, own = rng.choice([0.05, 0.4], 2)
         own = error if informative else own
         side = 1.2816 * own
-        plan = calibrate_range(a_plan(10.0, 10.0 * np.exp(-side), 10.0 * np.exp(side)), runs[-50:])
+        plan = calibrate_range(forecast(10.0 * np.exp(-side), 10.0 * np.exp(side)), runs[-50:])
         observed = 10.0 * np.exp(error * rng.standard_normal())
         held.append(plan.low_s <= observed <= plan.high_s)
         widths[own].append(np.log(plan.high_s / plan.low_s))
@@ -95,7 +86,7 @@ def test_calibrated_expectation_is_that_of_the_runs():
     rng = np.random.default_rng(7)
     runs = []
     for k in range(60):
-        plan = calibrate_range(a_plan(), runs[-50:])
+        plan = calibrate_range(forecast(), runs[-50:])
         runs.append(a_run(90.0 if k % 15 == 14 else 12.0 * np.exp(0.1 * rng.standard_normal()), plan))
     assert plan.predicted_s == pytest.approx(12.0, rel=0.08)
     assert plan.forecast_s == 10.0
@@ -107,16 +98,16 @@ def test_calibrated_expectation_is_that_of_the_runs():
     high=st.floats(1.0, 10.0),
 )
 def test_calibrated_range_encloses_the_prediction(observed, low, high):
-    plan = calibrate_range(a_plan(10.0, 10.0 * low, 10.0 * high), [a_run(s) for s in observed])
+    plan = calibrate_range(forecast(10.0 * low, 10.0 * high), [a_run(s) for s in observed])
     assert 0 < plan.low_s <= plan.predicted_s <= plan.high_s
 
 
 def test_calibration_of_calibrated_runs_starts_from_the_forecasts():
     rng = np.random.default_rng(5)
     plain = [10.0 * np.exp(0.2 * z) for z in rng.standard_normal(30)]
-    plan = calibrate_range(a_plan(), [a_run(s) for s in plain])
+    plan = calibrate_range(forecast(), [a_run(s) for s in plain])
     again = [a_run(s, plan) for s in plain]
-    assert calibrate_range(a_plan(), again).high_s == pytest.approx(plan.high_s)
+    assert calibrate_range(forecast(), again).high_s == pytest.approx(plan.high_s)
 
 
 def test_coverage_of_the_history_is_printed_by_platform(tmp_path, monkeypatch):

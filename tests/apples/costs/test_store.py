@@ -10,49 +10,32 @@ import textwrap
 import time
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from apples.costs.runs import training_run
 from apples.costs.store import History, new_id
 from apples.errors import HistoryError, UnknownRun
-from apples.model.plan import Assignment, LeftOut, Outcome, Plan, RankObservation, RankStatus, Record
+from apples.model.plan import LeftOut, Outcome, RankStatus, Record
 from apples.model.template import Benchmark
+from tests.apples.samples import a_plan, an_assignment, an_observation
 
 
 def a_record(started_at=1.7e9, key="heat", observed_s=2.5, slab_rows=64):
-    assignment = Assignment(
-        rank=0, host="alpha", slot=0, rows=64, compute_s=2.0, communicate_s=0.1, overhead_s=0.3
-    )
-    plan = Plan(
-        scheduler="apples",
-        application="heat",
-        size=64,
-        model="exchange",
-        assignments=(assignment,),
+    plan = a_plan(
+        an_assignment(host="alpha", compute_s=2.0, communicate_s=0.1, overhead_s=0.3),
         predicted_s=2.4,
-        low_s=2.0,
         high_s=math.inf,
         taken=(("alpha", "fastest"),),
         left_out=(LeftOut(host="beta", reason="busy"),),
-    )
-    observation = RankObservation(
-        rank=0,
-        host="alpha",
-        rows=64,
-        iterations=500,
-        setup_s=0.1,
-        compute_s=2.1,
-        communicate_s=0.1,
-        wait_s=0.0,
-        total_s=2.4,
     )
     outcome = Outcome(
         ended="finished",
         exit_code=0,
         observed_s=observed_s,
         statuses=(RankStatus(rank=0, host="alpha", exit_code=0, pid=7),),
-        observations=(observation,),
+        observations=(an_observation(host="alpha", setup_s=0.1, compute_s=2.1, total_s=2.4),),
     )
     return Record(
         id=new_id(started_at),
@@ -217,7 +200,7 @@ def test_killed_writer_leaves_whole_records(history):
     """A process that appends without end is killed with SIGKILL: what is there is readable."""
     program = f"""
     import sys
-    sys.path.insert(0, {os.path.dirname(__file__)!r})
+    sys.path[:0] = [{os.path.dirname(__file__)!r}, {str(Path(__file__).parents[3])!r}]
     from pathlib import Path
     from test_store import a_record
     from apples.costs.store import History
