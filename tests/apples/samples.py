@@ -1,6 +1,7 @@
 """Plans, their ranks and observations of them, with values where a test does not care."""
 
-from apples.model.plan import Assignment, Plan, RankObservation
+from apples.model.plan import Assignment, Attempt, Plan, RankObservation, Record
+from apples.model.progress import Progress
 
 NO_TIMES = {"setup_s": 0.0, "compute_s": 0.0, "communicate_s": 0.0, "wait_s": 0.0, "total_s": 0.0}
 
@@ -30,3 +31,23 @@ def a_plan(*assignments, **given):
         "high_s": seconds,
     }
     return Plan(assignments=assignments, **(values | given))
+
+
+def a_record(plan, outcome, **given):
+    """A record of a run of this plan."""
+    values = {"id": "1", "started_at": 0.0, "world": "ssh", "key": "k"}
+    return Record(plan=plan, outcome=outcome, **(values | given))
+
+
+def an_attempt(plan, outcome, **given):
+    """A launch of all of a run."""
+    values = {"number": 1, "started_at": 0.0, "first_iteration": 0, "iterations": 100}
+    return Attempt(plan=plan, outcome=outcome, **(values | given))
+
+
+def a_stretch(rows, row_s, iteration, **given):
+    """Progress over ten iterations whose ranks take `row_s` for a row, and no time to exchange."""
+    compute = tuple(10 * r * s for r, s in zip(rows, row_s, strict=True))
+    none = (0.0,) * len(rows)
+    values = {"left": 1000.0, "iterations": 10, "seconds": max(compute), "exchange_s": none, "reduce_s": none}
+    return Progress(iteration=iteration, rows=rows, **({"compute_s": compute} | values | given))

@@ -7,7 +7,7 @@ import pytest
 from apples.errors import NoFeasiblePlan
 from apples.model.grid import Estimate, Grid, Host, LinkRule, Snapshot
 from apples.model.plan import Plan
-from apples.model.progress import CheckpointAndEnd, NewSlabs, Progress
+from apples.model.progress import CheckpointAndEnd, NewSlabs
 from apples.model.template import Costs, Workload
 from apples.planning.adapting.hosts import HostPolicy
 from apples.planning.adapting.settings import AdaptSettings, HostSettings
@@ -15,6 +15,7 @@ from apples.planning.baselines import default_plan
 from apples.planning.planner import make_plan
 from apples.planning.planningoptions import PlanningOptions
 from apples.run.adaptation import ControllerInputs, HostController, SlabController, adaptation_inputs
+from tests.apples.samples import a_stretch
 
 OPTIONS = PlanningOptions(ranks=2)
 COSTS = Costs(seconds_per_row={"x": {1: 1e-3}})
@@ -59,16 +60,7 @@ def slabs(decided):
 
 
 def told(rows, row_s, iteration, **more):
-    compute = tuple(10 * r * s for r, s in zip(rows, row_s, strict=True))
-    values = {"left": 1000.0 - iteration, "iterations": 10, "seconds": max(compute), **more}
-    return Progress(
-        iteration=iteration,
-        rows=rows,
-        compute_s=compute,
-        exchange_s=(0.0, 0.0),
-        reduce_s=(0.0, 0.0),
-        **values,
-    )
+    return a_stretch(rows, row_s, iteration, **{"left": 1000.0 - iteration, **more})
 
 
 def hear(controller, rows, row_s, count, start=0):

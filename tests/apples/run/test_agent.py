@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from apples.costs.runs import expected_compute, training_run
-from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
+from apples.errors import ConfigError, LaunchError
 from apples.model.cut import Axes
 from apples.model.drained import DrainedHosts
 from apples.model.grid import Estimate, Host, Snapshot
@@ -409,26 +409,6 @@ def test_ranks_that_poll_use_up_the_quotas_of_their_hosts(bench):
     assert sleeping.assignments[0].communicate_s < polling.assignments[0].communicate_s
 
 
-def test_more_rows_than_all_memory_holds(bench):
-    b = bench(Host(name="alpha", memory_bytes=1e7))
-    with pytest.raises(NoFeasiblePlan, match="64 rows do not fit: 1 host can hold 10 rows"):
-        b.agent.decide(request_for(b))
-
-
-@pytest.mark.parametrize(("size", "ranks"), [(64, 100), (2, 3)])
-def test_more_ranks_than_slots_or_rows(bench, size, ranks):
-    b = bench()
-    with pytest.raises(
-        NoFeasiblePlan, match=rf"{ranks} ranks were asked for, but the pool has 4 usable slots"
-    ):
-        b.agent.decide(request_for(b, size, overrides={"ranks": ranks}))
-
-
-def test_size_smaller_than_the_slots_uses_fewer(bench):
-    b = bench()
-    assert b.agent.decide(request_for(b, 1)).plan.rows == (1,)
-
-
 def test_run_on_two_axes_is_kept_with_its_boxes(bench, observed):
     b = bench(script=[finished(2.0, ["alpha"])])
     plain = b.toy.workload
@@ -443,12 +423,6 @@ def test_run_on_two_axes_is_kept_with_its_boxes(bench, observed):
     expected = expected_compute(training_run(record), decision.costs)
     assert expected == pytest.approx({a.rank: a.compute_s for a in decision.plan.assignments})
     assert sum(a.work for a in decision.plan.assignments) == 64
-
-
-def test_cut_of_a_program_of_one_axis_is_refused(bench):
-    b = bench()
-    with pytest.raises(ConfigError, match="cut rectilinear: toy takes slabs only"):
-        b.agent.decide(request_for(b, overrides={"cut": "rectilinear"}))
 
 
 def test_simulated_run_of_two_axes_takes_slabs(bench):

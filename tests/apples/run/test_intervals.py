@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from apples.costs.store import launches_of
-from apples.model.plan import Attempt, Outcome, RankObservation, Record, unplanned
+from apples.model.plan import Outcome, unplanned
 from apples.run import intervals
+from tests.apples.samples import a_record, an_attempt, an_observation
 
 DAY = 86400.0
 costs = st.floats(0.01, 60.0)
@@ -81,29 +82,10 @@ def test_run_of_unknown_pace_has_no_interval():
     assert intervals.in_iterations(math.inf, 1.0, 100) is None
 
 
-def attempt(outcome, number=1):
-    return Attempt(
-        number=number,
-        started_at=0.0,
-        first_iteration=0,
-        iterations=100,
-        plan=unplanned(["a1", "a2"], scheduler="test", application="toy"),
-        outcome=outcome,
-    )
-
-
 def record(*outcomes, **more):
-    attempts = tuple(attempt(outcome, k) for k, outcome in enumerate(outcomes, 1))
-    return Record(
-        id="1",
-        started_at=0.0,
-        world="ssh",
-        key="k",
-        plan=attempts[0].plan,
-        outcome=outcomes[-1],
-        attempts=attempts,
-        **more,
-    )
+    plan = unplanned(["a1", "a2"], scheduler="test", application="toy")
+    attempts = tuple(an_attempt(plan, outcome, number=k) for k, outcome in enumerate(outcomes, 1))
+    return a_record(plan, outcomes[-1], attempts=attempts, **more)
 
 
 def launches(*records):
@@ -112,19 +94,7 @@ def launches(*records):
 
 
 def ran(observed_s, lost=(), checkpoints=0, checkpoint_s=0.0):
-    seen = RankObservation(
-        rank=0,
-        host="a1",
-        rows=1,
-        iterations=100,
-        setup_s=0.0,
-        compute_s=1.0,
-        communicate_s=0.0,
-        wait_s=0.0,
-        total_s=1.0,
-        checkpoints=checkpoints,
-        checkpoint_s=checkpoint_s,
-    )
+    seen = an_observation(host="a1", checkpoints=checkpoints, checkpoint_s=checkpoint_s)
     return Outcome(
         ended="failed" if lost else "finished",
         exit_code=0,

@@ -2,103 +2,36 @@
 
 import time
 
-import pytest
-
 from apples.cli.console import ProgressNotes
 from apples.hosts.steering import PAGE_BEGIN, PAGE_ITERATIONS, PROGRESS, ProgressReader, page_of
 from apples.launching.outputreader import OutputReader
 from apples.monitoring import pagelayout
 from apples.run.progress import AttemptProgress
 from nws.base import bounded
+from tests.transcripts import recorded
 
 OWN = (
-    b'{"version": 1, "iteration": %d, "left": %s, "iterations": 5, "seconds": 1.0, "rows": [4], "compute_s": [0.5], '
-    b'"exchange_s": [0], "reduce_s": [0], "moves": 0, "moved_s": null, "refused": null}'
+    '{"version": 1, "iteration": %s, "left": %s, "iterations": 5, "seconds": 1.0, "rows": [4], "compute_s": [0.5], '
+    '"exchange_s": [0], "reduce_s": [0], "moves": 0, "moved_s": null, "refused": null}'
 )
 
 
-class Run:
-    """A run of 100 iterations after 20 that are done, predicted to take 50 s; `at` sets the clock."""
-
-    def __init__(self, **options):
-        self.now, self.told = 1000.0, []
-        self.progress = AttemptProgress(
-            first=20,
-            iterations=100,
-            predicted_s=50.0,
-            now=lambda: self.now,
-            report=self.told.append,
-            **options,
-        )
-
-    def at(self, seconds, line):
-        self.now = 1000.0 + seconds
-        self.progress.hear(line)
-        return self.told[-1] if self.told else None
-
-
-def test_progress_of_the_application_gives_the_time_left():
-    run = Run()
-    assert run.at(10.0, OWN % (25, b"95"))["left_s"] == 40.0
-    assert run.at(20.0, OWN % (45, b"75")) == {
-        "iteration": 45,
-        "iterations": 120,
-        "elapsed_s": 20.0,
-        "left_s": pytest.approx(37.5),
-    }
-
-
-def test_progress_from_output_counts_from_the_start_of_the_attempt():
-    run = Run()
-    run.at(5.0, b'{"reached": 10}')
-    told = run.at(10.0, b'{"reached": 60}')
-    assert (told["iteration"], told["iterations"], told["left_s"]) == (80, 120, pytest.approx(4.0))
-
-
-def test_progress_of_the_monitor_without_its_multiple_has_no_end():
-    told = Run().at(5.0, b'{"counted": 150}')
-    assert (told["iteration"], told["iterations"], told["left_s"]) == (150, None, None)
-
-
-def test_progress_of_the_monitor_with_its_multiple_has_an_end():
-    run = Run(counted_each=2.0)
-    run.at(5.0, b'{"counted": 20}')
-    told = run.at(10.0, b'{"counted": 120}')
-    assert (told["iteration"], told["iterations"], told["left_s"]) == (80, 120, pytest.approx(4.0))
-
-
-@pytest.mark.parametrize(
-    ("line", "options", "iteration", "iterations"),
-    [
-        (b'{"reached": 5814}', {}, 5834, None),
-        (b'{"reached": 101}', {}, 120, 120),
-        (b'{"counted": 5814}', {"counted_each": 2.0}, 2927, None),
-        (b'{"counted": 206}', {"counted_each": 2.0}, 120, 120),
-        (OWN % (125, b"-5"), {}, 125, 125),
-    ],
-)
-def test_progress_beyond_the_iterations_has_no_share(line, options, iteration, iterations):
-    told = Run(**options).at(5.0, line)
-    assert (told["iteration"], told["iterations"]) == (iteration, iterations)
-
-
-def test_progress_of_the_application_goes_before_the_monitors():
-    run = Run()
-    run.at(5.0, OWN % (25, b"95"))
-    run.at(10.0, b'{"counted": 900}')
-    assert len(run.told) == 1
-
-
-@pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"counted": "x"}', b'{"version": 1}', b"3"])
-def test_progress_lines_without_iterations_are_ignored(line):
-    assert Run().at(5.0, line) is None
-
-
-def test_progress_is_reported_once_a_second_at_most():
-    run = Run()
-    for step in range(10):
-        run.at(5.0 + 0.3 * step, b'{"reached": %d}' % step)
-    assert len(run.told) == 3
+@recorded("apples/run/progress.txt", "why", "options", "lines")
+def test_reported_progress_is_as_recorded(answered, why, options, lines):
+    """A run of 100 iterations after 20 that are done, predicted to take 50 s, and lines at seconds of it."""
+    clock, reports = [1000.0], []
+    progress = AttemptProgress(
+        first=20,
+        iterations=100,
+        predicted_s=50.0,
+        now=lambda: clock[0],
+        report=reports.append,
+        **options,
+    )
+    for seconds, line in lines:
+        clock[0] = 1000.0 + seconds
+        progress.hear((OWN % tuple(line.split()[1:]) if line.startswith("own") else line).encode())
+    answered([str(report) for report in reports] or "none")
 
 
 def test_output_reader_finds_the_latest_iteration_over_pieces():

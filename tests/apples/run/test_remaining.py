@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
 from apples.run.remaining import checkpoints_in, iteration_s, remaining_workload, with_overhead
+from tests.apples.samples import a_plan, an_assignment
 
 WHOLE = Workload(
     application="toy",
@@ -19,20 +19,11 @@ WHOLE = Workload(
 
 
 def plan():
-    ranks = tuple(
-        Assignment(rank=k, host="a", slot=k, rows=5, compute_s=c, communicate_s=1.0, overhead_s=2.0)
+    ranks = (
+        an_assignment(rank=k, rows=5, compute_s=c, communicate_s=1.0, overhead_s=2.0)
         for k, c in enumerate((9.0, 4.0))
     )
-    return Plan(
-        scheduler="test",
-        application="toy",
-        size=10,
-        model="none",
-        assignments=ranks,
-        predicted_s=12.0,
-        low_s=11.0,
-        high_s=14.0,
-    )
+    return a_plan(*ranks, predicted_s=12.0, low_s=11.0, high_s=14.0)
 
 
 def test_rest_exchanges_less_and_weighs_as_much():

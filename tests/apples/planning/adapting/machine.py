@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apples.model.progress import Progress
 from apples.planning.adapting.policy import AdaptationInputs, SlabPolicy
 from apples.planning.adapting.repartitioning import balanced, moved_rows
 from apples.planning.adapting.settings import SlabSettings
+from tests.apples.samples import a_stretch
 
 Load = Callable[[float], list[float]]
 """Slow-down of every rank at a time in seconds, 1 for none."""
@@ -53,15 +53,14 @@ class Machine:
             count += 1
             if policy is None or t - began < every_s:
                 continue
-            told = Progress(
-                iteration=iteration,
+            told = a_stretch(
+                rows,
+                self.row_s,
+                iteration,
                 left=float(self.iterations - iteration),
                 iterations=count,
                 seconds=t - began,
-                rows=rows,
                 compute_s=tuple(compute),
-                exchange_s=(0.0,) * len(rows),
-                reduce_s=(0.0,) * len(rows),
                 moves=len(moves),
                 moved_s=moved_s,
             )

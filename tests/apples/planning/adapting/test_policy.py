@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from apples.model.progress import Progress
 from apples.planning.adapting.policy import PATIENCE, AdaptationInputs, SlabPolicy
 from apples.planning.adapting.settings import SlabSettings
 from tests.apples.planning.adapting.machine import Machine
+from tests.apples.samples import a_stretch
 
 EVEN = [5e-4] * 4
 MIXED = [3e-4, 5e-4, 8e-4, 4e-4]
@@ -109,21 +109,8 @@ def test_limits_of_memory_hold():
     assert sum(rows) == 400
 
 
-def told(rows, row_s, iteration, **more):
-    compute = tuple(r * s * 10 for r, s in zip(rows, row_s, strict=True))
-    values = {"left": 1000.0, "iterations": 10, "seconds": max(compute), **more}
-    return Progress(
-        iteration=iteration,
-        rows=rows,
-        compute_s=compute,
-        exchange_s=(0.0,) * len(rows),
-        reduce_s=(0.0,) * len(rows),
-        **values,
-    )
-
-
 def hear(policy, rows, row_s, count, start=0, **more):
-    found = [policy.hear(told(rows, row_s, 10 * (start + k), **more)) for k in range(count)]
+    found = [policy.hear(a_stretch(rows, row_s, 10 * (start + k), **more)) for k in range(count)]
     return [proposal for proposal in found if proposal is not None]
 
 
@@ -163,7 +150,7 @@ def test_nothing_is_proposed_again_while_an_order_is_out_and_a_move_starts_afres
 def test_what_a_move_cost_prices_the_next():
     policy = SlabPolicy(inputs())
     hear(policy, (50, 50), (1e-3, 3e-3), 6)
-    policy.hear(told((75, 25), (1e-3, 3e-3), 70, moved_s=0.5))
+    policy.hear(a_stretch((75, 25), (1e-3, 3e-3), 70, moved_s=0.5))
     (proposal,) = hear(policy, (75, 25), (1e-3, 20e-3), 20)
     moved = proposal.rows[0] - 75
     assert proposal.cost_s == pytest.approx(0.05 + 0.5 / 25 * moved)
@@ -175,7 +162,7 @@ def test_slabs_that_were_refused_or_not_taken_are_offered_again_on_more_evidence
     assert len(hear(policy, (50, 50), (1e-3, 3e-3), 6)) == 1
     if how == "refused":
         more = 1
-        policy.hear(told((50, 50), (1e-3, 3e-3), 70, refused="no memory"))
+        policy.hear(a_stretch((50, 50), (1e-3, 3e-3), 70, refused="no memory"))
     else:
         more = PATIENCE + 1
         assert len(hear(policy, (50, 50), (1e-3, 3e-3), more)) == 1
