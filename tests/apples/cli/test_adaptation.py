@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from tests.transcripts import recorded
-
 
 @pytest.fixture
 def apples_run(run):
@@ -50,19 +48,3 @@ def test_settings_come_from_a_file(apples_run, tmp_path):
     file.write_text("slabs: {minimum_gain: 0.9}\n")
     ended = apples_run(*MOCK, "--adapt", "slabs", "--adapt-settings", file, "--json")
     assert json.loads(ended.out)["moves"] == []
-
-
-@recorded("apples/cli/adaptation_problems.txt", "words")
-def test_what_does_not_fit_is_said(apples_run, small, answered, words):
-    ended = apples_run(*small, *words)
-    assert ended.code == 2
-    answered(ended.err)
-
-
-def test_settings_that_cannot_be_are_said_with_their_place(apples_run, tmp_path):
-    file = tmp_path / "adapt.yaml"
-    file.write_text("slabs:\n  least_reports: 1\n  patience: 3\n")
-    ended = apples_run(*MOCK, "--adapt", "slabs", "--adapt-settings", file)
-    assert ended.code == 2
-    assert "patience" in ended.err
-    assert str(file) in ended.err

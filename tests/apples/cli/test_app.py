@@ -23,14 +23,6 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 FAKE_SSH = Path(__file__).parents[1] / "hosts" / "fake_ssh.sh"
 MPICC = Path(sys.executable).with_name("mpicc")
 
-GRID = text_of("apples/cli/app_grid.txt")
-TRAP = """\
-name: trap
-command: [./trap, "{{ rows }}", "{{ iterations }}"]
-iterations: 5
-benchmark: {iterations: 2}
-"""
-
 
 def called(command, *words):
     """The result of a command in this process; its error is raised."""
@@ -47,8 +39,8 @@ def trap(tmp_path, monkeypatch):
         program.parent.mkdir(exist_ok=True)
         program.write_text(f"#!/bin/sh\ntouch {mark}\n")
         program.chmod(0o755)
-    (tmp_path / "trap.yaml").write_text(TRAP)
-    (tmp_path / "grid.yaml").write_text(GRID)
+    for name in ("trap.yaml", "grid.yaml"):
+        (tmp_path / name).write_text(text_of(f"apples/cli/inputs/{name}"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
     return mark
@@ -94,7 +86,6 @@ def checked(wave, state_of_its_own, tmp_path_factory):
         with closing(sqlite3.connect(history)) as connection:
             connection.execute("VACUUM INTO ?", (str(kept),))
     return wave
-    return wave
 
 
 def test_check_over_hosts_measures_messages_between_them(wave, tmp_path, monkeypatch):
@@ -132,30 +123,6 @@ def test_plan_from_python_starts_no_program(trap):
 
     with pytest.raises(ConfigError, match="has not been measured"):
         apples.plan(64, app=Path("./trap.yaml"))
-    assert not trap.exists()
-
-
-def test_unserved_options_are_errors_at_once(trap):
-    words = (
-        "--adapt",
-        "slabs",
-        "--checkpoint",
-        "auto",
-        "--checkpoint-every",
-        "5",
-        "--mtbf",
-        "1h",
-        "--dry-run",
-    )
-    with pytest.raises(ConfigError) as caught:
-        called(run, 64, "--app", "trap.yaml", *words)
-    why = "trap cannot go on from a checkpoint (no restart in trap.yaml)"
-    assert caught.value.problems == (
-        "--adapt slabs: trap cannot move rows while it runs; leave --adapt out",
-        f"--checkpoint auto: {why}; leave --checkpoint out",
-        f"--checkpoint-every 5: {why}; leave --checkpoint-every out",
-        f"--mtbf 1h: {why}; leave --mtbf out",
-    )
     assert not trap.exists()
 
 

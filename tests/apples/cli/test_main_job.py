@@ -111,18 +111,6 @@ def test_history_of_the_first_run(run, known):
     assert [entry["id"] for entry in document["runs"]] == [run_id]
 
 
-def test_no_history_yet(run):
-    ended = run("apples", "history")
-    assert (ended.code, ended.out) == (0, "")
-    assert re.match(r"no runs yet in .*history.db; apples-run SIZE makes the first", ended.err)
-
-
-def test_run_nobody_knows(run, known):
-    ended = run("apples", "history", "20200101T000000", state=known)
-    assert ended.code == 8
-    assert "no run '20200101T000000'; `apples history` lists the runs" in ended.err
-
-
 def test_what_is_known_of_costs_is_shown_without_measuring(run, known):
     mesh = ("--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
     shown = run("apples", "calibrate", "64", *mesh, "--show", state=known)
@@ -134,21 +122,6 @@ def test_what_is_known_of_costs_is_shown_without_measuring(run, known):
     nothing = run("apples", "calibrate", "4096", *mesh, "--show", state=known)
     assert "no benchmarks of heat are kept for runs near 4096" in nothing.err
     assert "benchmark of heat on" not in nothing.err
-
-
-def test_calibrating_hosts_that_nobody_named(run):
-    ended = run("apples", "calibrate", "--launcher", "ssh")
-    assert ended.code == 2
-    assert "--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE" in ended.err
-
-
-def test_calibrating_an_unknown_application(run):
-    ended = run("apples", "calibrate", "--app", "weather")
-    assert ended.code == 2
-    assert ended.err == (
-        "apples: unknown application 'weather'; legal are mhd3d, heat, jacobi2d, or the path of an application file "
-        "(apples app new)\n"
-    )
 
 
 @pytest.mark.parametrize("scheduler", ["default", "smart-user", "paper"])

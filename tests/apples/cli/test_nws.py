@@ -5,14 +5,10 @@ import re
 import time
 
 import pytest
-from click.testing import CliRunner
 
-from apples.cli.run import run as apples_run
-from apples.errors import ConfigError
 from nws.client import local_host
 from nws.series import Measurement, Series
 from nws.testing import InMemoryServer
-from tests.transcripts import recorded
 
 NOT_THERE = "http://127.0.0.1:1"
 
@@ -144,10 +140,3 @@ def test_token_from_a_file(run, known, small, tmp_path):
     with InMemoryServer(tokens=tokens) as server:
         refused = run("apples-run", *small, "--dry-run", "--nws", server.url, state=known)
         assert (refused.code, refused.err.count("no weather from the service")) == (0, 1)
-
-
-@recorded("apples/cli/weather_problems.txt", "arguments")
-def test_options_that_cannot_be_understood(answered, arguments):
-    result = CliRunner().invoke(apples_run, ["64", *arguments])
-    assert isinstance(result.exception, ConfigError)
-    answered(result.exception.problems)

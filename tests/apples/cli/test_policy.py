@@ -79,41 +79,6 @@ def test_another_policy_than_the_one_that_runs_is_refused(run, known, place):
         assert "runs policy uncoordinated, not gang; ask for --policy uncoordinated, or end it" in done.err
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (("--policy", "fair"), "no policy is called 'fair'; legal are batch, gang"),
-        (("--policy", "gang", "--mock"), "--policy gang is for real hosts; leave --mock out"),
-    ],
-)
-def test_what_cannot_be_is_said_before_anything_is_measured(run, options, why):
-    done = run("apples-run", "64", *options)
-    assert done.code == 2
-    assert why in done.err
-
-
-def test_daemons_that_are_told_nonsense_say_all_of_it(run, tmp_path):
-    done = run("apples", "node", "--policy", "fair", "--slice", "soon", "--manager", "a b")
-    assert done.code == 2
-    assert len(done.err.splitlines()) == 3
-    done = run("apples", "manager", "--policy", "spin-block", "--key", tmp_path / "none")
-    assert done.code == 2
-    done = run("apples", "node", "--policy", "gang")
-    assert (done.code, "name it with --manager HOST:PORT" in done.err) == (2, True)
-
-
-def test_program_that_is_not_there_is_said_to_be_missing(run):
-    done = run("apples", "share", "--", "no-such-program")
-    assert done.code == 127
-    assert "is not there" in done.err
-
-
-def test_sharing_without_a_node_manager_says_how_to_get_one(run, place):
-    done = run("apples", "share", "--", "true", APPLES_NODE_SOCKET=str(place / "none"))
-    assert done.code == 7
-    assert "start one with `apples node`" in done.err
-
-
 def test_run_joins_the_node_manager_by_itself(run, known, place):
     with LocalCluster(place, {"a": "0"}, policy="uncoordinated") as cluster:
         cluster.start_node("a", managed=False)

@@ -95,10 +95,6 @@ def test_hosts_of_a_file_and_of_a_grid(over_ssh, tmp_path):
     command = over_ssh("apples", "probe", "--grid", grid, "b", "--json", "--limit", "60s")
     (only,) = json.loads(command.out)["hosts"]
     assert (only["host"], only["address"]) == ("b", "locked")
-    command = over_ssh("apples", "probe", "--grid", grid, "c")
-    assert (command.code, f"no host c in {grid}; legal are a, b" in command.err) == (2, True)
-    command = over_ssh("apples", "probe")
-    assert (command.code, "no hosts; name them (apples probe alpha node[01-08])" in command.err) == (2, True)
 
 
 HEAT = ("12", "--app", "heat", "-s", "nx=16", "-s", "ny=16", "-s", "iterations=5")
@@ -129,18 +125,6 @@ def test_nobody_is_left_for_a_run(over_ssh):
         "agent (ssh-add)",
         "apples-run: off: it cannot be reached; it is off, or not on this network",
     ]
-
-
-def test_what_does_not_go_together(over_ssh):
-    command = over_ssh("apples-run", *HEAT, "--launcher", "ssh", "--mock", "--monitor")
-    assert command.code == 2
-    assert (
-        "--launcher ssh and --mock exclude each other" in command.err
-        or "--monitor is for real ranks" in command.err
-    )
-    command = over_ssh("apples-run", *HEAT, "--launcher", "ssh")
-    assert command.code == 2
-    assert "--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE" in command.err
 
 
 def test_checkpoint_that_not_every_host_would_see(over_ssh, tmp_path):

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.transcripts import recorded
-
 #: Of this mesh there are benchmarks.
 SLABS = ("64", "--app", "heat", "-s", "nx=32", "-s", "ny=32", "-n", "1")
 LONG = (*SLABS, "-s", "iterations=2000")
@@ -155,13 +153,6 @@ def test_full_disk_leaves_the_previous_checkpoint(run_apart, known, small_disk):
     assert f"4 of 8 iterations are safe; go on with --checkpoint {file} --resume" in done.err
     assert [p.name for p in small_disk.iterdir()] == ["run.ckpt"]
     assert "planning again" not in done.err
-
-
-@recorded("apples/cli/resilience_problems.txt", "words")
-def test_what_cannot_be_meant_is_told(run, answered, words):
-    done = run("apples-run", "32", *words)
-    assert done.code == 2
-    answered(done.err)
 
 
 SCENARIO = """

@@ -15,10 +15,8 @@ from apples.cli.toolbox import toolbox
 from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
 from apples.daemons.processes import ProcessRegistration
-from apples.errors import ConfigError
 from apples.monitoring.environment import default_directory
 from apples.testing.localcluster import LocalCluster
-from tests.transcripts import recorded
 
 #: Leaves a page as a rank would, says so, and stays.
 LEAVES_A_PAGE = 'touch "$APPLES_MONITOR/$APPLES_JOB.0" "$APPLES_MONITOR/$APPLES_JOB.bell"; echo there >&2'
@@ -101,22 +99,6 @@ def test_program_may_be_called_anything(run, node, tmp_path, called):
     assert len(done.out.strip()) <= 64
 
 
-def test_share_script_with_windows_line_ends_is_named(run, tmp_path):
-    script = tmp_path / "job.sh"
-    script.write_bytes(b"#!/bin/bash\r\n")
-    script.chmod(0o755)
-    done = run("apples", "share", "--wait", "block", "--", script)
-    assert done.code == 126
-    assert f"has Windows line ends (dos2unix {script})" in done.err
-
-
-@pytest.mark.parametrize("job", ["löser", "x" * 65, "a b", ".", "..", ""])
-def test_name_that_was_given_is_checked(run, node, job):
-    done = run("apples", "share", *node, "--job", job, "--", "true")
-    assert done.code == 2
-    assert f"--job {job!r}: expected 1 to 64 letters" in done.err
-
-
 def test_without_a_compiler_it_is_said_what_does_without(run, node):
     done = run("apples", "share", *node, "--", "true", CC="/nowhere/cc")
     assert done.code == 5
@@ -139,18 +121,6 @@ def test_share_with_a_wait_needs_no_node_manager(run):
     assert left_of(job) == []
 
 
-def test_share_with_a_wait_and_a_socket_is_refused(run):
-    done = run(*ALONE, "--node-socket", "/nowhere", "--", "true")
-    assert done.code == 2
-    assert "--wait and --node-socket exclude each other" in done.err
-
-
-def test_share_without_a_node_manager_names_the_way_without(run, tmp_path):
-    done = run("apples", "share", "--node-socket", tmp_path / "none.sock", "--", "true")
-    assert done.code == 7
-    assert "--wait block" in done.err
-
-
 def fit(*arguments):
     return CliRunner().invoke(toolbox, ["share", "--fit", *arguments], standalone_mode=False)
 
@@ -164,10 +134,3 @@ def test_fit_reports_measured_programs_by_its_exit_code(state_of_its_own):
         memory.note(made, None, duty)
     assert [fit("busy", "busy").return_value, fit("busy", "idle").return_value] == [1, 0]
     assert "do not fit" in fit("busy", "busy").stdout
-
-
-@recorded("apples/cli/fit_problems.txt", "arguments")
-def test_fit_refuses_what_it_cannot_use(state_of_its_own, answered, arguments):
-    result = fit(*arguments)
-    assert isinstance(result.exception, ConfigError)
-    answered(str(result.exception))

@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 
 from apples.cli.simulate_queue import simulate_queue
-from apples.errors import ConfigError
 from apples_experiments.lublin import generate
 
 
@@ -55,18 +54,6 @@ def test_one_document(log):
     assert document(log) == found
 
 
-def test_table_for_people_and_notes_elsewhere(log):
-    # The first call on a machine compiles the queue's kernel, which prints a note of its own.
-    call(log, "-q")
-    done = call(log, "--procs", 32)
-    assert done.stdout.splitlines()[0] == (
-        "site.swf.gz: 300 jobs on 32 processors, priority fcfs, backfill easy, estimates request"
-    )
-    assert "in the log itself the mean wait is 5 s" in done.stdout
-    assert done.stderr == "· left out, not 18 numbers: 1\n"
-    assert call(log, "-q").stderr == ""
-
-
 def test_starts_of_every_job(log, tmp_path):
     path = tmp_path / "starts.txt"
     call(log, "--starts", path)
@@ -111,9 +98,6 @@ def test_sources_of_estimates_are_compared(log):
 def test_one_month_and_an_offered_load(log):
     found = document(log, "--month", "0", "--load", "0.5")
     assert found["trace"]["offered_load"] == pytest.approx(0.5)
-    done = call(log, "--month", "7")
-    assert isinstance(done.exception, ConfigError)
-    assert str(done.exception).startswith("--month 7: no job; the log has ")
 
 
 def test_settings_from_a_file_and_options_before_it(log, tmp_path):
@@ -123,49 +107,3 @@ def test_settings_from_a_file_and_options_before_it(log, tmp_path):
     assert (found["queue"]["priority"], found["queue"]["increment"]) == ("sjf", 600.0)
     assert found["estimates"]["source"] == "recent"
     assert document(log, "--config", "queue") == document(log)
-
-
-def test_all_that_is_wrong_is_said_at_once(log):
-    done = call(
-        log, "--priority", "size", "--percentile", "200", "--estimates", "tea", "--min-similar", "many"
-    )
-    lines = str(done.exception).splitlines()
-    assert [line.split(":")[0] for line in lines] == [
-        "--priority",
-        "--estimates",
-        "--percentile",
-        "--min-similar",
-    ]
-    assert "legal are fields wait, request" in lines[0]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--adjust", "always"], "--adjust: .*'always' is unknown; legal are off, regular, selective"),
-        (["--window", "soon"], "--window: time 'soon' is not a span of time"),
-        (["--event-order", "late"], "event order 'late' is unknown; legal are batch, pyss"),
-        (["--event-order", "pyss", "--estimates", "recent"], "pyss has no learning"),
-        (["--starts", "/nowhere/at/all"], "--starts /nowhere/at/all: cannot be written"),
-        (["--config", "nothing"], "no configuration of that name"),
-    ],
-)
-def test_what_is_refused(log, arguments, message):
-    with pytest.raises(ConfigError, match=message):
-        raise call(log, *arguments).exception
-
-
-def test_log_that_does_not_say_how_large_its_machine_is(log, tmp_path):
-    path = tmp_path / "bare.swf"
-    path.write_text("\n".join(gzip.decompress(log.read_bytes()).decode().splitlines()[1:]))
-    for arguments in ([path], [path, "--load", "1"]):
-        with pytest.raises(ConfigError, match="--procs"):
-            raise call(*arguments).exception
-    assert document(path, "--procs", 16)["metrics"] == document(log)["metrics"]
-
-
-def test_jobs_that_ran_over_may_be_killed(tmp_path):
-    path = tmp_path / "over.swf"
-    path.write_text("; MaxProcs: 4\n1 0 0 90 4 -1 -1 4 60 -1 1 1 1 -1 -1 -1 -1 -1\n")
-    assert document(path)["metrics"]["response"]["mean"] == 90
-    assert document(path, "--kill")["metrics"]["response"]["mean"] == 60
