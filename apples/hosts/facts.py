@@ -10,10 +10,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from msgspec import structs
-
-from apples.hosts.hostmessages import Callback, CheckRequest, DiskAnswer, FactsAnswer, Survey
-from nws.base.records import copied
+from apples.hosts.hostmessages import Callback, CheckRequest, DiskAnswer, HostFacts
 from nws.base.terminal import visible
 
 PACKAGE = "apples-grid"
@@ -44,49 +41,6 @@ class Needs:
     wished: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostFacts:
-    """The facts that a host reported.
-
-    name : its own host name.  resolved : numeric addresses of that name, on the host
-    reached_at, reached_from : its address and ours on the ssh connection, None without one (this machine)
-    called_back : our addresses at which it reached us; None if it was not asked to
-    interfaces : interface → numeric addresses.  skew_s : its clock minus ours
-    survey : None if it failed, with the reason in `survey_error`
-    node_manager : one listens there, or the socket of one that has ended remains
-    untrusted : paths that are not used there, as other users may replace them
-    """
-
-    name: str
-    resolved: tuple[str, ...]
-    reached_at: str | None
-    reached_from: str | None
-    interfaces: Mapping[str, tuple[str, ...]]
-    versions: Mapping[str, str]
-    missing: tuple[str, ...]
-    disks: Mapping[str, DiskAnswer]
-    cpu_model: str
-    shared_memory_bytes: float | None
-    skew_s: float
-    survey: Survey | None
-    survey_error: str | None
-    called_back: tuple[str, ...] | None = None
-    node_manager: bool = False
-    untrusted: tuple[str, ...] = ()
-
-    @property
-    def our_address(self) -> str | None:
-        """Return our address as this host reaches us; None if that is not known."""
-        return next(iter(self.called_back or ()), self.reached_from)
-
-    @property
-    def interface(self) -> str | None:
-        """Return the interface through which it was reached; None if that is not known."""
-        return next(
-            (name for name, addresses in self.interfaces.items() if self.reached_at in addresses), None
-        )
-
-
 def request(needs: Needs, callback: Callback | None = None) -> CheckRequest:
     """Return the request of a check.
 
@@ -99,16 +53,6 @@ def request(needs: Needs, callback: Callback | None = None) -> CheckRequest:
         callback=callback,
         disks={path: needs.tokens.get(path) for path in (*needs.disk_bytes, *needs.wished)},
     )
-
-
-def parse(answer: FactsAnswer, received_s: float) -> HostFacts:
-    """Return the facts in an answer.
-
-    Args:
-        received_s: the time of our clock when the answer arrived
-    """
-    network = structs.asdict(answer.network)
-    return copied(HostFacts, answer, **network, skew_s=answer.clock_s - received_s)
 
 
 def problems(facts: HostFacts, needs: Needs, known_as: tuple[str, ...]) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
     report: dict[str, Any] = {
         "versions": versions(),
         "missing": [path for path in request["files"] if not os.path.exists(path)],
-        "network": network(),
+        **network(),
         "called_back": None,
         "cpu_model": cpu_model(),
         "disks": {path: disk(path, token) for path, token in request["disks"].items()},
@@ -157,7 +157,7 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
         state = os.statvfs("/dev/shm")
         report["shared_memory_bytes"] = state.f_bavail * state.f_frsize
     if request.get("callback"):
-        report["called_back"] = called_back(request["callback"], report["network"]["reached_from"])
+        report["called_back"] = called_back(request["callback"], report["reached_from"])
     report.update(survey())
     report["clock_s"] = time.time()
     return report

@@ -208,20 +208,6 @@ class AskLoss(AskLink, frozen=True, tag="loss"):
     """Measure the losses on the link. Answer: `LossAnswer`."""
 
 
-class NetworkAnswer(Struct, frozen=True, kw_only=True):
-    """As `apples.hosts.hostcheck.network` returns it."""
-
-    name: Text
-    resolved: Texts
-    reached_at: Text | None
-    reached_from: Text | None
-    interfaces: Mapping[Text, tuple[Text, ...]]
-
-    def __post_init__(self) -> None:
-        for address in (*self.resolved, self.reached_at, self.reached_from):
-            check_address(address)
-
-
 class DiskAnswer(Struct, frozen=True, kw_only=True):
     """As `apples.hosts.hostcheck.disk` returns it."""
 
@@ -232,12 +218,26 @@ class DiskAnswer(Struct, frozen=True, kw_only=True):
     shared: bool
 
 
-class FactsAnswer(SurveyedAnswer, frozen=True, kw_only=True):
-    """As `apples.hosts.hostcheck.facts` returns it."""
+class HostFacts(SurveyedAnswer, frozen=True, kw_only=True):
+    """The facts that a host reports in its check, as `apples.hosts.hostcheck.facts` returns them.
 
+    name : its own host name.  resolved : numeric addresses of that name, on the host
+    reached_at, reached_from : its address and ours on the ssh connection, None without one (this machine)
+    called_back : our addresses at which it reached us; None if it was not asked to
+    interfaces : interface → numeric addresses
+    survey : None if it failed, with the reason in `survey_error`
+    node_manager : one listens there, or the socket of one that has ended remains
+    untrusted : paths that are not used there, as other users may replace them
+    clock_s : its clock.  skew_s : its clock minus ours when the answer arrived, which the host does not send
+    """
+
+    name: Text
+    resolved: Texts
+    reached_at: Text | None
+    reached_from: Text | None
+    interfaces: Mapping[Text, tuple[Text, ...]]
     versions: Annotated[Mapping[Text, Text], Meta(max_length=100)]
     missing: Texts
-    network: NetworkAnswer
     called_back: Texts | None
     cpu_model: Text
     disks: Annotated[Mapping[Text, DiskAnswer], Meta(max_length=1000)]
@@ -245,10 +245,23 @@ class FactsAnswer(SurveyedAnswer, frozen=True, kw_only=True):
     node_manager: bool
     untrusted: Texts
     clock_s: Annotated[float, Meta(gt=-1e12, lt=1e12)]
+    skew_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for address in self.called_back or ():
+        for address in (*self.resolved, self.reached_at, self.reached_from, *(self.called_back or ())):
             check_address(address)
+
+    @property
+    def our_address(self) -> str | None:
+        """Return our address as this host reaches us; None if that is not known."""
+        return next(iter(self.called_back or ()), self.reached_from)
+
+    @property
+    def interface(self) -> str | None:
+        """Return the interface through which it was reached; None if that is not known."""
+        return next(
+            (name for name, addresses in self.interfaces.items() if self.reached_at in addresses), None
+        )
 
 
 class LinkAnswer(Struct, frozen=True, kw_only=True):

@@ -22,11 +22,12 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 import psutil
+from msgspec import structs
 
 from apples.hosts import facts
-from apples.hosts.facts import HostFacts, Needs
+from apples.hosts.facts import Needs
 from apples.hosts.frames import ToAgent
-from apples.hosts.hostmessages import AskSurvey, Callback, FactsAnswer, SurveyedAnswer, encoded, read
+from apples.hosts.hostmessages import AskSurvey, Callback, HostFacts, SurveyedAnswer, encoded, read
 from apples.hosts.questions import AgentConversation
 from apples.hosts.travelling import CHECK_MODULES, agent_program
 from nws.base.hostconnection import HostCheckError, together
@@ -175,7 +176,7 @@ def surveyed_again(hosts: Sequence[tuple[Checked, AgentConversation]]) -> list[C
             answer = connection.question(AskSurvey(), SurveyedAnswer, SURVEY_S)
         except HostCheckError:
             return checked
-        report = replace(checked.facts, survey=answer.survey, survey_error=answer.survey_error)
+        report = structs.replace(checked.facts, survey=answer.survey, survey_error=answer.survey_error)
         return replace(checked, facts=report, problems=tuple(facts.survey_problems(report)))
 
     return together(one, hosts, stop=lambda host: host[1].stop())
@@ -184,8 +185,8 @@ def surveyed_again(hosts: Sequence[tuple[Checked, AgentConversation]]) -> list[C
 def _check(candidate: Candidate, connection: AgentConversation, needs: Needs, limit_s: float) -> Checked:
     started = time.monotonic()
     try:
-        answer: FactsAnswer = read(FactsAnswer, connection.answer(limit_s))
-        report = facts.parse(answer, time.time())
+        answer: HostFacts = read(HostFacts, connection.answer(limit_s))
+        report = structs.replace(answer, skew_s=answer.clock_s - time.time())
     except HostCheckError as trouble:
         return Checked(candidate=candidate, problems=(str(trouble),), took_s=time.monotonic() - started)
     wrong = facts.problems(report, needs, addresses_of(candidate))

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from apples.hosts.facts import HostFacts
+from apples.hosts.hostmessages import HostFacts
 from apples.model.grid import LEAST_SHARE
 from apples.platforms.platform import single_forecast
 from nws.base.errors import StoreError

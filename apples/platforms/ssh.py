@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.hosts import hostpreflight, speed
 from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
-from apples.hosts.facts import HostFacts, distrust, holds, managed
+from apples.hosts.facts import distrust, holds, managed
+from apples.hosts.hostmessages import HostFacts
 from apples.hosts.hostpreflight import Candidate, Checked
 from apples.hosts.speed import CheckedConnection, LinkSpeed
 from apples.launching.mpirun import HostAccess

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import structs
 
 from apples.errors import LaunchError
-from apples.hosts.facts import HostFacts
+from apples.hosts.hostmessages import HostFacts
 from apples.model.launchrequest import Notify
 from apples.platforms.hostreadings import HostReadings, survey_forecasts
 from apples.platforms.platform import link_forecasts
@@ -184,7 +184,9 @@ def scaled(facts: HostFacts, slots: int) -> HostFacts:
     survey = facts.survey
     if survey is None or not 0 < survey.cpus < slots:
         return facts
-    return replace(facts, survey=structs.replace(survey, capacity=survey.capacity * slots / survey.cpus))
+    return structs.replace(
+        facts, survey=structs.replace(survey, capacity=survey.capacity * slots / survey.cpus)
+    )
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from apples.hosts import hostpreflight, speed
-from apples.hosts.facts import HostFacts, Needs, distrust
+from apples.hosts.facts import Needs, distrust
+from apples.hosts.hostmessages import HostFacts
 from apples.hosts.hostpreflight import Candidate
 from apples.hosts.speed import CheckedConnection
 from apples.hosts.warmhosts import Kernels

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from apples.errors import ConfigError, NoFeasiblePlan
-from apples.hosts.facts import HostFacts, holds, managed
+from apples.hosts.facts import holds, managed
+from apples.hosts.hostmessages import HostFacts
 from apples.model.grid import OFFERED, Grid, Host, Snapshot
 from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome

@@ -2,13 +2,11 @@
 
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
 
 from apples.errors import LaunchError, NoFeasiblePlan
-from apples.hosts.facts import HostFacts
 from apples.hosts.hostcheck import versions
 from apples.hosts.hostmessages import AskSurvey, Survey
 from apples.hosts.hostpreflight import Checked
@@ -21,25 +19,21 @@ from apples.platforms.platform import PlatformSetup, Preparation
 from apples.platforms.ssh import SshPlatform
 from nws.base.hostconnection import HostCheckError
 from nws.base.hostlist import HostSlots
+from tests.hostfacts import host_facts
 
 VERSIONS = {"python": "3.11.7", "apples-grid": "0.1.0", "numba": "0.60", "numpy": "2.0"}
 
 
 def facts(number, cpus=2):
-    return HostFacts(
+    address = f"10.0.0.{number}"
+    return host_facts(
         name=f"h{number}",
-        resolved=(f"10.0.0.{number}",),
-        reached_at=f"10.0.0.{number}",
+        resolved=(address,),
+        reached_at=address,
         reached_from="10.0.0.1",
-        interfaces={f"ens{number}": (f"10.0.0.{number}",), "lo": ("127.0.0.1",)},
+        interfaces={f"ens{number}": (address,), "lo": ("127.0.0.1",)},
         versions=VERSIONS,
-        missing=(),
-        disks={},
-        cpu_model="Xeon",
-        shared_memory_bytes=1e9,
-        skew_s=0.0,
         survey=Survey(availability=0.5, capacity=0.9, quota=None, cpus=cpus, memory_bytes=4e9, load=1.0),
-        survey_error=None,
     )
 
 
@@ -118,7 +112,7 @@ def test_fit_are_the_grid_and_the_others_are_absent(told):
 def test_ssh_keeps_the_readings_of_earlier_checks(told, tmp_path):
     assumed, samples = [], []
     for share in (0.4, 0.6, 0.5, 0.3):
-        told["alpha"] = replace(facts(2), survey=structs.replace(facts(2).survey, availability=share))
+        told["alpha"] = structs.replace(facts(2), survey=structs.replace(facts(2).survey, availability=share))
         snapshot = SshPlatform(pool(*THREE), state=tmp_path).snapshot(lambda line: None)
         alpha = snapshot.conditions[0].availability
         assumed.append((alpha.assumed, snapshot.latency_error_s[0, 1] == snapshot.latency_s[0, 1]))
@@ -175,7 +169,7 @@ def test_links_of_the_grid_file_count_before_stored_ones(told, tmp_path):
 
 def test_readings_are_stored_by_address(told, tmp_path):
     for share in (0.4, 0.6, 0.5):
-        told["alpha"] = replace(facts(2), survey=structs.replace(facts(2).survey, availability=share))
+        told["alpha"] = structs.replace(facts(2), survey=structs.replace(facts(2).survey, availability=share))
         here = pool(Host(name="alpha", address="me@10.0.0.2"), *THREE[1:])
         SshPlatform(here, state=tmp_path).snapshot(lambda line: None)
     told["gamma"] = told["alpha"]

@@ -9,7 +9,6 @@ import pytest
 from msgspec import structs
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan, ProgramNotFound
-from apples.hosts.facts import HostFacts
 from apples.hosts.hostmessages import Survey
 from apples.hosts.speed import LinkSpeed
 from apples.model.grid import Grid, Host, LinkRule
@@ -22,6 +21,7 @@ from apples.slurm.nodecheck import NodeCheckResult
 from apples.slurm.platform import SlurmPlatform
 from apples.slurm.pool import LinkStore, Offer
 from apples.slurm.records import Node
+from tests.hostfacts import host_facts
 
 #: Prints the file that is named after its words, as in `show-nodes`; complains as Slurm does where there is none.
 SCRIPT = """#!/bin/sh
@@ -38,6 +38,7 @@ PARTITIONS = (
     "PartitionName=all Default=YES Nodes=n[1-4] MaxTime=1:00:00 State=UP OverSubscribe=NO\n"
     "PartitionName=closed Nodes=n1 State=DOWN\n"
 )
+
 CONFIG = "ClusterName = lab\nSelectTypeParameters = CR_CPU_MEMORY\n"
 
 
@@ -168,21 +169,9 @@ def test_no_controller_and_no_slurm(says, tmp_path, monkeypatch):
 
 
 def facts(name):
-    return HostFacts(
-        name=name,
-        resolved=("10.0.0.1",),
-        reached_at="10.0.0.1",
-        reached_from=None,
-        interfaces={"ib0": ("10.0.0.1",)},
-        versions={},
-        missing=(),
-        disks={},
-        cpu_model="Xeon",
-        shared_memory_bytes=1e9,
-        skew_s=0.0,
-        survey=Survey(availability=0.4, capacity=0.9, quota=None, cpus=2, memory_bytes=5e8, load=1.0),
-        survey_error=None,
-    )
+    survey = Survey(availability=0.4, capacity=0.9, quota=None, cpus=2, memory_bytes=5e8, load=1.0)
+    interfaces = {"ib0": ("10.0.0.1",)}
+    return host_facts(name=name, reached_at="10.0.0.1", interfaces=interfaces, survey=survey)
 
 
 def test_inside_an_allocation_its_nodes_are_looked_at_first(says, tmp_path, monkeypatch):
@@ -216,7 +205,9 @@ def test_slurm_forecasts_nodes_by_the_readings_of_checks(says, tmp_path, monkeyp
 
     def look(what, needs, notify):
         survey = structs.replace(facts("n1").survey, availability=next(shares))
-        return NodeCheckResult(facts={n: replace(facts(n), survey=survey) for n in what.addresses}, unfit={})
+        return NodeCheckResult(
+            facts={n: structs.replace(facts(n), survey=survey) for n in what.addresses}, unfit={}
+        )
 
     monkeypatch.setattr(checkednodes, "look", look)
     values = []
@@ -257,7 +248,9 @@ def test_idle_nodes_are_read_in_a_short_job_before_a_run_is_planned(says, tmp_pa
 
     def look(what, needs, notify):
         surveys = {n: structs.replace(facts(n).survey, availability=shares[n]) for n in what.addresses}
-        return NodeCheckResult(facts={n: replace(facts(n), survey=s) for n, s in surveys.items()}, unfit={})
+        return NodeCheckResult(
+            facts={n: structs.replace(facts(n), survey=s) for n, s in surveys.items()}, unfit={}
+        )
 
     jobs = in_check_jobs(monkeypatch, look)
     one = platform(tmp_path)
@@ -343,7 +336,7 @@ def test_links_are_measured_where_the_ranks_run(says, tmp_path, monkeypatch):
 
 def test_check_on_one_core_shows_the_capacity_of_all():
     one = facts("n1")
-    bound = replace(one, survey=structs.replace(one.survey, capacity=0.75, cpus=1))
+    bound = structs.replace(one, survey=structs.replace(one.survey, capacity=0.75, cpus=1))
     assert checkednodes.scaled(bound, 8).survey.capacity == 6.0
     assert checkednodes.scaled(one, 2) is one
 
