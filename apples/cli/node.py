@@ -66,14 +66,15 @@ def node(
     from apples.cli.manager import say
     from apples.daemons.ipc.eventloop import become_realtime
     from apples.daemons.nodedaemon import PRIORITY, NodeDaemon
-    from apples.daemons.paths import checked_name, read_node_key, serving_socket, shared_machine
+    from apples.daemons.paths import read_node_key, serving_socket, shared_machine
     from apples.daemons.settings import NodeSettings, address_text, parse_cpus, settings_of
+    from apples.monitoring.names import check_job
 
     sharing = settings_of(
         config, manager=manager, policy=policy, slice_text=slice_text, gmet=gmet, key=key, freezer=freezer
     )
     sharing.check_node()
-    called = checked_name(name or local_host(), what="--name")
+    called = check_job(name or local_host(), what="--name")
     secret = read_node_key(sharing.needed_key(), called) if sharing.policy.coordinated else None
     machine = None
     if while_needed and secret is not None and sharing.manager is not None:

@@ -54,8 +54,9 @@ def share(
     other processes. The program is not changed: the monitor is loaded before it (LD_PRELOAD).
     """
     from apples.daemons.nodeclient import NodeClient, find_node
-    from apples.daemons.paths import SOCKET_VARIABLE, checked_name
+    from apples.daemons.paths import SOCKET_VARIABLE
     from apples.errors import ConfigError, NoDaemon, NotExecutable, ProgramNotFound
+    from apples.monitoring.names import check_job
 
     if fit:
         given = {"--job": job, "--node-socket": node_socket, "--wait": wait, "--monitor": monitor or None}
@@ -73,7 +74,7 @@ def share(
         raise ProgramNotFound(f"program {command[0]!r} is not there; give its path, or install it")
     if (fault := scripts.fault(program)) is not None:
         raise NotExecutable(f"{command[0]} cannot be executed: {fault}")
-    name = _name(command[0]) if job is None else checked_name(job, what="--job")
+    name = _name(command[0]) if job is None else check_job(job, what="--job")
     started = [program, *command[1:]]
     if wait is not None:
         return _run_alone(name, wait, started, monitor=monitor)

@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -36,14 +35,9 @@ _SHORTEST = 32
 _NODE_KEY = b"node:"
 
 
-def checked_name(name: str, *, what: str) -> str:
-    """Return a name of a job or node if it is legal; raises `ConfigError`."""
-    return check_job(name, what=what)
-
-
-def user_directory(environ: Mapping[str, str] | None = None) -> Path:
+def user_directory() -> Path:
     """Return the directory for this user's daemons, which may not exist."""
-    return Path(nodesockets.user_directory(os.environ if environ is None else environ))
+    return Path(nodesockets.user_directory(os.environ))
 
 
 def serving_socket(name: str, given: Path | None = None) -> Path:
@@ -163,7 +157,7 @@ def read_node_key(path: Path, node: str) -> bytes:
 
 def enrolled(path: Path, node: str) -> str:
     """Return the text of a key file of one node. `path`: of the manager's key. Raises `ConfigError`."""
-    name = checked_name(node, what="--enrol")
+    name = check_job(node, what="--enrol")
     return f"{_NODE_KEY.decode()}{name}:{node_key(read_manager_key(path), name).hex()}"
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from apples.coscheduling.classes import FcsConstants
 from apples.coscheduling.messagedriven import MessageDrivenConstants
@@ -22,8 +22,6 @@ from apples.errors import ConfigError
 from nws.base.quantities import SECONDS, Count, ReadFrom, Time_s, without_units
 from nws.base.reader import load_yaml, under
 from nws.base.records import copied
-
-T = TypeVar("T")
 
 Freezer = Literal["signals", "cgroup", "auto"]
 
@@ -186,61 +184,6 @@ class NodeSettings:
         return len(self.cpus) if self.cpus is not None else len(os.sched_getaffinity(0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Values of command-line options; None if not given."""
-
-    listen: str | None = None
-    manager: str | None = None
-    policy: str | None = None
-    slice_text: str | None = None
-    gmet: str | None = None
-    mpl: int | None = None
-    multicast: str | None = None
-    key: Path | None = None
-    freezer: Freezer | None = None
-
-
-def settings_of(config: Path | None, **said: Any) -> SharingSettings:
-    """Return the settings of a file with options (`Options`) applied; raises `ConfigError` with all problems."""
-    base, options = load_settings(config), Options(**said)
-    problems: list[str] = []
-
-    def collect(read: Callable[[], T], otherwise: T) -> T:
-        try:
-            return read()
-        except ConfigError as error:
-            problems.extend(error.problems)
-            return otherwise
-
-    def or_base(text: str | None, read: Callable[[str], T], otherwise: T) -> T:
-        return otherwise if text is None else collect(lambda: read(text), otherwise)
-
-    policy = or_base(options.policy, policy_kind, base.policy)
-    listen = or_base(options.listen, lambda text: parse_address(text, what="--listen"), base.listen)
-    manager = or_base(options.manager, lambda text: parse_address(text, what="--manager"), base.manager)
-    group = or_base(options.multicast, _group, base.multicast)
-    slice_s = or_base(options.slice_text, lambda text: parse_time(text, what="--slice"), base.slice_s)
-    driven = base.message_driven
-    gmet_s = or_base(options.gmet, lambda text: parse_time(text, what="--gmet"), driven.gmet_s)
-    own_s = slice_s if options.slice_text is not None and policy.own_timer else driven.slice_s
-    if problems:
-        raise ConfigError(problems)
-    return replace(
-        base,
-        policy=policy,
-        fcs=replace(base.fcs, slice_s=slice_s),
-        message_driven=replace(driven, slice_s=own_s, gmet_s=gmet_s),
-        slice_s=slice_s,
-        listen=listen,
-        manager=manager,
-        multicast=group,
-        mpl=options.mpl or base.mpl,
-        key=options.key or base.key,
-        freezer=options.freezer or base.freezer,
-    )
-
-
 def _group(text: str) -> str | None:
     if text == "none":
         return None
@@ -269,6 +212,44 @@ def parse_time(text: str, *, what: str) -> float:
         return SECONDS.parse(text)
     except ValueError as error:
         raise ConfigError(f"{what}: {error}") from None
+
+
+#: Options of the command line that are texts, in the order of their messages.
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "policy": policy_kind,
+    "listen": partial(parse_address, what="--listen"),
+    "manager": partial(parse_address, what="--manager"),
+    "multicast": _group,
+    "slice_text": partial(parse_time, what="--slice"),
+    "gmet": partial(parse_time, what="--gmet"),
+}
+
+
+def settings_of(config: Path | None, **options: Any) -> SharingSettings:
+    """Return the settings of a file with options applied; raises `ConfigError` with all problems.
+
+    options : those of `_READ`, mpl, key and freezer; None if not given
+    """
+    base = load_settings(config)
+    problems: list[str] = []
+    values = {name: value for name, value in options.items() if value is not None}
+    for name in [name for name in _READ if name in values]:
+        try:
+            values[name] = _READ[name](values[name])
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    driven, slice_s = base.message_driven, values.pop("slice_text", None)
+    gmet_s = values.pop("gmet", driven.gmet_s)
+    settings = replace(base, **values, slice_s=base.slice_s if slice_s is None else slice_s)
+    # Policies with time slices of their own have other ones in the file, which are longer.
+    own_s = driven.slice_s if slice_s is None or not settings.policy.own_timer else slice_s
+    return replace(
+        settings,
+        fcs=replace(base.fcs, slice_s=settings.slice_s),
+        message_driven=replace(driven, slice_s=own_s, gmet_s=gmet_s),
+    )
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:

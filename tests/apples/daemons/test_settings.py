@@ -8,7 +8,7 @@ import pytest
 
 from apples.coscheduling.classes import FcsConstants
 from apples.coscheduling.messagedriven import MessageDrivenConstants
-from apples.daemons.paths import checked_name, known_sockets, private_directory, serving_socket
+from apples.daemons.paths import known_sockets, private_directory, serving_socket
 from apples.daemons.settings import (
     FcsEntry,
     SharingSettings,
@@ -20,6 +20,7 @@ from apples.daemons.settings import (
 )
 from apples.errors import ConfigError, SharingError
 from apples.model.config import find_config
+from apples.monitoring.names import check_job
 
 
 @pytest.fixture
@@ -155,7 +156,7 @@ def test_node_under_a_coordinated_policy_needs_its_manager_and_a_manager_such_a_
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ü", "x" * 65])
 def test_names_are_letters_digits_and_a_little_more(name):
     with pytest.raises(ConfigError, match="expected 1 to 64 letters"):
-        checked_name(name, what="job")
+        check_job(name, what="job")
 
 
 def test_sockets_stand_where_only_their_user_can_put_any(tmp_path, monkeypatch):
