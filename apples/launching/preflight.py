@@ -113,6 +113,11 @@ def find_program(request: LaunchRequest) -> str:
     raise NotExecutable(f"program {name!r} {kind}; give the path of an executable file")
 
 
+def _check_ranks(request: LaunchRequest) -> None:
+    if not request.plan.assignments:
+        raise LaunchError("the plan has no ranks; make a plan for at least one")
+
+
 def check_known(request: LaunchRequest, hosts: Collection[str], which: str) -> None:
     """Raise `LaunchError` if the plan has no ranks or unknown hosts.
 
@@ -120,8 +125,7 @@ def check_known(request: LaunchRequest, hosts: Collection[str], which: str) -> N
         hosts: allowed in the plan
         which: describes them in the message, as in "that were checked"
     """
-    if not request.plan.assignments:
-        raise LaunchError("the plan has no ranks; make a plan for at least one")
+    _check_ranks(request)
     unknown = [host for host in request.plan.hosts if host not in hosts]
     if unknown:
         legal = ", ".join(hosts) or "none"
@@ -134,8 +138,7 @@ def check_hosts(request: LaunchRequest, addresses: Mapping[str, str]) -> None:
     Args:
         addresses: host name → address to use instead of the name
     """
-    if not request.plan.assignments:
-        raise LaunchError("the plan has no ranks; make a plan for at least one")
+    _check_ranks(request)
     here = names_of_this_machine()
     elsewhere = [host for host in request.plan.hosts if addresses.get(host, host) not in here]
     if elsewhere:

@@ -14,9 +14,8 @@ import contextlib
 import os
 import select
 import signal
-import sys
 
-from apples.hosts import hostagent
+from apples.hosts.hostagent import helper
 
 #: Seconds `salloc` may take to give the allocation back, first by itself, then after TERM.
 BY_ITSELF_S, AFTER_TERM_S = 3.0, 5.0
@@ -24,21 +23,12 @@ BY_ITSELF_S, AFTER_TERM_S = 3.0, 5.0
 
 def guard(lifeline: int, answer: int, command: list[str]) -> int:
     """Run `salloc` to its end, or end it with the lifeline; return its exit code."""
-    own = [
-        sys.executable,
-        "-I",
-        "-S",
-        os.path.abspath(hostagent.__file__),
-        "hold",
-        str(lifeline),
-        str(answer),
-    ]
     pid = os.fork()
     if pid == 0:
         try:
             for fd in (lifeline, answer):
                 os.set_inheritable(fd, True)
-            os.execvp(command[0], [*command[:-1], *own])
+            os.execvp(command[0], [*command[:-1], *helper("hold", str(lifeline), str(answer))])
         finally:
             os._exit(127)
     os.close(answer)

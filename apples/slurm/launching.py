@@ -15,7 +15,6 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from apples.errors import LaunchError
 from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
@@ -139,15 +138,8 @@ class ReadyNodes:
     ended: Callable[[], None] = lambda: None
 
 
-class Ready(Protocol):
-    """Checks the hosts of an allocation before ranks are started there."""
-
-    def __call__(self, job: str, hosts: Sequence[str], notify: Notify) -> ReadyNodes:
-        """Return the result of the check."""
-
-
-def _unchecked(job: str, hosts: Sequence[str], notify: Notify) -> ReadyNodes:
-    return ReadyNodes()
+#: Checks the hosts of an allocation before ranks are started there. Arguments: job, hosts, notify.
+Ready = Callable[[str, Sequence[str], Notify], ReadyNodes]
 
 
 def check(request: LaunchRequest, cluster: Cluster) -> None:
@@ -170,7 +162,9 @@ def command_line(request: LaunchRequest, cluster: Cluster) -> list[str]:
     return commands.salloc(shape(request, cluster), cluster.wishes, step)
 
 
-def run(request: LaunchRequest, cluster: Cluster, notify: Notify, *, ready: Ready = _unchecked) -> Outcome:
+def run(
+    request: LaunchRequest, cluster: Cluster, notify: Notify, *, ready: Ready = lambda *of_job: ReadyNodes()
+) -> Outcome:
     """Run to the end and return the outcome. No process and no job is left, whatever happens. Raises `LaunchError`.
 
     Args:
