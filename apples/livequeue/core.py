@@ -42,12 +42,17 @@ def scores(path: Path) -> dict[str, EstimateScore]:
     """
     store = Store(path)
     board = Scoreboard("history", {})
-    for record in store.past():
+    _restore(board, store.past())
+    store.close()
+    return board.scores()
+
+
+def _restore(board: Scoreboard, past: Iterable[JobRecord]) -> None:
+    """Add the run times of jobs that have left the queue, in this order; lost ones have none."""
+    for record in past:
         if record.held_s is not None and record.freed_s is not None and record.outcome != LOST:
             board.restore(record.id, record.estimates)
             board.ended(job_of(record), record.held_s, record.freed_s)
-    store.close()
-    return board.scores()
 
 
 class StoredPredictions:
@@ -268,10 +273,7 @@ class LiveQueue:
         self._predictions = StoredPredictions()
         self._predicted = self._positions = None
         window_s = self.chosen.estimates.scheme.window_s
-        for record in self.store.past(self.clock.last_s - window_s):
-            if record.held_s is not None and record.freed_s is not None and record.outcome != LOST:
-                self.board.restore(record.id, record.estimates)
-                self.board.ended(job_of(record), record.held_s, record.freed_s)
+        _restore(self.board, self.store.past(self.clock.last_s - window_s))
         self.jobs |= {record.id: record for record in self.store.present()}
         self.occupancy = Occupancy(self.jobs, self.queue, self.chosen, self.machine)
         for record in self.jobs.values():
