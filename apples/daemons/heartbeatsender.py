@@ -89,7 +89,7 @@ class HeartbeatSender:
     def start(self) -> None:
         """Send the first heartbeat now."""
         self.started = now()
-        self._timer.every(self.started, self.slice_s)
+        self._timer.set(self.started, self.slice_s)
         self._loop.watch(self._timer.fileno(), self._expired)
 
     def close(self) -> None:

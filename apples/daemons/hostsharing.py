@@ -20,7 +20,7 @@ from apples.coscheduling.policies import PolicyKind, policy_kind
 from apples.daemons.exchanges import HOST_REQUESTS, LASTING, NodeManager, SharedHost
 from apples.daemons.ipc.requests import Refusal, read_request
 from apples.daemons.nodeclient import NodeClient, find_node
-from apples.daemons.nodemessages import NodeStatus, ProcessReport
+from apples.daemons.nodemessages import NodeStatus
 from apples.daemons.paths import ManagerAccess, machine_of
 from apples.daemons.starting import Notify, start_node
 from apples.errors import SharingError
@@ -137,7 +137,7 @@ def converse(texts: Iterator[bytes], send: Callable[[bytes, bytes], object]) -> 
         for text in texts:
             try:
                 what, argument = read_request(HOST_REQUESTS, text)
-                send(FromAgent.ANSWER, msgspec.json.encode({what: _REQUESTS[what](sharing, argument)}))
+                send(FromAgent.ANSWER, msgspec.json.encode({what: _answer(sharing, what, argument)}))
             except (ReportedError, OSError) as error:
                 refuse(error)
     finally:
@@ -151,28 +151,22 @@ def _addresses() -> tuple[str, str]:
     return (known[0], known[2]) if len(known) == 4 else (here, os.environ.get(REACHED_AT, here))
 
 
-def _describe_host(_: HostSharing, __: object) -> SharedHost:
-    answer = find_node()
-    return SharedHost(launcher=_addresses()[0], node=None if answer is None else _described(*answer))
-
-
-def _join(sharing: HostSharing, argument: tuple[str, ManagerAccess | None, str | None]) -> NodeManager:
-    policy, machine, listen = argument
-    sharing.join(policy_kind(policy), machine, listen or _addresses()[1])
-    return _described(sharing.path, sharing.status, started=sharing.started)
-
-
-def _holds(sharing: HostSharing, _: object) -> bool:
-    return sharing.holds()
-
-
-def _leave(sharing: HostSharing, _: object) -> None:
-    sharing.leave()
-
-
-def _ranks(sharing: HostSharing, job: str) -> list[ProcessReport]:
-    reports: list[ProcessReport] = sharing.ask("job", job)
-    return reports
+def _answer(sharing: HostSharing, what: str, argument: Any) -> Any:
+    """Return the answer to one of `HOST_REQUESTS`, whose argument was checked."""
+    launcher, reached = _addresses()
+    match what:
+        case "look":
+            node = find_node()
+            return SharedHost(launcher=launcher, node=None if node is None else _described(*node))
+        case "join":
+            policy, machine, listen = argument
+            sharing.join(policy_kind(policy), machine, listen or reached)
+            return _described(sharing.path, sharing.status, started=sharing.started)
+        case "ranks":
+            return sharing.ask("job", argument)
+        case "holds":
+            return sharing.holds()
+    return sharing.leave()
 
 
 def _described(path: Path, status: NodeStatus, *, started: bool = False) -> NodeManager:
@@ -188,12 +182,3 @@ def _described(path: Path, status: NodeStatus, *, started: bool = False) -> Node
         key=None if machine is None else machine.key,
         started=started,
     )
-
-
-_REQUESTS: dict[str, Callable[[HostSharing, Any], Any]] = {
-    "look": _describe_host,
-    "join": _join,
-    "holds": _holds,
-    "leave": _leave,
-    "ranks": _ranks,
-}

@@ -1,8 +1,8 @@
 """The registered processes of one node, and the enforcement of the policy's orders. No sockets, clock or kernel calls.
 
-Processes are behind `ProcessControl`, pages behind `Page`, time is an argument. `enforce` asserts all orders again,
-because a signal may get lost, another program may stop a process, or a process may have just ended. While `may_stop`
-is False, everything runs. Papers: FCS sections 2.2 and 2.5, Yoo and Jette section 2.2.3.
+Kernel calls are those of `ProcessControl`, pages those of `MonitorPage`; time is an argument. `enforce` asserts all
+orders again, because a signal may get lost, another program may stop a process, or a process may have just ended. While
+`may_stop` is False, everything runs. Papers: FCS sections 2.2 and 2.5, Yoo and Jette section 2.2.3.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from apples.coscheduling.events import (
 )
 from apples.coscheduling.nodestate import NodePolicy
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind
-from apples.daemons.managedprocess import ManagedProcess, Page, report_of
+from apples.daemons.managedprocess import ManagedProcess, report_of
 from apples.daemons.nodemessages import MatrixView, ProcessReport
 from apples.daemons.processcontrol import ProcessControl
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from apples.daemons.settings import UserLimits
+from apples.monitoring.page import MonitorPage
 
 #: A job with at least this share of the node is not limited, because the limits of the others leave it that much.
 _UNLIMITED_SHARE = 0.5
@@ -83,7 +84,7 @@ class ManagedNode:
         self,
         registration: ProcessRegistration,
         control: ProcessControl,
-        page: Page | None,
+        page: MonitorPage | None,
         now: float,
         *,
         known: ProcessClass | None = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from msgspec import UNSET
 
@@ -16,34 +15,12 @@ from apples.daemons.nodemessages import ProcessReport
 from apples.daemons.processcontrol import ProcessControl
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import ApplesError
-from apples.monitoring.counters import PageTimes
+from apples.monitoring.page import MonitorPage
 
 #: Longest time that a running process stays stopped by another program before that is noticed, seconds.
 LOOK_AGAIN_S = 0.2
 #: Longest time without a quota after another program has lifted it, seconds.
 LIMIT_AGAIN_S = 1.0
-
-
-class Page(Protocol):
-    """The used part of `apples.monitoring.page.MonitorPage`; every method may raise `ApplesError`."""
-
-    def times(self, held_since_s: float | None = None) -> PageTimes:
-        """Return the counts. `held_since_s`: begin of the current stop, None while the process runs."""
-
-    def set_wait(self, wait: Wait | None, spin_s: float = ...) -> None:
-        """Set how the process waits for messages."""
-
-    def add_stopped(self, seconds: float) -> None:
-        """Add time that the process was held stopped."""
-
-    def set_scheduled(self, scheduled: bool) -> None:
-        """Set whether its job has the node."""
-
-    def requests(self) -> int:
-        """Return the number of messages from scheduled senders that arrived while it was not scheduled."""
-
-    def close(self) -> None:
-        """Release the page."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +40,7 @@ class ManagedProcess:
 
     registration: ProcessRegistration
     control: ProcessControl
-    page: Page | None
+    page: MonitorPage | None
     arrived_at: float
     stopped_at: float | None = None
     stopped_s: float = 0.0
@@ -177,7 +154,7 @@ class ManagedProcess:
     def read(self) -> bool:
         """Read its counts from its page; False if it has no valid page."""
 
-        def take(page: Page) -> None:
+        def take(page: MonitorPage) -> None:
             seen = page.times(self.stopped_at)
             self.reading, self.ran_s, self.threads = seen.reading, seen.ran_s, seen.threads
             self.off_s, self.queued_s = seen.off_s, seen.queued_s
@@ -202,7 +179,7 @@ class ManagedProcess:
         """Return whether new messages from scheduled senders have arrived since the last call."""
         has_new = False
 
-        def count(page: Page) -> None:
+        def count(page: MonitorPage) -> None:
             nonlocal has_new
             requests = page.requests()
             has_new, self.requests = requests != self.requests, requests
@@ -210,7 +187,7 @@ class ManagedProcess:
         self.use_page(count)
         return has_new
 
-    def use_page(self, use: Callable[[Page], None]) -> bool:
+    def use_page(self, use: Callable[[MonitorPage], None]) -> bool:
         """Call `use` with its page; False if there is none, or its owner has damaged it. Then the page is dropped."""
         if self.page is None:
             return False

@@ -18,8 +18,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -32,14 +31,16 @@ from apples.daemons.ipc.wire import (
     SILENCE_S,
     DatagramSeal,
     Forged,
-    HeartbeatMessage,
     Seal,
     derive,
     hidden,
     random_word,
 )
-from apples.daemons.nodemessages import TO_NODE, FromManager, FromNode, Hello, Welcome, legal, read_challenge
+from apples.daemons.nodemessages import TO_NODE, FromManager, FromNode, Welcome, legal, read_challenge
 from apples.daemons.settings import address_text
+
+if TYPE_CHECKING:
+    from apples.daemons.managersession import ManagerSession
 
 #: Mean pause before the next attempt, seconds.
 _RETRY_S = 0.4
@@ -101,21 +102,6 @@ class Lookup:
         self._on_result(outcome)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionCallbacks:
-    """Callbacks of the node. `welcome` and `line` get a message of the manager, `lost` the reason.
-
-    hello : returns the introduction, from random words of connection and process and the last presence number
-    beat : gets a heartbeat, and its instant by the raw clock of its `sent_s` and by the clock of timers
-    """
-
-    hello: Callable[[str, str, int], Hello]
-    welcome: Callable[[Welcome], None]
-    line: Callable[[FromManager], None]
-    beat: Callable[[HeartbeatMessage, float, float], None]
-    lost: Callable[[str], None]
-
-
 class ManagerConnection:
     """The connection.
 
@@ -123,14 +109,12 @@ class ManagerConnection:
     refused_since : instant of the first of the last attempts at which no process listened there, None for other ends
     """
 
-    def __init__(
-        self, loop: Loop, manager: tuple[str, int], key: bytes, callbacks: ConnectionCallbacks
-    ) -> None:
-        self._loop, self._manager, self._key, self._callbacks = loop, manager, key, callbacks
+    def __init__(self, loop: Loop, manager: tuple[str, int], key: bytes, session: ManagerSession) -> None:
+        self._loop, self._manager, self._key, self._session = loop, manager, key, session
         self.word = random_word()
-        self.welcomed = False
+        self.welcomed = self._closed = False
         self.refused_since: float | None = None
-        self.receiver = HeartbeatReceiver(loop, self.word, callbacks.beat)
+        self.receiver = HeartbeatReceiver(loop, self.word, session.heartbeat)
         self._stream: Stream | None = None
         self._seal: Seal | None = None
         #: Makes the seal of multicast heartbeats from the hidden key in the manager's welcome.
@@ -146,11 +130,6 @@ class ManagerConnection:
     def place(self) -> str:
         """Address of the manager as HOST:PORT."""
         return address_text(self._manager)
-
-    @property
-    def multicast_heard(self) -> bool:
-        """Whether multicast heartbeats arrive now."""
-        return self.receiver.multicast_heard
 
     def start(self) -> None:
         """Connect to the last known address; look the name up at the same time if that is old."""
@@ -207,7 +186,7 @@ class ManagerConnection:
 
     def close(self) -> None:
         """Close the connection for ever."""
-        self._callbacks = replace(self._callbacks, lost=lambda reason: None)
+        self._closed = True
         if self._stream is not None:
             self._stream.close()
         if self._attempt is not None:
@@ -233,7 +212,7 @@ class ManagerConnection:
         )
         stream.trust(LONGEST_LINE)
         stream.on_line = self._line
-        hello = self._callbacks.hello(nonce, self.word, self.receiver.shown)
+        hello = self._session.hello(nonce, self.word, self.receiver.shown)
         seal = Seal(derive(self._key, "hello", theirs), ours="node", theirs="manager")
         stream.send(seal.line(msgspec.json.encode(hello)))
 
@@ -246,7 +225,7 @@ class ManagerConnection:
         message: FromManager = legal(TO_NODE, self._seal.open(line))
         self._last_line = now()
         if self.welcomed:
-            self._callbacks.line(message)
+            self._session.line(message)
             return
         if not isinstance(message, Welcome):
             raise Forged("a first sealed line that is no welcome")
@@ -261,7 +240,7 @@ class ManagerConnection:
         except OSError as error:
             self._stream.close(f"no socket for its heartbeats: {error.strerror}")
             return
-        self._callbacks.welcome(message)
+        self._session.welcome(message)
         self.receiver.show(silent=True)
 
     def _gone(self, reason: str) -> None:
@@ -271,8 +250,8 @@ class ManagerConnection:
         self.receiver.close()
         refused = reason == os.strerror(errno.ECONNREFUSED)
         self.refused_since = (self.refused_since or now()) if refused else None
-        if was or reason != self._reported:
+        if not self._closed and (was or reason != self._reported):
             self._reported = reason
-            self._callbacks.lost(reason)
+            self._session.lost(reason)
         # Not all nodes at the same instant.
         self._attempt = self._loop.after(_RETRY_S * random.uniform(0.75, 1.25), self.start)

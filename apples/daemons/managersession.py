@@ -14,7 +14,7 @@ from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.timer import now, raw
 from apples.daemons.ipc.wire import HeartbeatMessage
 from apples.daemons.managednode import ManagedNode
-from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
+from apples.daemons.managerconnection import ManagerConnection
 from apples.daemons.nodemessages import (
     Ask,
     Ended,
@@ -75,19 +75,14 @@ class ManagerSession:
         self.connection: ManagerConnection | None = None
         manager, key = settings.sharing.manager, settings.key
         if manager is not None and key is not None and node.kind.coordinated:
-            callbacks = ConnectionCallbacks(
-                hello=self._hello,
-                welcome=self._welcome,
-                line=self._line,
-                beat=self._heartbeat,
-                lost=self._lost,
-            )
-            self.connection = ManagerConnection(loop, manager, key, callbacks)
+            self.connection = ManagerConnection(loop, manager, key, self)
 
     @property
     def multicast(self) -> bool:
         """Whether heartbeats arrive by multicast."""
-        return self.connection is not None and self.connection.multicast_heard and not self._node.silent
+        return (
+            self.connection is not None and self.connection.receiver.multicast_heard and not self._node.silent
+        )
 
     def refused_s(self, instant: float) -> float:
         """Return seconds since which no machine manager listens, 0 if one does or none is used."""
@@ -120,7 +115,13 @@ class ManagerSession:
 
         self._loop.after(_ANSWER_S, give_up)
 
-    def _hello(self, nonce: str, word: str, shown: int) -> Hello:
+    # called by the connection
+
+    def hello(self, nonce: str, word: str, shown: int) -> Hello:
+        """Return the introduction. nonce, word : random words of connection and process
+
+        shown : number of the last presence datagram
+        """
         processes = self._node.processes
         jobs = {process.job for process in processes}
         return Hello(
@@ -134,12 +135,14 @@ class ManagerSession:
             placed={job: view for job, view in self._node.view.jobs.items() if job in jobs},
         )
 
-    def _welcome(self, welcome: Welcome) -> None:
+    def welcome(self, welcome: Welcome) -> None:
+        """Handle the proof of the manager's key."""
         self.slice_s = welcome.slice_s
         self._log(f"manager at {welcome.place}: policy {welcome.policy}, slices of {self.slice_s * 1e3:g} ms")
         self._pending = None
 
-    def _line(self, message: FromManager) -> None:
+    def line(self, message: FromManager) -> None:
+        """Handle a line of the manager."""
         if isinstance(message, MatrixView):
             self._node.learn(message, now())
             pending = self._pending
@@ -161,7 +164,8 @@ class ManagerSession:
             self._node.read_all()
             self.connection.send(Report(status=self._status()))
 
-    def _heartbeat(self, heartbeat: HeartbeatMessage, received: float, instant: float) -> None:
+    def heartbeat(self, heartbeat: HeartbeatMessage, received: float, instant: float) -> None:
+        """Handle a heartbeat. received : by the raw clock of its `sent_s`.  instant : by the clock of timers"""
         self.slice_s = heartbeat.slice_s
         if heartbeat.version == self._node.view.version:
             self._pending = None
@@ -184,7 +188,8 @@ class ManagerSession:
         self._node.heartbeat(heartbeat.slot, instant)
         self._enforce()
 
-    def _lost(self, reason: str) -> None:
+    def lost(self, reason: str) -> None:
+        """Handle the end of the connection, or a new reason why there is none."""
         assert self.connection is not None
         self._log(f"no manager at {self.connection.place}: {reason}")
         for answer in self._queries.values():

@@ -201,7 +201,7 @@ class NodeDaemon:
         self._registry.remove(process, "left")
 
     def requested(self) -> None:
-        """Handle a process that asks for the processor (CMDSCH)."""
+        """Handle a message from a scheduled sender to a process that is not scheduled (CMDSCH)."""
         if self.timer is not None:
             self.timer.request()
 

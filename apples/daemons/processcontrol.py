@@ -12,7 +12,6 @@ import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 from apples.daemons import cgroups
 from apples.daemons.cgroups import Group, Hierarchy
@@ -25,40 +24,6 @@ from apples.errors import SharingError
 _FAVOURED_NICE = -10
 _CAP_SYS_NICE = 23
 _MOST_NICE = 19
-
-
-class ProcessControl(Protocol):
-    """Control of one process. No method fails because the process has ended."""
-
-    def stop(self) -> None:
-        """Stop it and its group; may be repeated."""
-
-    def resume(self) -> None:
-        """Let it run; may be repeated."""
-
-    def stopped(self) -> bool | None:
-        """Return whether it is stopped now, by any program; None if it has ended."""
-
-    def favour(self, on: bool) -> None:
-        """Run it ahead of others on its processor, or like them again."""
-
-    def renice(self, steps: int) -> None:
-        """Raise its niceness by this many steps above its own, or restore it with 0."""
-
-    def limit(self, processors: float | None) -> bool:
-        """Limit it to a number of processors, None for no limit; return False if the caller has to use pulses."""
-
-    def cpu_s(self) -> float | None:
-        """Return CPU seconds used since its start by all its threads; None if it has ended."""
-
-    def ready_s(self) -> tuple[float, float] | None:
-        """Return seconds for which its first thread has run, and has been in the run queue; None if unknown."""
-
-    def guards(self) -> list[tuple[int, bytes]]:
-        """Return descriptors for the watchdog, with the action for each."""
-
-    def close(self) -> None:
-        """Release it: it runs like any other process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +54,7 @@ class Capabilities:
 
     def control(self, registration: ProcessRegistration, pidfd: int) -> ProcessControl:
         """Return the control of a process, which is pinned."""
-        return HostProcessControl(registration, pidfd, self)
+        return ProcessControl(registration, pidfd, self)
 
 
 def find_capabilities(freezer: Freezer, *, limits: bool, cpus: Sequence[int] | None) -> Capabilities:
@@ -141,8 +106,11 @@ def _narrowed(were: set[int], cpus: Sequence[int]) -> set[int]:
     return were.intersection(cpus) or set(cpus)
 
 
-class HostProcessControl:
-    """Control of a process of this host."""
+class ProcessControl:
+    """Control of a process of this host. No method fails because the process has ended.
+
+    Orders may be repeated: the caller asserts them again, because another program may have undone them.
+    """
 
     def __init__(self, registration: ProcessRegistration, pidfd: int, capabilities: Capabilities) -> None:
         self._pid, self._pidfd, self._capabilities = registration.pid, pidfd, capabilities
@@ -183,12 +151,12 @@ class HostProcessControl:
         return frozen or about.state == "T"
 
     def favour(self, on: bool) -> None:
-        """Set the niceness of all its threads."""
+        """Run it ahead of others on its processor, or like them again: the niceness of all its threads."""
         if on != self._favoured:
             self._weigh(on, self._steps)
 
     def renice(self, steps: int) -> None:
-        """Set the niceness of all its threads, once it is not favoured."""
+        """Raise its niceness by this many steps above its own, or restore it with 0; once it is not favoured."""
         if steps != self._steps:
             self._weigh(bool(self._favoured), steps)
 
@@ -219,7 +187,7 @@ class HostProcessControl:
             file.write(str(value).encode())
 
     def limit(self, processors: float | None) -> bool:
-        """Set a quota, if control groups can be used."""
+        """Limit it to a number of processors, None for no limit; return False if the caller has to use pulses."""
         if self._capabilities.quota is None:
             return False
         if self._limited is None and processors is not None:
@@ -236,7 +204,10 @@ class HostProcessControl:
         return None if about is None else about.cpu_s
 
     def ready_s(self) -> tuple[float, float] | None:
-        """Return the times that the kernel counts in /proc, whose file stays open: this is done at each heartbeat."""
+        """Return seconds for which its first thread has run, and has been in the run queue; None if unknown.
+
+        The file of /proc stays open: this is done at each heartbeat.
+        """
         if self._schedule is None:
             return None
         try:
@@ -246,7 +217,7 @@ class HostProcessControl:
         return int(ran_ns) * 1e-9, int(queued_ns) * 1e-9
 
     def guards(self) -> list[tuple[int, bytes]]:
-        """Return the descriptors of the process and of its control groups."""
+        """Return descriptors for the watchdog, with the action for each: of its control groups and of itself."""
         groups = [g for g in (self._frozen, self._limited) if g is not None]
         return [
             *((g.fd, b"w" + g.hierarchy.free) for g in groups),

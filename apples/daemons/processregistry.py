@@ -22,7 +22,7 @@ from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.timer import now
 from apples.daemons.journal import Journal
 from apples.daemons.managednode import ManagedNode, check_free, check_limits
-from apples.daemons.managedprocess import ManagedProcess, Page
+from apples.daemons.managedprocess import ManagedProcess
 from apples.daemons.nodemessages import ProcessReport
 from apples.daemons.processcontrol import Capabilities
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
@@ -110,7 +110,9 @@ class ProcessRegistry:
         self._write()
         self._removed(process)
 
-    def _take(self, registration: ProcessRegistration, pidfd: int, page: Page | None) -> ManagedProcess:
+    def _take(
+        self, registration: ProcessRegistration, pidfd: int, page: MonitorPage | None
+    ) -> ManagedProcess:
         process = registration.process
         if all(other.job != process.job for other in self._node.processes):
             # A new job of a name that was there before.
@@ -138,7 +140,7 @@ class ProcessRegistry:
         while len(self.ended) > _ENDED_JOBS:
             del self.ended[next(iter(self.ended))]
 
-    def _page(self, registration: ProcessRegistration) -> Page | None:
+    def _page(self, registration: ProcessRegistration) -> MonitorPage | None:
         if registration.page is None:
             if self._node.policy.needs_monitor:
                 raise RegistrationRefused(

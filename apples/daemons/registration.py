@@ -3,7 +3,7 @@
 One JSON object per line, one answer each. A connection that has registered a process represents it: its end is CMDOUT.
 It may send `schedule` (CMDSCH: a request is on its page), which has no answer.
 Requests: `status` (this node), `view` (the whole machine), `job` (one job, also a recently ended one), `beats` (times
-of the last heartbeats), `hold` (the node manager must not end). `RequestHandler` carries them out.
+of the last heartbeats), `hold` (the node manager must not end). `NodeDaemon` carries them out.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from apples.coscheduling.events import Process
-from apples.daemons.exchanges import NODE_REQUESTS, Held, RegisteredProcess, RegisterRequest
+from apples.daemons.exchanges import NODE_REQUESTS, Held, RegisteredProcess
 from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.requests import read_request
 from apples.daemons.ipc.unixserver import Client, SocketLimits, UnixServer
@@ -24,28 +24,15 @@ from apples.daemons.paths import SYSTEM_DIRECTORY
 from apples.daemons.processes import RegistrationRefused
 from apples.errors import RequestRejected
 
+if TYPE_CHECKING:
+    from apples.daemons.nodedaemon import NodeDaemon
+
 #: Receives the answer to a request, of the type that `NODE_REQUESTS` has.
 Answer = Callable[[object], None]
 
 
 #: Keys of answers that differ from their requests'; programs with the monitor and rank supervisors know them.
 _ANSWERED = {"register": "registered", "hold": "held"}
-
-
-class RequestHandler(Protocol):
-    """The node manager as far as requests need it."""
-
-    def register(self, request: RegisterRequest, client: Client) -> Process:
-        """Register a process for a client; raises `RegistrationRefused`."""
-
-    def leave(self, process: Process) -> None:
-        """Deregister a process after the end of its connection."""
-
-    def requested(self) -> None:
-        """Handle a message from a scheduled sender to a process that is not scheduled (CMDSCH)."""
-
-    def ask(self, what: str, argument: object, answer: Answer) -> None:
-        """Answer a query, now or later."""
 
 
 class RegistrationServer:
@@ -58,13 +45,13 @@ class RegistrationServer:
         self,
         loop: Loop,
         path: Path,
-        handler: RequestHandler,
+        node: NodeDaemon,
         *,
         most_of_user: int,
         all_users: bool = False,
         log: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._handler = handler
+        self._node = node
         self._holding: set[Client] = set()
         self._needed = False
         self._registered: dict[Client, Process] = {}
@@ -110,7 +97,7 @@ class RegistrationServer:
             if client in self._registered:
                 raise RegistrationRefused("this connection stands for a process already; open one for each")
             try:
-                process = self._handler.register(argument, client)
+                process = self._node.register(argument, client)
             except RegistrationRefused as error:
                 self._server.log_refused(f"user {client.uid}", f"refused: {error}")
                 raise
@@ -123,16 +110,16 @@ class RegistrationServer:
                     "'schedule' is no request of a connection without a process; register one"
                 )
             # Not answered: it goes on meanwhile.
-            self._handler.requested()
+            self._node.requested()
         elif what == "hold":
             self._holding.add(client)
             self._needed = True
             answer(Held())
         else:
-            self._handler.ask(what, argument, answer)
+            self._node.ask(what, argument, answer)
 
     def _ended(self, client: Client) -> None:
         self._holding.discard(client)
         process = self._registered.pop(client, None)
         if process is not None:
-            self._handler.leave(process)
+            self._node.leave(process)

@@ -12,7 +12,6 @@ import os
 import select
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 
 from apples.daemons.ipc.timer import Timer, now
 
@@ -162,56 +161,41 @@ class Loop:
         return None
 
 
-class EndSignals:
-    """While open, TERM, INT and HUP call `ended` with their number in the loop; a second one ends the process."""
-
-    def __init__(self, loop: Loop, ended: Callable[[int], None]) -> None:
-        self._loop, self._ended = loop, ended
-        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._before = {
-            number: signal.signal(number, lambda number, frame: None)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        }
-        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        loop.watch(self._read, self._take)
-
-    def close(self) -> None:
-        """Restore the earlier handlers."""
-        self._loop.forget(self._read)
-        signal.set_wakeup_fd(self._wakeup)
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        os.close(self._read)
-        os.close(self._write)
-
-    def _take(self) -> None:
-        with suppress(BlockingIOError):
-            for number in os.read(self._read, 64):
-                if number in self._before:
-                    for one in self._before:
-                        signal.signal(one, signal.SIG_DFL)
-                    self._ended(number)
-
-
 def run_until_signal(
     loop: Loop, closing: Callable[[], None], *, starting: Callable[[], None] = lambda: None
 ) -> int | None:
     """Call `starting`, run the loop until TERM, INT or HUP arrives or it is stopped, and call `closing`.
 
-    Returns the number of the signal, None if the loop was stopped without one.
+    Returns the number of the signal, None if the loop was stopped without one. A second signal ends the process.
     """
     ended_by: list[int] = []
+    read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    # Handlers that do nothing: Python writes the number to the pipe, and a signal to a blocked thread wakes the loop.
+    before = {
+        number: signal.signal(number, lambda number, frame: None)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    }
+    wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
 
-    def end(number: int) -> None:
-        ended_by.append(number)
-        loop.stop()
+    def end() -> None:
+        # Other signals that have handlers are written to the pipe, too.
+        ended_by.extend(number for number in os.read(read, 64) if number in before)
+        if ended_by:
+            for number in before:
+                signal.signal(number, signal.SIG_DFL)
+            loop.stop()
 
-    signals = EndSignals(loop, end)
+    loop.watch(read, end)
     try:
         starting()
         loop.run()
     finally:
-        signals.close()
+        loop.forget(read)
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(read)
+        os.close(write)
         closing()
     return ended_by[0] if ended_by else None
 

@@ -35,21 +35,17 @@ class Timer:
         """Return the descriptor for epoll."""
         return self._fd
 
-    def set(self, when: float | None) -> None:
-        """Expire once at `when` (seconds of `time.monotonic`), at once if that is past; None: never."""
-        self._arm(when, 0.0)
+    def set(self, when: float | None, every_s: float = 0.0) -> None:
+        """Expire at `when` (seconds of `time.monotonic`), at once if that is past; None: never.
 
-    def _arm(self, when: float | None, seconds: float) -> None:
+        `every_s`: expire again every so many seconds, to the nanosecond; 0 for once.
+        """
         # All zeros would disarm it.
         nanoseconds = 0 if when is None else max(int(when * 1e9), 1)
         self._spec.first_s, self._spec.first_ns = divmod(nanoseconds, 1_000_000_000)
-        self._spec.every_s, self._spec.every_ns = divmod(round(seconds * 1e9), 1_000_000_000)
+        self._spec.every_s, self._spec.every_ns = divmod(round(every_s * 1e9), 1_000_000_000)
         if self._libc.timerfd_settime(self._fd, _ABSOLUTE, self._reference, None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
-
-    def every(self, first: float, seconds: float) -> None:
-        """Expire at `first` (seconds of `time.monotonic`), and again every so many seconds, to the nanosecond."""
-        self._arm(first, seconds)
 
     def expired(self) -> int:
         """Return how often it has expired since the last call."""

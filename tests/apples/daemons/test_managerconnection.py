@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +10,7 @@ from apples.daemons import heartbeatreceiver, managerconnection
 from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.timer import now
 from apples.daemons.ipc.wire import DatagramSeal, HeartbeatMessage, random_word
-from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
+from apples.daemons.managerconnection import ManagerConnection
 from apples.daemons.nodemessages import Hello
 from apples.daemons.paths import read_node_key
 from apples.daemons.settings import parse_address
@@ -24,11 +25,11 @@ class Air:
     def __init__(self):
         self.now, self.heard, self.number = 1000.0, [], 0
         self.loop, self.session = Loop(), random_word()
-        hooks = ConnectionCallbacks(
+        hooks = SimpleNamespace(
             hello=lambda *words: None,
             welcome=lambda document: None,
             line=lambda document: None,
-            beat=lambda beat, *instants: self.heard.append(beat.number),
+            heartbeat=lambda beat, *instants: self.heard.append(beat.number),
             lost=lambda reason: None,
         )
         self.link = ManagerConnection(self.loop, ("127.0.0.1", 1), KEY, hooks)
@@ -57,24 +58,24 @@ def air(monkeypatch):
 
 def test_network_that_stops_carrying_multicast_is_said_to(air):
     air.beat(multicast=True)
-    assert air.link.multicast_heard
+    assert air.link.receiver.multicast_heard
     for _ in range(9):
         air.beat(multicast=False)
-    assert air.link.multicast_heard
+    assert air.link.receiver.multicast_heard
     for _ in range(2):
         air.beat(multicast=False)
-    assert not air.link.multicast_heard
+    assert not air.link.receiver.multicast_heard
     air.beat(multicast=True)
-    assert air.link.multicast_heard
+    assert air.link.receiver.multicast_heard
     assert air.heard == list(range(1, 14))
 
 
 def test_long_slices_leave_multicast_the_time_of_three(air):
     air.beat(multicast=True, slice_s=2.0)
     air.now += 5.9
-    assert air.link.multicast_heard
+    assert air.link.receiver.multicast_heard
     air.now += 0.2
-    assert not air.link.multicast_heard
+    assert not air.link.receiver.multicast_heard
 
 
 class Line:
@@ -119,8 +120,8 @@ class Caller:
         self.goes_on = False
         self.loop, self.reasons, self.turns = Loop(), [], 0
         nothing = lambda *what: None  # noqa: E731
-        hooks = ConnectionCallbacks(
-            hello=lambda *words: None, welcome=nothing, line=nothing, beat=nothing, lost=self.lost
+        hooks = SimpleNamespace(
+            hello=lambda *words: None, welcome=nothing, line=nothing, heartbeat=nothing, lost=self.lost
         )
         self.link = ManagerConnection(self.loop, ("head", 7171), KEY, hooks)
 
@@ -221,8 +222,8 @@ def test_manager_that_listens_again_is_refused_no_longer(local_cluster):
         about = {"nonce": nonce, "word": word, "shown": shown}
         return Hello(node="a", processors=1, policy="gang", processes=[], placed={}, **about)
 
-    hooks = ConnectionCallbacks(
-        hello=hello, welcome=welcome, line=lambda line: None, beat=lambda *beat: None, lost=lost
+    hooks = SimpleNamespace(
+        hello=hello, welcome=welcome, line=lambda line: None, heartbeat=lambda *beat: None, lost=lost
     )
     link = ManagerConnection(loop, parse_address(site.manager_address), read_node_key(site.key, "a"), hooks)
     link.start()

@@ -6,11 +6,12 @@ import socket
 import struct
 import threading
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
 from apples.daemons.ipc.eventloop import Loop
-from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
+from apples.daemons.managerconnection import ManagerConnection
 from apples.daemons.nodemessages import VERSION
 from apples.monitoring.pagelayout import MAGIC, MANAGED, PAGE_BYTES, VERSION as PAGE_VERSION
 
@@ -129,8 +130,8 @@ def test_who_has_taken_the_managers_port_cannot_end_a_node(greeting, why):
         thread = threading.Thread(target=greet, args=(listener,))
         thread.start()
         nothing = lambda *what: None  # noqa: E731
-        hooks = ConnectionCallbacks(
-            hello=lambda *words: None, welcome=nothing, line=nothing, beat=nothing, lost=lost
+        hooks = SimpleNamespace(
+            hello=lambda *words: None, welcome=nothing, line=nothing, heartbeat=nothing, lost=lost
         )
         link = ManagerConnection(loop, listener.getsockname(), b"k" * 32, hooks)
         link.start()

@@ -22,7 +22,7 @@ def test_drum_tells_how_often_it_was_missed():
     drum = Timer()
     try:
         first = now() + 0.02
-        drum.every(first, 0.01)
+        drum.set(first, 0.01)
         assert drum.expired() == 0
         select.select([drum.fileno()], [], [], 5.0)
         assert drum.expired() >= 1
