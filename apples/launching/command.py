@@ -100,6 +100,7 @@ class Rendezvous:
 
 def with_parent_death(command: list[str], launcher_pid: int) -> list[str]:
     """Return the same command, killed by the kernel when process `launcher_pid` ends."""
+    # Through a program of its own: setting it between fork and exec is not safe in a launcher with threads.
     return helper("exec", str(launcher_pid), *command)
 
 
@@ -119,6 +120,7 @@ def spread_command(request: LaunchRequest, mpi: Mpi, program: str, rendezvous: R
         # "rsh" is hydra's name for a remote shell to which it adds no options of ssh.
         *(mpi.mpiexec, *_HYDRA_REMOTE[mpi.family], sys.executable),
         *(_HYDRA_HOSTS[mpi.family], str(hosts_path(request.run_dir.absolute()))),
+        # hydra would give its own guess of this machine's name to proxies, which other hosts may not resolve.
         *("-localhost", rendezvous.launcher, "-wdir", rendezvous.directory),
         *("-n", str(len(request.plan.assignments))),
         *request.mpi.arguments,
@@ -140,12 +142,14 @@ def wrapped(request: LaunchRequest, program: str, *options: str) -> list[str]:
 def wrapped_there(request: LaunchRequest, program: str, *options: str) -> list[str]:
     """Return the same for ranks whose hosts have another Python, and the rank wrapper at another path."""
     words = wrapped(request, program, *options)[len(BARE) + 2 :]
+    # A shell there reads the variables that the agent of that host has set.
     return ["/bin/sh", "-c", _WRAPPER_THERE, sys.executable, str(RANK_WRAPPER), *words]
 
 
 def groups_of(request: LaunchRequest) -> list[tuple[str, int]]:
     """Return the hosts in rank order, each with its number of consecutive ranks. A host may occur more than once."""
     ranks = sorted(request.plan.assignments, key=lambda a: a.rank)
+    # Consecutive only: MPI numbers ranks in the order of the host file, and rank i has its host by the plan.
     return [(host, len(list(same))) for host, same in groupby(a.host for a in ranks)]
 
 
@@ -174,6 +178,7 @@ def carried(environment: Mapping[str, str]) -> list[str]:
     return sorted(
         name
         for name in environment
+        # Exported functions of bash, for one, have names like `BASH_FUNC_f%%`.
         if _PLAIN.fullmatch(name) and name not in HOST_ONLY and not name.startswith(HOST_ONLY_PREFIXES)
     )
 
@@ -188,6 +193,7 @@ def rank_environment(
         foreign: prefixes of names in `base` that are left out
     """
     user = {name: value for name, value in base.items() if not name.startswith(foreign)}
+    # Later ones count: who sets OMP_NUM_THREADS knows better than the defaults.
     return {**RANK_DEFAULTS, **user, **request.environment}
 
 
@@ -212,6 +218,7 @@ def launch_environment(
     return {
         **{name: variables[name] for name in carried(variables)},
         "APPLES_RSH": socket,
+        # A forked proxy here would be no child of the host agent, and would survive the lifeline.
         **dict.fromkeys(HYDRA_AUTOFORK, "0"),
         **dict.fromkeys(HYDRA_SHELL_WORDS, " ".join([*BARE, str(HOST_AGENT), "rsh"])),
     }
@@ -222,6 +229,7 @@ def network_environment(interface: str | None, base: Mapping[str, str]) -> dict[
     if interface is None:
         return {}
     variables = dict.fromkeys(INTERFACE_VARIABLES, interface)
+    # Who has named an interface knows the network; the check of hosts only saw by which one they were reached.
     return {name: value for name, value in variables.items() if name not in base}
 
 

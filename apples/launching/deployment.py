@@ -54,9 +54,11 @@ def run_commands(
 
     what : their key in the application file, for messages
     """
+    # Commands before and after a run see the variables of its ranks.
     environment = {**os.environ, **deployment.environment}
     for command in commands:
         notify(f"{what}: {shlex.join(command)}")
+        # The parent-death wrapper executes a path; it does not search PATH.
         program = shutil.which(command[0], path=environment.get("PATH"))
         if program is None:
             raise ProgramNotFound(
@@ -64,6 +66,7 @@ def run_commands(
             )
         if (fault := scripts.fault(program)) is not None:
             raise NotExecutable(f"{what}: program {command[0]!r} cannot be executed: {fault}")
+        # A file, not a pipe: a command may leave a child behind that holds its output open.
         with tempfile.NamedTemporaryFile() as output:
             code = _run([program, *command[1:]], deployment.directory, environment, output)
             if code != 0:
@@ -78,6 +81,7 @@ def _run(
     """Return the exit code of a command; its whole process group is ended if this call is interrupted."""
     try:
         process = subprocess.Popen(
+            # The kernel ends it if this process is killed.
             with_parent_death(command, os.getpid()),
             cwd=directory,
             env=environment,
@@ -99,6 +103,7 @@ def _run(
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
+            # The group, because a shell that is killed leaves its commands.
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_END_S)

@@ -51,12 +51,15 @@ class SignalQueue:
         self._previous: dict[signal.Signals, object] = {}
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
+        # A handler must not block: it runs in the thread that would empty the pipe.
         os.set_blocking(self._write, False)
 
     def __enter__(self) -> Self:
         """Install the handlers, in the main thread only."""
+        # Python refuses to install handlers elsewhere; a run in a thread is interrupted by `post`.
         if threading.current_thread() is threading.main_thread():
             for number in FORWARDED:
+                # Who starts a run under `nohup` wants it to survive HUP.
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._previous[number] = signal.signal(number, self._receive)
         return self
@@ -75,6 +78,7 @@ class SignalQueue:
 
     def post(self, number: int) -> None:
         """Add a signal as if it had been received."""
+        # First the number, then the byte: whoever is woken finds it. `deque.append` is atomic.
         self._received.append(signal.Signals(number))
         try:
             os.write(self._write, b"!")
@@ -85,6 +89,7 @@ class SignalQueue:
     def take(self) -> list[signal.Signals]:
         """Return all signals received since the last call."""
         try:
+            # The bytes only wake the loop. Signals that arrive after this read wake it once more.
             os.read(self._read, 4096)
         except BlockingIOError:
             return []
@@ -117,6 +122,7 @@ class RunLoop:
 
     def run(self, hosts: list[str]) -> None:
         """Run until every process has ended or was killed; `hosts` are in rank order."""
+        # All waits of a run are this one: what must not be missed is readable here or has a moment below.
         poll = select.poll()
         poll.register(self._signals.fileno(), select.POLLIN)
         poll.register(self._processes.events, select.POLLIN)
@@ -126,6 +132,7 @@ class RunLoop:
             moments = (self._termination.wake_at, self._processes.wake_at, look_at)
             wake_at = min((at for at in moments if at is not None), default=None)
             poll.poll(None if wake_at is None else 1000.0 * max(0.0, wake_at - time.monotonic()))
+            # Events before signals and time: a rank that failed on its own is recorded before an instruction ends it.
             changed, over = self._processes.listen()
             instructions = [i for record in changed for i in self._on_record(record)]
             instructions += self._on_lost_hosts()
@@ -133,7 +140,9 @@ class RunLoop:
             instructions += self._on_departures(hosts)
             for number in self._signals.take():
                 instructions += self._termination.signalled(number, time.monotonic())
+            # Last, with the time of now: events of this turn may have set a deadline that is over already.
             instructions += self._termination.tick(time.monotonic())
+            # After `KillEverything` nothing is waited for here: `close` has a time limit.
             over = self._act(instructions, hosts) or over
         self._termination.over()
 
@@ -144,6 +153,7 @@ class RunLoop:
         """Treat a lost host as a failed rank, because its ranks are lost with it."""
         lost = self._processes.lost_hosts().keys() - self._lost
         self._lost |= lost
+        # Once the run is being ended, hosts may go in any order, and are not why it ended.
         if not lost or self._termination.cause is not None:
             return []
         return self._termination.rank_failed(time.monotonic())
@@ -168,7 +178,9 @@ class RunLoop:
         leaving = dict(self._processes.leaving_hosts())
         if time.monotonic() >= self._looked_at + LOOK_S:
             self._looked_at = time.monotonic()
+            # What was drained goes before what a host said itself: the user's reason is the better one.
             leaving |= self._departures.look()
+        # Each host is told of once; the controller has its answer already.
         new = {host: why for host, why in leaving.items() if host in hosts and host not in self.left}
         if not new or self._termination.cause is not None:
             return []
@@ -213,6 +225,7 @@ def launch(request: LaunchRequest, method: LaunchMethod, grace: GracePeriods, no
         LaunchError: the agents cannot be started, or the run directory is in use
     """
     hosts = [a.host for a in sorted(request.plan.assignments, key=lambda a: a.rank)]
+    # Signals are queued before the first process starts, and until the last one has ended.
     with locked(request.run_dir / ".in-use", f"run directory {request.run_dir}"), SignalQueue() as signals:
         started = time.monotonic()
         termination = Termination(started=started, time_limit_s=request.time_limit_s, grace=grace)
@@ -221,9 +234,11 @@ def launch(request: LaunchRequest, method: LaunchMethod, grace: GracePeriods, no
             loop = RunLoop(request, processes, termination, signals, notify)
             loop.run(hosts)
         finally:
+            # Also after an exception, for example of a callback.
             code = processes.close()
     result = LaunchResult(
         hosts=hosts,
+        # Read after `close`, because the last statuses arrive while it waits.
         records=[processes.records.get(rank) for rank in range(len(hosts))],
         mpiexec_code=code,
         mpiexec_stderr=processes.stderr_text(),

@@ -34,6 +34,7 @@ def described_output(name: str, output: Path) -> str:
         size = output.stat().st_size
         with output.open("rb") as file:
             raw = file.read(_SEARCHED)
+            # Not back into what was read already: a line would be quoted twice.
             file.seek(max(file.tell(), size - _SEARCHED))
             raw += file.read(_SEARCHED)
     except OSError:
@@ -53,6 +54,7 @@ def error_lines(lines: list[str]) -> str:
     for number, line in enumerate(lines):
         if _ERROR.match(line):
             text = f"{line.strip()} {lines[number + 1].strip()}" if line.endswith(":") else line.strip()
+            # All ranks print the same error; once is enough.
             chosen.setdefault(text)
     text = ""
     for line in chosen:
@@ -69,6 +71,7 @@ def _stored(name: str, output: Path) -> str:
         make_private(target.parent)
         with output.open("rb") as file:
             content = file.read(_STORED)
+            # One byte tells whether anything was left out, whatever the size was before.
             more = bool(file.read(1))
         write_whole(target, content, mode=0o600)
     except OSError:

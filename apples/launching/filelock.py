@@ -27,6 +27,7 @@ def locked(path: Path, purpose: str, *, wait_s: float = 0.0) -> Iterator[None]:
     deadline = time.monotonic() + wait_s
     while True:
         try:
+            # Readable for all: the message to another user names the holder.
             lock = FileLock(path, mode=0o644, remove=True)
             break
         except LockHeld as held:

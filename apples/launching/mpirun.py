@@ -57,6 +57,7 @@ def check(request: LaunchRequest, access: HostAccess) -> None:
     """Raise `LaunchError`, `SshNotFound`, `NotExecutable` or `ProgramNotFound` if the run cannot start."""
     if access.here:
         addresses = {host: one.address for host, one in access.addresses.items() if one.address is not None}
+        # Without an address a host is known by its name, which must be this machine's.
         preflight.check_hosts(request, addresses)
     else:
         preflight.check_known(request, access.addresses, "that were checked")
@@ -79,6 +80,7 @@ def command_line(request: LaunchRequest, access: HostAccess) -> list[str]:
 
 def run(request: LaunchRequest, access: HostAccess, notify: Notify) -> Outcome:
     """Run to the end and return the outcome. No process is left on any host. Raises `LaunchError`."""
+    # Before anything is started: a run that cannot start must leave no files.
     check(request, access)
     request = steered(request)
     return launch(request, _method(request, access), access.grace, notify)
@@ -89,6 +91,7 @@ def _method(request: LaunchRequest, access: HostAccess) -> LaunchMethod:
     mpi, program = preflight.find_mpi(request, access.bin_dir), preflight.find_program(request)
     if access.here:
         agents: dict[str, tuple[HostAddress, list[str] | None]]
+        # Whatever name the plan has for this machine, one agent serves it.
         agents = {"localhost": (HostAddress(host="localhost"), None)}
     else:
         agents = {
@@ -117,6 +120,7 @@ def _open_mpi(
     program: str,
     agents: Mapping[str, tuple[HostAddress, list[str] | None]],
 ) -> LaunchMethod:
+    # Not guessable, because abstract sockets have no permissions.
     fd_servers = f"apples-{secrets.token_hex(16)}"
     local_hosts = [host for host, (_, command) in agents.items() if command is None]
     names = carried(rank_environment(request, os.environ))
@@ -132,6 +136,7 @@ def _open_mpi(
         environment=lambda request, base, shells: openmpi.environment(request, mpi, base, shells),
         hostfile=lambda request: openmpi.hostfile(request, local_hosts),
         fd_servers=fd_servers,
+        # `mpiexec` starts ranks on its own host without a daemon, however many groups there are.
         daemons={host: 1 for host in agents if host not in local_hosts},
         shell=True,
         names=openmpi.NAMES,

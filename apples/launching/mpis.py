@@ -116,6 +116,7 @@ def mpi_of(
     """
     linked = linked_mpi(program, os.environ.get("LD_LIBRARY_PATH", ""))
     if which is None:
+        # What a run has shown counts more than the file: a script may load another environment first.
         if seen is not None and (linked is None or linked.family is not seen):
             return _installed(seen, None, program, find_own, search_path)
         return (
@@ -149,17 +150,20 @@ def linked_mpi(program: str, library_path: str) -> Linked | None:
     interpreter = _interpreter(program)
     if interpreter is not None:
         modules = _mpi4py_modules(interpreter)
+        # Some mpi4py have one module for each MPI and take the one that is there: then the file tells nothing.
         return _ldd(modules[0]) if len(modules) == 1 else None
     return _ldd(program)
 
 
 def family_of(mpiexec: str) -> Family | None:
     """Return the family of an `mpiexec` from its file name and its neighbours; None if they do not show it."""
+    # Debian's `mpiexec` is a link to a link (alternatives); only its target says whose it is.
     real = Path(mpiexec).resolve()
     name, beside = real.name, real.parent
     if name in ("orterun", "prterun") or (name.startswith("mpi") and (beside / "ompirun_wrapper").exists()):
         return Family.OPEN_MPI
     if name in ("mpiexec", "mpirun", "mpiexec.hydra") and (beside / "hydra_pmi_proxy").exists():
+        # Intel MPI is a fork of hydra with the same names, but for this program.
         return Family.INTEL if (beside / "hydra_bstrap_proxy").exists() else Family.MPICH
     return None
 
@@ -176,6 +180,7 @@ def _ldd(program: str) -> Linked | None:
         return None
     path = None if match[2] == "not found" else match[2]
     prefixes = _prefixes(path or program)
+    # By the libraries below it: `libmpi.so` alone may be Open MPI's or Intel's.
     if _OF_OPEN_MPI.search(result.stdout):
         family = Family.OPEN_MPI
     elif any((prefix / "bin" / "hydra_bstrap_proxy").exists() for prefix in prefixes):
@@ -188,6 +193,7 @@ def _ldd(program: str) -> Linked | None:
 def _interpreter(program: str) -> str | None:
     """Return the Python that a program is, or that its first line names; None for other programs."""
     with open(program, "rb") as file:
+        # The kernel reads no more of a first line either.
         first = file.readline(256).decode(errors="replace")
     if first.startswith("#!"):
         # env may have options and variables before the interpreter
@@ -222,9 +228,11 @@ def _installed(
 ) -> Mpi:
     """Return an installation: beside the library or the program, else on PATH, else this environment's."""
     prefixes = [] if linked is None else [str(prefix / "bin") for prefix in _prefixes(linked.path or program)]
+    # Beside the library first: PATH may have another version of the same family.
     for directory in (*prefixes, *search_path.split(os.pathsep)):
         for name in _COMMANDS[family]:
             path = os.path.join(directory, name)
+            # `mpiexec` on PATH may be any family's, so the name alone is not enough.
             if os.access(path, os.X_OK) and family_of(path) is family:
                 return Mpi(family=family, mpiexec=os.path.abspath(path))
     if family is Family.MPICH:
@@ -243,6 +251,7 @@ def _prefixes(file: str) -> list[Path]:
 
 def _at(path: str) -> Mpi:
     """Return the MPI of an `mpiexec` at a path, or below a prefix."""
+    # A prefix, as modules of clusters set it in MPI_HOME.
     if os.path.isdir(path):
         path = os.path.join(path, "bin", "mpiexec")
     path = os.path.abspath(path)

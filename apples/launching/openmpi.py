@@ -50,6 +50,7 @@ def spread_command(
     """Return the command line of a run over several hosts; `names` are the variables that every rank gets."""
     return [
         *(mpi.mpiexec, "-n", str(len(request.plan.assignments))),
+        # With `seq` the i-th line of the host file is the host of rank i.
         *("--hostfile", str(hosts_path(request.run_dir.absolute()))),
         *(("--map-by", "seq:oversubscribe") if mpi.of_prrte else ("--map-by", "seq", "--oversubscribe")),
         *("--bind-to", "none", "--wdir", rendezvous.directory),
@@ -91,6 +92,7 @@ def environment(
         f"{runtime}_keep_fqdn_hostnames": "1",
     }
     prefix = "PRTE_MCA_" if mpi.of_prrte else "OMPI_MCA_"
+    # Containers often have no other user; Open MPI wants both variables before it believes that.
     allowed = ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] if os.geteuid() == 0 else []
     return {
         **{prefix + name: value for name, value in settings.items()},

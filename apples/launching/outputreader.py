@@ -27,11 +27,13 @@ class OutputReader:
     def lines(self, data: bytes) -> list[bytes]:
         """Return a line of progress if this output shows a later iteration than before."""
         *lines, self._partial = (self._partial + data).split(b"\n")
+        # A program that never ends a line, as some progress bars, must not fill the memory.
         self._partial = self._partial[-_LONGEST:]
         reached = self._reached
         for group in self._groups(lines):
             with contextlib.suppress(ValueError, OverflowError):
                 reached = max(reached, int(float(group)))
+        # Numbers that go back belong to an inner loop, or to a restart.
         if reached == self._reached:
             return []
         self._reached = reached
@@ -70,12 +72,14 @@ class RankOutput:
         self._file: int | None = None
         self._fds = {FromAgent.STDOUT: 2 if request.program_output_to_stderr else 1, FromAgent.STDERR: 2}
         if request.output is not None:
+            # Appending: ranks and launcher write to it from several descriptors.
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             try:
                 self._file = os.open(request.output, flags, 0o600)
             except OSError as error:
                 raise LaunchError(f"cannot start the ranks: {error.filename}: {error.strerror}") from error
             self._fds = dict.fromkeys(self._fds, self._file)
+        # Ranks write to the terminal themselves where nothing reads along: that costs no copy, and keeps colours.
         self.inherited = (
             None if self._reader is not None else (self._fds[FromAgent.STDOUT], self._fds[FromAgent.STDERR])
         )

@@ -27,6 +27,7 @@ SHARED_BYTES_PER_RANK, SHARED_BYTES_FIXED = 1_057_344, 4_096
 
 def find_mpiexec(beside: Path | None = None) -> str:
     """Return the path of this environment's `mpiexec`, beside its interpreter. Raises `ProgramNotFound`."""
+    # Of the same environment, not that of PATH: ranks and `mpiexec` must be of one MPI.
     path = (beside or Path(sys.executable).parent) / "mpiexec"
     if not path.is_file():
         raise ProgramNotFound(
@@ -47,6 +48,7 @@ def find_mpi(request: LaunchRequest, beside: Path | None = None) -> Mpi:
         beside: directory of the environment's own `mpiexec`, by default that of the interpreter
     """
     program = find_program(request)
+    # Programs of this environment need no look at their libraries, which takes a process.
     if request.mpi.which is None and (beside is not None or in_environment(program)):
         return Mpi(family=Family.MPICH, mpiexec=find_mpiexec(beside))
     seen = seen_family(program, request.workload.application)
@@ -83,12 +85,14 @@ def files_on_hosts(name: str, which: str | None) -> tuple[str, ...] | None:
     program = shutil.which(name)
     if program is None:
         return ()
+    # Hosts start it from another directory.
     program = os.path.abspath(program)
     if in_environment(program):
         return None
     try:
         mpi = mpi_of(program, which, find_mpiexec, os.environ.get("PATH", os.defpath))
     except (LaunchError, NotExecutable, ProgramNotFound):
+        # What is missing here is reported by the check of the run; the hosts need the program in any case.
         return (program,)
     return (program, *([mpi.daemon] if mpi.daemon else []))
 
@@ -102,6 +106,7 @@ def find_program(request: LaunchRequest) -> str:
     if path is not None:
         if (fault := scripts.fault(path)) is not None:
             raise NotExecutable(f"program {name!r} cannot be executed: {fault}")
+        # The ranks may start in another directory than this process.
         return os.path.abspath(path)
     if os.sep not in name:
         raise ProgramNotFound(
@@ -139,6 +144,7 @@ def check_hosts(request: LaunchRequest, addresses: Mapping[str, str]) -> None:
         addresses: host name → address to use instead of the name
     """
     _check_ranks(request)
+    # Without a look-up: a name server that does not answer must not hold up a run on one machine.
     here = names_of_this_machine()
     elsewhere = [host for host in request.plan.hosts if addresses.get(host, host) not in here]
     if elsewhere:
@@ -175,6 +181,7 @@ def check_time_limit(request: LaunchRequest) -> None:
 
 def check_shared_memory(ranks: int, where: Path = SHARED_MEMORY) -> None:
     """Raise `LaunchError` if `where` has no room for MPICH's segment for `ranks` ranks."""
+    # MPICH does not reserve what it maps, so nothing fails before the first write beyond the end.
     need = SHARED_BYTES_FIXED + ranks * SHARED_BYTES_PER_RANK
     try:
         state = os.statvfs(where)

@@ -102,27 +102,33 @@ class RunProcesses:
         self._request, self._method = request, method
         self._run_dir: Path = request.run_dir
         self._log = self._run_dir / "mpiexec.log"
+        # Rank 0 writes the progress and reads new slabs, so its host is the one to ask and to tell.
         self._first_host = next(iter(method.agents)) if method.here else groups_of(request)[0][0]
         self._readers: set[str] = set()
         self._progress: list[bytes] = []
+        # A name that no earlier run can have left: a host that sees this file sees this very directory.
         self._token = f".shared-{secrets.token_hex(8)}"
         self._started = self._cut = False
         self._starter: Starter | None = None
         self._starter_code = 0
         self._output = RankOutput(request)
+        # An epoll has a descriptor of its own: the run loop waits for one descriptor, however many hosts there are.
         self._poll = select.epoll()
         self.events = self._poll.fileno()
         self._agents = HostAgents(self._poll, method.timeouts, beat=not method.here)
         try:
+            # Before any rank starts, because its status would be removed as well.
             clear_statuses(self._run_dir)
             clear(str(self._run_dir))
             (self._run_dir / self._token).touch()
+            # Ranks write to descriptor 1 themselves: what is buffered here has to come before their output.
             sys.stdout.flush()
             for host, (address, command) in method.agents.items():
                 self._connect(address, command, _proxies(request, method, host))
         except OSError as error:
             self.close()
             raise _refused("the host agents", error) from error
+        # Not earlier: a fork while another thread holds a lock leaves the lock held for ever in the child.
         self._agents.start_heartbeats()
 
     def _connect(self, address: HostAddress, command: Sequence[str] | None, proxies: int) -> None:
@@ -144,6 +150,7 @@ class RunProcesses:
 
         Raises `LaunchError` when the operating system refuses to start the command.
         """
+        # By rank, the latest only: a rank that starts and ends at once has written two statuses by now.
         changed: dict[int, RankRecord] = {}
         for fd, _ in self._poll.poll(0):
             if self._starter is not None and fd == self._starter.fd:
@@ -152,18 +159,22 @@ class RunProcesses:
                 # Processes that it has not ended would stay.
                 self.cut()
             elif self._starter is not None and fd == self._starter.shells.fileno():
+                # Each remote shell waits until the agent reports the end of its command, and ends with that code.
                 for number, host, command in self._starter.shells.orders():
                     self._order(host, number, command)
             else:
                 self._take_frames(fd, changed)
+        # After the frames were read: what waited in the pipes while the launcher was stopped is no silence.
         self._agents.check_silence()
         if self._starter is not None:
             self._starter.check_time()
+        # The first rank may start only when the lifelines of all hosts can be closed.
         if not self._started and not self._cut and self._agents.ready:
             try:
                 self._start()
             except OSError as error:
                 raise _refused("the ranks", error) from error
+        # `mpiexec` outlives its ranks for a moment; its time begins when no host has a process left.
         over = self._agents.over and (self._starter is None or self._starter.end_soon())
         return list(changed.values()), over
 
@@ -174,11 +185,13 @@ class RunProcesses:
 
     def offer(self, order: NewSlabs) -> None:
         """Write new slabs, as in `20,22,22`, where rank 0 looks for them on its host."""
+        # Rank 0 may have moved with the rows: hosts that had it before keep their file up to date, too.
         self._readers |= {self._first_host, order.reader or self._first_host}
         self._agents.send(ToAgent.SLABS, ",".join(map(str, order.rows)).encode(), only=self._readers)
 
     def lost_hosts(self) -> Mapping[str, str]:
         """Return the hosts that were lost, each with the reason."""
+        # Here the loss of the agent shows in the exit code of `mpiexec`; there is no other host to go on with.
         return {} if self._method.here else self._agents.lost()
 
     def leaving_hosts(self) -> Mapping[str, str]:
@@ -192,11 +205,13 @@ class RunProcesses:
     def cut(self) -> None:
         """Close the lifeline on every host: supervisors kill their programs and agents end. Idempotent."""
         if not self._cut:
+            # No command is started any more, also when agents become ready meanwhile.
             self._cut = True
             self._agents.send(ToAgent.CUT)
 
     def kill(self) -> None:
         """Kill all processes on every host, and the command here."""
+        # `kill` may come without `cut` before it.
         self._cut = True
         self._agents.send(ToAgent.KILL)
         if self._starter is not None:
@@ -205,13 +220,16 @@ class RunProcesses:
     def close(self) -> int:
         """End all processes that are left; return the exit code of the command, negative for a signal."""
         self.cut()
+        # Agents kill what does not end in their own, shorter time: this limit ends a wait for a dead link.
         deadline = time.monotonic() + GONE_S
         while not self.listen()[1] and (left_s := deadline - time.monotonic()) > 0:
+            # Limited, because silent hosts and the time of the starter are checked by `listen` only.
             self._poll.poll(min(left_s, 0.2))
         if self._starter is not None:
             self._starter_code = self._starter.close()
         self._agents.close()
         self._poll.close()
+        # It may be gone: a run directory belongs to the user.
         (self._run_dir / self._token).unlink(missing_ok=True)
         hosts_path(self._run_dir).unlink(missing_ok=True)
         ended_well = all(record.exit_code == 0 for record in self.records.values())
@@ -230,16 +248,20 @@ class RunProcesses:
     def _start(self) -> None:
         """All agents are ready: start the command, after sending the monitor's library to hosts that lack it."""
         self._started = True
+        # Before the command: frames arrive in order, so the library is there when the first rank loads it.
         self._agents.send_missing(self._run_dir / LIBRARY)
         request = self._request
         reports = [agent.report for agent in self._agents.values() if agent.report is not None]
         command = self._method.command(_rendezvous(reports, self._run_dir))
         for host, words in _fd_servers(request, self._method):
+            # On this machine the only agent is called localhost, whatever the plan calls its host.
             self._order(host if host in self._agents else self._first_host, FD_SERVER, words, helper=True)
+        # Built late: the name of the socket for remote shells is not known before the starter has made it.
         environment = partial(self._method.environment, request, os.environ)
         if self._method.here:
             self._order(self._first_host, COMMAND, command, environment=environment(""))
             return
+        # Read once by `mpiexec` when it starts, and removed at the end of the run.
         hosts_path(self._run_dir).write_text(self._method.hostfile(request))
         self._starter = Starter(command, environment, self._log, shell=self._method.shell)
         for fd in (self._starter.fd, self._starter.shells.fileno()):
@@ -249,6 +271,7 @@ class RunProcesses:
         """Have the agent of a host start a command, and report its exit code under this number."""
         agent = self._agents.get(host)
         if agent is None or agent.over:
+            # As ssh ends when it cannot connect: `mpiexec` knows what that means.
             self._answer(number, 255)
         else:
             agent.send(ToAgent.START, encoded(StartOrder(id=number, command=command, **more)))
@@ -264,6 +287,7 @@ class RunProcesses:
         if agent is None:
             return
         try:
+            # Frames of an agent that is lost with them count all the same: they were sent before.
             for kind, payload in agent.receive():
                 if kind == FromAgent.STATUS:
                     record = _taken_record(self._run_dir, agent, payload)
@@ -302,10 +326,12 @@ def _setup(
 ) -> RunSetup:
     """Return the setup of a host's agent. first : rank 0 runs there, so it forwards progress if anything listens."""
     steered = request.controller is not None
+    # No looks if nothing listens: each costs the host of rank 0 a few system calls.
     watched = first and (steered or request.on_progress is not None)
     return RunSetup(
         run_dir=str(request.run_dir.absolute()),
         token=token,
+        # Where the user started the run: relative paths in the program's arguments mean files there.
         directory=os.getcwd(),
         proxies=proxies,
         watched=page_of(request.environment) if watched else None,
@@ -318,6 +344,7 @@ def _setup(
 
 def clear_statuses(run_dir: Path) -> None:
     """Remove the status files of an earlier run, also those that a killed supervisor did not complete."""
+    # The second is what `write_whole` leaves behind if it is killed between writing and renaming.
     for pattern in ("status-*.json*", ".status-*.whole-tmp"):
         for path in run_dir.glob(pattern):
             path.unlink(missing_ok=True)
@@ -340,8 +367,10 @@ def _refused(what: str, error: OSError) -> LaunchError:
 def _proxies(request: LaunchRequest, method: LaunchMethod, host: str) -> int:
     """Return the number of processes that the agent of a host will be ordered to start."""
     if method.here:
+        # The command itself, and the servers from which its ranks fetch their descriptors.
         return 1 + len(list(_fd_servers(request, method)))
     if method.daemons is None:
+        # hydra starts one proxy for each group of consecutive ranks, so a host that occurs twice gets two.
         return [name for name, _ in groups_of(request)].count(host)
     return method.daemons.get(host, 0) + (method.fd_servers is not None)
 
@@ -367,6 +396,7 @@ def _log_text(log: Path, agent: AgentConnection | None) -> str:
 def _rendezvous(reports: list[AgentReport], run_dir: Path) -> Rendezvous:
     """Return the values that follow from the agents' reports."""
     here = os.getcwd()
+    # All ranks start in one directory; the run directory is there on every host, made by the agent if need be.
     directory = here if all(report.directory for report in reports) else str(run_dir.absolute())
     return Rendezvous(launcher=_own_address(reports), directory=directory)
 
@@ -378,6 +408,7 @@ def _own_address(reports: list[AgentReport]) -> str:
         if address is not None:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+                # Only an address of this machine can be bound; behind address translation ssh shows another one.
                 probe.bind((address, 0))
                 return str(address)
     return "127.0.0.1"

@@ -43,5 +43,6 @@ def remember_family(program: str, application: str, family: Family) -> None:
 
 
 def _path(program: str, application: str) -> Path:
+    # A digest, because a path may be longer than a file name can be.
     name = hashlib.sha256(f"{application}\0{program}".encode(errors="replace")).hexdigest()[:16]
     return state_dir() / "mpi" / name

@@ -31,10 +31,12 @@ class RemoteShellServer:
     def __init__(self, *, shell: bool = False) -> None:
         """shell : commands are run by a shell; else their words, quoted for a shell, are the command."""
         self._shell = shell
+        # Abstract: it has no file that a killed launcher could leave, and no path of limited length.
         self.name = f"apples-{secrets.token_hex(16)}"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind("\0" + self.name)
         self._listener.listen(128)
+        # One descriptor for the caller to wait on, for the listener and all shells that have connected.
         self._poll = select.epoll()
         self._poll.register(self._listener, select.EPOLLIN)
         self._accepted: dict[int, socket.socket] = {}
@@ -52,6 +54,7 @@ class RemoteShellServer:
             if fd == self._listener.fileno():
                 self._accept()
             else:
+                # A shell sends its order at once and nothing afterwards, so each descriptor is readable once.
                 orders += self._read(self._accepted.pop(fd))
         return orders
 
@@ -67,6 +70,7 @@ class RemoteShellServer:
     def host_lost(self, host: str) -> None:
         """Answer every order for a host with 255, as ssh does when its connection breaks."""
         for number in [n for n, (name, _) in self._waiting.items() if name == host]:
+            # Else `mpiexec` would wait for the proxy of that host, and the run for `mpiexec`.
             self.answer(number, 255)
 
     def close(self) -> None:
@@ -78,6 +82,7 @@ class RemoteShellServer:
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
+        # The name is listed in /proc/net/unix for everyone: what counts is the user whom the kernel names.
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         if int.from_bytes(credentials[4:8], sys.byteorder) != os.getuid():
             connection.close()
@@ -89,6 +94,7 @@ class RemoteShellServer:
         """Read one line with a host and a command; an empty list if the remote shell has ended."""
         self._poll.unregister(connection)
         line = b""
+        # This may block for a moment: the rest of a long line is on its way already.
         while not line.endswith(b"\n") and (data := connection.recv(1 << 16)):
             line += data
         if not line:
@@ -125,6 +131,7 @@ class Starter:
         try:
             with log.open("wb") as output:
                 self._process = subprocess.Popen(
+                    # The kernel kills it with this launcher, also after SIGKILL.
                     with_parent_death(command, os.getpid()),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -136,6 +143,7 @@ class Starter:
         except OSError:
             self.shells.close()
             raise
+        # It has not been waited for, so its process id cannot belong to another process.
         self.fd = os.pidfd_open(self._process.pid)
 
     def end_soon(self) -> bool:

@@ -98,12 +98,14 @@ class Termination:
         """Return the instructions after a signal to the launcher."""
         if signal not in INTERRUPTS:
             return [Forward(signal=signal)]
+        # Not a new interrupt: the run is ending already, only more slowly than the user likes.
         if self.step in (Step.FAILED, Step.TERMINATING):
             # The user insists while the ranks have their grace.
             return self._cut(now)
         if self.step is not Step.RUNNING:
             return []
         if self.interrupt is None:
+            # The program decides what the first one means: many write a checkpoint and end.
             self.interrupt = signal
             return [ShowStates(), Forward(signal=signal)]
         self.cause = "interrupted"
@@ -113,6 +115,7 @@ class Termination:
         """Return the instructions that make the ranks write a checkpoint and end; none if the run is ending already."""
         if self._adapting or self.interrupt is not None or self.step is not Step.RUNNING:
             return []
+        # No step of the termination yet: ranks may take as long as a checkpoint takes.
         self._adapting = True
         return [Forward(signal=SIGTERM)]
 
@@ -122,9 +125,11 @@ class Termination:
             return []
         interrupted = self.interrupt is not None
         asked_to_end = interrupted or self._adapting
+        # A rank that was asked to end may do so with any code, which is no failure.
         self.cause = "interrupted" if interrupted else "adapted" if asked_to_end else "failed"
         # Ranks that were asked to end may be writing a checkpoint while the first has ended already.
         patience_s = self._grace.request_s if asked_to_end else self._grace.together_s
+        # Nothing is sent yet: the others may be about to fail for the same reason, and should say so.
         self.step, self._next_at = Step.FAILED, now + patience_s
         return []
 
@@ -140,6 +145,7 @@ class Termination:
             return self._terminate(now, self._grace.failure_s)
         if self.step is Step.TERMINATING:
             return self._cut(now)
+        # The last step has no deadline: what survives SIGKILL cannot be ended from here.
         self.step, self._next_at = Step.KILLED, None
         return [KillEverything()]
 

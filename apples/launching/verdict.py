@@ -62,10 +62,13 @@ def judge(launch: LaunchResult, ending: Termination) -> Outcome:
         return _outcome(
             launch, "interrupted", 128 + ending.interrupt, f"the run was interrupted by signal {name}"
         )
+    # From here on the ranks' own records count before what the launcher knows.
     records = [r for r in launch.records if r is not None]
+    # Also if a host was lost afterwards: the results are there.
     if len(records) == len(launch.hosts) and all(r.exit_code == 0 for r in records):
         return _outcome(launch, "finished", 0, "")
     if ending.cause == "adapted" and len(records) == len(launch.hosts) and not launch.lost:
+        # Ranks that were asked for a checkpoint may end with 0, or by TERM as a shell shows it.
         odd = [r for r in records if _is_odd(r)]
         if not odd:
             return _outcome(launch, "adapted", ADAPTED, "the run was ended to go on with another plan")
@@ -77,10 +80,12 @@ def judge(launch: LaunchResult, ending: Termination) -> Outcome:
         )
     culprits = [r for r in records if _to_blame(r) and r.failed]
     if not culprits and len(records) == len(launch.hosts) and launch.mpiexec_code >= 0:
+        # No rank is to blame by its own record, and `mpiexec` was not killed: one with code 0 must have left.
         records = [_left_early(record, launch) for record in records]
         launch = replace(launch, records=records)
         culprits = [r for r in records if _to_blame(r) and r.failed]
     if culprits:
+        # The largest, so that a failed run never has the code 0 of a rank that failed without one.
         code = max(r.shell_code for r in culprits)
         return _outcome(launch, "failed", code, _blame(culprits, len(launch.hosts)))
     return _launcher_lost(launch)
@@ -156,6 +161,7 @@ def _blame(culprits: Sequence[RankRecord], ranks: int) -> str:
 
 def _launcher_lost(launch: LaunchResult) -> Outcome:
     """Return the outcome of a run that did not finish although no rank failed by itself: its starters are to blame."""
+    # Without a status not even the supervisor has run.
     silent = [rank for rank, record in enumerate(launch.records) if record is None]
     lost = [r for r in launch.records if r is not None and r.ended is None]
     absent: dict[str, str] = {}
