@@ -84,22 +84,27 @@ class ForkedAgent:
             finally:
                 # No frame of the launcher may continue here, and no exit handler may run twice.
                 os._exit(0)
+        # The child is not waited for before `wait`, so its number is its own.
         self._pidfd = os.pidfd_open(self._pid)
         self._code: int | None = None
 
     def _serve(self, launcher: int, standard: tuple[int, int, int], outputs: tuple[int, int] | None) -> None:
         # Collected objects of the launcher would close descriptors, whose numbers the agent uses again.
         gc.disable()
+        # A Ctrl-C at the terminal must not reach the agent: the launcher decides what it means.
         os.setsid()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        # It died between fork and prctl, so that no signal of the kernel will come.
         if os.getppid() != launcher:
             return
+        # The launcher's handlers would fill a queue that is not read here.
         for number in FORWARDED:
             signal.signal(number, signal.SIG_DFL)
         # Numbers of 3 and more, so that none is overwritten below.
         fds = [fcntl.fcntl(fd, fcntl.F_DUPFD, 3) for fd in (*standard, *(outputs or ()))]
         for fd, target in zip(fds[:3], range(3), strict=True):
             os.dup2(fd, target)
+        # A copy of the writing end of another pipe of the launcher would keep its reader waiting for ever.
         close_all_but(set(fds[3:]))
         hostagent.serve(None if outputs is None else (fds[3], fds[4]))
 
@@ -149,8 +154,10 @@ class AgentConnection:
         self.lost: str | None = None
         self.received_at = time.monotonic()
         self.log = log
+        # Two threads write: heartbeats between the parts of another frame would break it.
         self._lock = threading.Lock()
         self._unframer = Unframer(preamble=True)
+        # Own pipes instead of `subprocess.PIPE`, because a forked agent gets the same.
         stdin, self._in = os.pipe()
         self.fd, stdout = os.pipe()
         self._process: subprocess.Popen[bytes] | ForkedAgent
@@ -167,6 +174,7 @@ class AgentConnection:
             os.close(self.fd)
             raise
         finally:
+            # Also after an error. The agent has its copies; ours would hide the end of its output.
             os.close(stdin)
             os.close(stdout)
         os.set_blocking(self._in, False)
@@ -193,6 +201,7 @@ class AgentConnection:
                         data = data[os.write(self._in, data) :]
                     except BlockingIOError:
                         poll = select.poll()
+                        # A full pipe is normal for a moment: an agent that starts reads nothing yet.
                         poll.register(self._in, select.POLLOUT)
                         if not poll.poll(1000.0 * STUCK_S):
                             self.lost = self.lost or "takes no more orders; it is frozen, or its link is cut"
@@ -203,9 +212,11 @@ class AgentConnection:
 
     def send_heartbeat(self) -> None:
         """Send a heartbeat if the pipe has room for it."""
+        # Whoever holds the lock writes a frame, which is a sign of life as well.
         if self._lock.acquire(blocking=False):
             try:
                 with contextlib.suppress(OSError):
+                    # Five bytes: less than PIPE_BUF, so the kernel writes all of them or none.
                     os.write(self._in, frame(ToAgent.HEARTBEAT))
             finally:
                 self._lock.release()
@@ -230,8 +241,10 @@ class AgentConnection:
             )
             return frames
         finally:
+            # Also of a connection that has just ended: its last frames often say why.
             self._note(frames)
         if not self.gone:
+            # End of file without GONE.
             self.lose(self._why_ended())
         return frames
 
@@ -267,6 +280,7 @@ class AgentConnection:
     def lose(self, why: str) -> None:
         """Count the host as lost; the first reason is kept."""
         self.lost = self.lost or why
+        # ssh or the forked agent; on another host the agent sees the end of its input.
         self._process.kill()
 
     def stderr_text(self) -> str:
@@ -278,6 +292,7 @@ class AgentConnection:
         with self._lock:
             os.close(self._in)
         with contextlib.suppress(subprocess.TimeoutExpired):
+            # An agent that has reported its end leaves by itself in a moment.
             self._process.wait(within_s)
         self._process.kill()
         self._process.wait()
@@ -285,6 +300,7 @@ class AgentConnection:
 
     def _why_ended(self) -> str:
         try:
+            # ssh has closed its output, and needs a moment to end.
             code = self._process.wait(STUCK_S)
         except subprocess.TimeoutExpired:
             code = -signal.SIGKILL

@@ -119,6 +119,7 @@ def not_installed(facts: HostFacts, versions: Mapping[str, str]) -> list[str]:
 
 def _named(facts: HostFacts, known_as: tuple[str, ...]) -> list[str]:
     """Return the problems of names and addresses. Hosts that were not reached through a network have none."""
+    # On one machine all names lead to it.
     if facts.reached_at is None or _loopback(facts.reached_at):
         return []
     problems = []
@@ -128,6 +129,7 @@ def _named(facts: HostFacts, known_as: tuple[str, ...]) -> list[str]:
             "(ProxyJump) passes on ssh only; start the run on a machine that it reaches, or open the firewall for "
             "the ports in MPIEXEC_PORT_RANGE"
         )
+    # Debian writes the own name of a host into its /etc/hosts as 127.0.1.1.
     loopback = [address for address in known_as if _loopback(address)]
     if loopback:
         problems.append(
@@ -143,6 +145,7 @@ def _named(facts: HostFacts, known_as: tuple[str, ...]) -> list[str]:
             f"resolves its own name {facts.name} to {facts.resolved[0]}, where no other host reaches it; "
             f"give it {facts.reached_at} in its /etc/hosts"
         )
+    # MPI listens at the address of its own name, where no other host could connect.
     elif host_addresses and not host_addresses.intersection(facts.resolved):
         problems.append(
             f"resolves its own name {facts.name} to {facts.resolved[0]}, which it does not have; "
@@ -198,6 +201,7 @@ def _disk(disk: DiskAnswer, path: str, size_bytes: float, *, shared: bool) -> li
         return [
             f"has no directory {directory}, where {path} is written; make it on a file system that every host sees"
         ]
+    # A checkpoint that each host has for itself cannot be read by another plan.
     if shared and not disk.shared:
         return [
             f"has another {directory} than this machine; put {path} on a file system that every host sees"

@@ -33,15 +33,19 @@ def main(arguments: list[str]) -> int:
     message = json.dumps(variables).encode() + b"\n"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind("\0" + name)
+    # All ranks of a host connect at once.
     listener.listen(ranks + 8)
     poll = select.poll()
+    # Else a server whose ranks never start would outlive its run.
     poll.register(lifeline, select.POLLIN)
     poll.register(listener.fileno(), select.POLLIN)
     while ranks:
         if lifeline in [fd for fd, _ in poll.poll()]:
             return 1
+        # The wrapper reads its answer and closes; it never sends anything.
         rank, _ = listener.accept()
         credentials = rank.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        # Abstract sockets have no permissions; the name alone would have to be secret.
         if struct.unpack("3i", credentials)[1] == os.getuid():
             rank.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("4i", *fds))])
             ranks -= 1

@@ -80,6 +80,7 @@ class Unframer:
         complete = []
         while len(self._data) >= HEADER.size:
             kind, length = HEADER.unpack_from(self._data)
+            # Four bytes of a text that is no frame would announce a gigabyte, and be waited for.
             if length > LONGEST:
                 raise ValueError(f"a frame of {length} bytes")
             end = HEADER.size + length
@@ -90,6 +91,7 @@ class Unframer:
         return complete
 
     def _greet(self) -> bool:
+        # A login shell may print anything before, also without a line break.
         at = self._data.find(PREAMBLE)
         if at < 0:
             self.noise = bytes(self._data[-LONGEST_GREETING:])
@@ -123,6 +125,7 @@ class FrameWriter:
         """Write as much as the reader takes."""
         try:
             while self._data:
+                # In chunks: a copy of all that waits would be made for each write.
                 del self._data[: os.write(self._fd, self._data[:CHUNK])]
         except BlockingIOError:
             return

@@ -83,9 +83,12 @@ class HostAgent:
         self._launcher = FrameWriter(1)
         self._end_at: float | None = None
         self._killed = self._drained = False
+        # True from the start where TERM is no notice of this host: it then ends the run here at once.
         self._noticed = not _may_end_alone(setup)
         self._received_at = self._beat_at = time.monotonic()
+        # The lifeline's message is its end of file, which the kernel also sends for an agent that was killed.
         lifeline_read, self._lifeline = os.pipe()
+        # All processes below inherit the writing end: end of file on `_events` means that the last has gone.
         self._events, events_write = os.pipe()
         self._outputs: dict[int, bytes] = {}
         if outputs is None:
@@ -93,9 +96,11 @@ class HostAgent:
             self._outputs, outputs = {out: FromAgent.STDOUT, err: FromAgent.STDERR}, (out_write, err_write)
         self._proxies = Proxies((lifeline_read, events_write, *outputs), setup["proxies"])
         self._wake, wake_write = os.pipe()
+        # One thread serves everything: a launcher that reads slowly must not keep signals and heartbeats waiting.
         for fd in (0, 1, self._events, self._wake, wake_write):
             os.set_blocking(fd, False)
         _wake_on_signals(wake_write)
+        # Orphans of proxies and ranks become children of this process, which can then find and kill them.
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._sources = {0: self._listen, self._events: self._on_events, self._wake: self._on_wake}
         self._sources.update(dict.fromkeys(self._outputs, self._on_output))
@@ -106,11 +111,13 @@ class HostAgent:
         self._launcher.send(
             FromAgent.REPORT, json.dumps(_report(self._setup["directory"], self._shared)).encode()
         )
+        # Output may still be in the pipes when the last process has gone.
         while self._events in self._sources or self._out_of(self._outputs):
             self._serve()
             now = time.monotonic()
             if self._setup["silence_s"] is not None and now - self._received_at > self._setup["silence_s"]:
                 self._cut()
+            # The first time everything is killed. What survives that is not waited for.
             if self._end_at is not None and now > self._end_at:
                 if self._killed:
                     break
@@ -120,13 +127,16 @@ class HostAgent:
     def _serve(self) -> None:
         poll = select.poll()
         for fd in self._sources:
+            # Output that is not read blocks the ranks, as a terminal would, instead of filling the memory here.
             if fd not in self._outputs or self._launcher.waiting < MOST_WAITING:
                 poll.register(fd, select.POLLIN)
+        # Only then: a pipe with room is always writable, and would wake this loop without end.
         if self._launcher.waiting:
             poll.register(1, select.POLLOUT)
         now = time.monotonic()
         moments = [] if self._end_at is None else [self._end_at]
         if self._setup["beat_s"] is not None:
+            # From the time of now: after a stop of this process the missed heartbeats are not made up for.
             if now >= self._beat_at:
                 self._beat_at = now + self._setup["beat_s"]
                 self._launcher.send(FromAgent.HEARTBEAT)
@@ -136,6 +146,7 @@ class HostAgent:
                 self._launcher.send(FromAgent.PROGRESS, line)
             moments.append(self._tail.look_at)
         for fd, _ in poll.poll(1000.0 * max(0.0, min(moments) - now) if moments else None):
+            # Also an error of the launcher's end is reported so; `flush` then drops what it cannot write.
             if fd == 1:
                 self._launcher.flush()
             else:
@@ -160,6 +171,7 @@ class HostAgent:
             # A connection that breaks ends like one that is closed.
             data = b""
         if not data:
+            # An ended descriptor stays readable.
             del self._sources[fd]
             self._cut()
             return
@@ -169,16 +181,19 @@ class HostAgent:
     def take(self, data: bytes, early: Iterable[tuple[bytes, bytes]] = ()) -> None:
         """Carry out frames of the launcher. One that cannot be carried out ends the run on this host."""
         try:
+            # Frames that came in one piece with the setup were cut from it already.
             for kind, payload in (*early, *self._unframer.feed(data)):
                 self._handle(kind, payload)
         except (ValueError, OSError) as error:
             self._launcher.send(FromAgent.REFUSED, _reason(error).encode(errors="replace"))
+            # What follows an illegal frame cannot be trusted either.
             self._sources.pop(0, None)
             self._cut()
 
     def _handle(self, kind: bytes, payload: bytes) -> None:
         if kind == ToAgent.START:
             order = read_order(payload, START)
+            # Of this host: remote shells carry none, and variables such as HOME differ between hosts.
             environment = order["environment"] or {**os.environ, **self._setup["environment"]}
             command = helper(*order["command"]) if order["helper"] else order["command"]
             self._proxies.start(order["id"], command, environment)
@@ -186,9 +201,11 @@ class HostAgent:
             self._supervisors.forward(read_signal(payload))
         elif kind == ToAgent.SLABS:
             offer(self._run_dir, read_slabs(payload))
+            # Rank 0 has moved here with the rows, or is about to.
             self._tail = self._tail or ProgressReader(self._run_dir, "")
         elif kind == ToAgent.FILE:
             name, content = read_file(payload)
+            # As a whole: a rank that looks for the file meanwhile must not find half of it.
             write_whole(os.path.join(self._run_dir, name), content)
         elif kind == ToAgent.CUT:
             self._cut()
@@ -202,7 +219,9 @@ class HostAgent:
             del self._sources[fd]
             os.close(fd)
             return
+        # Writes of several supervisors may arrive in one read, and the last one in two.
         *ranks, self._partial = (self._partial + data).split(b"\n")
+        # Once for each rank: the file has its latest state, however often the bell rang.
         for rank in dict.fromkeys(map(int, ranks)):
             try:
                 with open(os.path.join(self._run_dir, f"status-{rank:05d}.json"), "rb") as file:
@@ -215,12 +234,14 @@ class HostAgent:
                 self._cut()
                 return
             status = json.loads(text)
+            # An ended rank has no supervisor any more; its process id may be another's.
             if status["ended"] is None:
                 self._supervisors.add(rank, status["keeper"])
             self._launcher.send(FromAgent.STATUS, text)
 
     def _on_wake(self, fd: int) -> None:
         """Handle signals: children have ended, the host will end (the first TERM), or this agent is asked to end."""
+        # A set: signals that came several times count once, as they do in the kernel.
         signals = set(os.read(fd, CHUNK)) - {signal.SIGCHLD}
         if signals == {signal.SIGTERM} and not self._noticed:
             self._noticed = True
@@ -240,6 +261,7 @@ class HostAgent:
     def _cut(self) -> None:
         """Close the lifeline. Processes that do not end in time are killed."""
         if self._lifeline >= 0:
+            # Supervisors wait for the other end, and kill their programs when it ends.
             os.close(self._lifeline)
             self._lifeline = -1
             self._end_at = time.monotonic() + GONE_S
@@ -259,10 +281,12 @@ class HostAgent:
             # They have closed all they had, and are about to end.
             time.sleep(0.002)
             _report_ended(self._proxies, self._launcher)
+        # Also what a rank has put into a session of its own, as daemons do.
         self._proxies.sweep()
         _report_ended(self._proxies, self._launcher)
         if not self._shared:
             rundirectory.send_back(self._run_dir, self._launcher)
+        # Last of all: after this frame the launcher waits for nothing from this host.
         self._launcher.send(FromAgent.GONE)
         self._launcher.drain(GONE_S)
 
@@ -284,6 +308,7 @@ def serve(outputs: tuple[int, int] | None = None) -> None:
     Args:
         outputs: see `HostAgent`
     """
+    # At once, before any input: everything before it is the output of a login shell.
     _write(PREAMBLE)
     unframer = Unframer()
     frames: list[tuple[bytes, bytes]] = []
@@ -341,9 +366,11 @@ def converse(module: str, payloads: Iterator[bytes]) -> None:
 
 
 def _wake_on_signals(wake: int) -> None:
+    # Handlers run between bytecodes only; the pipe wakes a `poll` that has begun.
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda number, frame: None)
+    # A launcher that has gone shows as an error of `write`, which is handled.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 

@@ -29,6 +29,7 @@ class HostAgents(UserDict[str, AgentConnection]):
         """Add a connection and send its agent the setup frame."""
         self[agent.host] = agent
         self._poll.register(agent.fd, select.EPOLLIN)
+        # First frame: without it the agent does not know what it is for.
         agent.send(ToAgent.SETUP, encoded(setup))
 
     def start_heartbeats(self) -> None:
@@ -57,6 +58,7 @@ class HostAgents(UserDict[str, AgentConnection]):
         if not self._beat:
             return
         now = time.monotonic()
+        # By the time between checks, because a stop of this process cannot be noticed otherwise.
         if now - self._checked_at > 2 * HEARTBEAT_S:
             # The launcher itself did not listen: it was stopped, or blocked because its output was not read.
             for agent in self.values():
@@ -97,6 +99,7 @@ class HostAgents(UserDict[str, AgentConnection]):
             # Those that are over were unregistered.
             with contextlib.suppress(FileNotFoundError):
                 self._poll.unregister(agent.fd)
+            # A lost host is not waited for: its ssh may hang for minutes.
             agent.close(1.0 if agent.gone else 0.0)
             if self._beat:
                 agent.log.unlink(missing_ok=True)

@@ -53,12 +53,14 @@ def disk(path: str, token: str | None) -> dict[str, Any]:
     """Return the free bytes where `path` would be written, and whether the launcher's file `token` is beside it."""
     directory = os.path.dirname(os.path.abspath(path))
     existing = directory
+    # The file system on which a missing directory would be made has the free space that counts.
     while not os.path.isdir(existing):
         existing = os.path.dirname(existing)
     state = os.statvfs(existing)
     return {
         "directory": directory,
         "exists": existing == directory,
+        # A directory needs both: to write its entries, and to reach them.
         "writable": os.access(existing, os.W_OK | os.X_OK),
         "free_bytes": state.f_bavail * state.f_frsize,
         "shared": token is not None and os.path.exists(os.path.join(directory, token)),
@@ -71,6 +73,7 @@ def called_back(callback: dict[str, Any], first: str | None) -> list[str] | None
 
     def answering(address: str) -> str | None:
         try:
+            # Another program may listen at this address of another network: only the token proves the launcher.
             with socket.create_connection((address, callback["port"]), CALL_S) as connection:
                 return address if connection.recv(64).decode() == callback["token"] else None
         except OSError:
@@ -90,6 +93,7 @@ def network() -> dict[str, Any]:
     """
     # `srun` passes on the variable of the user's own session
     reached_at = os.environ.get("APPLES_REACHED_AT")
+    # Client's address and port, then the server's: four words.
     connection = [] if reached_at else os.environ.get("SSH_CONNECTION", "").split()
     if len(connection) != 4 or not all(map(_numeric, (connection[0], connection[2]))):
         connection = []
@@ -159,6 +163,7 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
     if request.get("callback"):
         report["called_back"] = called_back(request["callback"], report["reached_from"])
     report.update(survey())
+    # Last: the launcher compares it with the time at which the answer arrives.
     report["clock_s"] = time.time()
     return report
 
@@ -166,6 +171,7 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
 def survey() -> dict[str, Any]:
     """Return the readings of the sensors as `survey`, or the reason why there are none as `survey_error`."""
     try:
+        # Here, because a host whose sensors cannot be imported still reports its facts.
         from nws.client import hostprobe
 
         return {"survey": hostprobe.survey(), "survey_error": None}
@@ -182,6 +188,7 @@ def kernel(command: list[str]) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory(prefix="apples-probe-") as directory:
         output = os.path.join(directory, "benchmark.json")
+        # The launcher cannot know a path that is free here.
         words = [output if word == "OUTPUT" else word for word in command]
         result = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=directory

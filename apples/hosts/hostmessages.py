@@ -27,6 +27,7 @@ Port = Annotated[int, Meta(ge=1, lt=1 << 16)]
 
 def encoded(record: Struct) -> bytes:
     """Return the text of a record. Bytes of a path or variable that are not UTF-8 are surrogates in it."""
+    # By json, not msgspec, which refuses texts with surrogates.
     return json.dumps(msgspec.to_builtins(record)).encode()
 
 
@@ -116,6 +117,7 @@ class RankRecord(Struct, frozen=True, kw_only=True):
     @property
     def shell_code(self) -> int:
         """Return the exit code as a shell shows it: 128 + signal for a killed rank, 1 for a failed one that gave 0."""
+        # A rank that ends with 0 before MPI_Finalize has failed, and must not look well.
         return 128 + self.signal if self.signal is not None else self.exit_code or int(self.failed)
 
     def describe(self) -> str:
@@ -301,6 +303,7 @@ Kind = TypeVar("Kind")
 def check_address(address: str | None) -> None:
     """Raise `ValueError` unless an address is numeric, with or without a zone, or None."""
     if address is not None:
+        # The zone of a link-local address, as in `fe80::1%eth0`, is no part of the number.
         ipaddress.ip_address(address.partition("%")[0])
 
 
@@ -312,6 +315,7 @@ def read(kind: type[Kind] | Any, payload: bytes) -> Kind:
             answer: Kind = msgspec.json.decode(payload, type=kind)
             return answer
     except (ValueError, RecursionError) as error:
+        # msgspec puts the path of the value behind the reason; here it goes before.
         message, _, where = str(error).partition(" - at `$")
         part = where.strip("`.")
         reason = f"{part[:200]}: {message[:200]}" if part else message[:200]

@@ -80,6 +80,7 @@ class CallbackListener:
             except OSError:
                 return
             with connection, contextlib.suppress(OSError):
+                # A port scanner that reads nothing must not keep the hosts of this check waiting.
                 connection.settimeout(_ANSWER_S)
                 connection.sendall(self._token.encode())
 
@@ -88,6 +89,7 @@ def _listening() -> socket.socket:
     """Return a listener on a free port of the range that the user gives MPI, if any; raises `OSError`."""
     given = next((os.environ[name] for name in _RANGES if os.environ.get(name)), "")
     low, _, high = given.partition(":")
+    # Port 0 lets the kernel choose.
     ports = range(int(low), int(high) + 1) if low.isdigit() and high.isdigit() else range(1)
     for port in ports:
         try:
@@ -151,15 +153,18 @@ def conversations_with(
             for candidate, calls in zip(candidates, over_ssh, strict=True):
                 request = facts.request(needs, listener.request() if listener and calls else None)
                 opening = (ToAgent.CHECK, encoded(request))
+                # All are started before any is waited for.
                 connections.append(
                     AgentConversation(candidate.address, opening, candidate.through, program=program)
                 )
             pairs = list(zip(candidates, connections, strict=True))
+            # In the listener's block: hosts call back during their check only.
             checked = together(
                 lambda pair: _check(*pair, needs, limit_s), pairs, stop=lambda pair: pair[1].stop()
             )
         yield list(zip(_without_duplicates(checked), connections, strict=True))
     finally:
+        # At once: each close may wait for half a second.
         together(AgentConversation.close, connections)
 
 
@@ -211,6 +216,7 @@ def _without_duplicates(checked: Sequence[Checked]) -> list[Checked]:
     for one in checked:
         report, problems = one.facts, one.problems
         if report is not None and report.reached_at is not None:
+            # Both: containers on one machine share its address, and cloned machines a name.
             key = (report.name, report.reached_at)
             if key in seen:
                 problems = (

@@ -24,6 +24,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 def prctl(option: int, value: int) -> None:
     """Call Linux `prctl(option, value)`; raises `OSError`."""
+    # Of this process: looking the library up by name would start `ldconfig`.
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
@@ -31,6 +32,7 @@ def prctl(option: int, value: int) -> None:
 
 def close_all_but(keep: set[int]) -> None:
     """Close every open descriptor except 0, 1, 2 and `keep`."""
+    # A list of all numbers would be long where the limit is a million.
     for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
         if fd > 2 and fd not in keep:
             try:
@@ -44,10 +46,12 @@ def die_like(wait_status: int) -> NoReturn:
     """End this process as another one ended, without a second core file."""
     if os.WIFSIGNALED(wait_status):
         number = os.WTERMSIG(wait_status)
+        # The program has written its core file already.
         prctl(PR_SET_DUMPABLE, 0)
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+        # Reached only by signals that do not end a process.
         os._exit(128 + number)
     os._exit(os.WEXITSTATUS(wait_status))
 
@@ -56,6 +60,7 @@ def reaped() -> Iterator[tuple[int, int]]:
     """Yield (process, wait status) of each child that has ended, without waiting."""
     while True:
         try:
+            # Until none is left: the kernel joins several SIGCHLD to one.
             pid, wait_status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return

@@ -47,10 +47,12 @@ def read_order(payload: bytes, legal: dict[str, tuple[Any, ...]]) -> dict[str, A
         document = json.loads(payload)
     except (ValueError, RecursionError):
         raise IllegalOrder("not JSON") from None
+    # Unknown fields come from another release, whose meaning of the others may differ as well.
     if not isinstance(document, dict) or document.keys() - legal.keys():
         raise IllegalOrder(f"expected an object with the fields {', '.join(legal)}")
     for name, kinds in legal.items():
         value = document.setdefault(name, None)
+        # By `type`: True is an instance of int.
         if not any(value is None if kind is None else type(value) is kind for kind in kinds) or not _bounded(
             value
         ):
@@ -63,6 +65,7 @@ def read_order(payload: bytes, legal: dict[str, tuple[Any, ...]]) -> dict[str, A
 def read_signal(payload: bytes) -> int:
     """Return the number of a signal to forward; raise `IllegalOrder` if it is none."""
     text = payload[:4]
+    # Linux has 64 signals, the real-time ones included.
     if len(text) == len(payload) and text.isdigit() and 0 < int(text) <= 64:
         return int(text)
     raise IllegalOrder("not the number of a signal")
@@ -94,6 +97,7 @@ def _is_name(name: bytes) -> bool:
 def _bounded(value: Any) -> bool:
     """Return whether a value of a legal type has a legal size; texts can be passed to the kernel."""
     if isinstance(value, str):
+        # A text with a NUL would end there for the kernel, and mean something else.
         return len(value) <= _LONGEST and "\0" not in value and _is_encodable(value)
     if isinstance(value, dict):
         return all(

@@ -41,19 +41,24 @@ class Proxies:
 
     def start(self, number: int, command: list[str], environment: Mapping[str, str]) -> None:
         """Start one proxy; `number` is the launcher's name for it."""
+        # Numbers: descriptors keep theirs through fork and exec, and hydra passes them on to its ranks.
         environment = {**environment, **_WRAPPER, "APPLES_RANK_FDS": ",".join(map(str, self._handed))}
         agent = os.getpid()
         pid = os.fork()
         if pid == 0:
             try:
+                # Signals to the group of the agent are not meant for its proxies.
                 os.setsid()
                 prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
                 # The proxy's own output goes to the agent's stderr.
                 for source, target in ((os.open(os.devnull, os.O_RDWR), 0), (2, 1)):
                     os.dup2(source, target)
                 for fd in self._handed:
+                    # In the child only: other commands that the agent starts must not hold the lifeline.
                     os.set_inheritable(fd, True)
+                # An ignored signal stays ignored after exec, and programs rely on SIGPIPE.
                 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+                # Else it has died already, and nothing would end this proxy.
                 if os.getppid() == agent:
                     os.execve(command[0], command, environment)
             except OSError as error:
@@ -63,6 +68,7 @@ class Proxies:
         self._numbers[pid] = number
         self._expected -= 1
         if self._expected == 0:
+            # The end of `events` can be seen only when the agent itself holds no copy.
             self.let_go()
 
     def let_go(self) -> None:
@@ -80,6 +86,7 @@ class Proxies:
 
     def kill(self) -> None:
         """Kill the proxies and their children."""
+        # Children first: those of a proxy that has ended belong to another process, and are not found.
         _kill(each for pid in self._numbers for each in (*children(pid), pid))
 
     def sweep(self) -> None:

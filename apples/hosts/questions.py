@@ -50,9 +50,11 @@ class AgentConversation(HostConnection):
             self._frames += self._unframer.feed(self.received)
         except ValueError as error:
             raise HostCheckError(f"does not answer as a host agent does ({error})") from None
+        # The unframer holds what is incomplete.
         self.received, self.noise = b"", b"" if self._unframer.greeted else self._unframer.noise
         while self._frames:
             kind, payload = self._frames.popleft()
+            # Notes may come before it, as of a node manager that is being started.
             if kind == FromAgent.ANSWER:
                 return payload
             text = payload.decode(errors="replace")

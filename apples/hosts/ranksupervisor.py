@@ -62,6 +62,7 @@ class RankSupervisor:
         self._relays: dict[int, Labeller | PmiRelay] = {}
         self._pmi: PmiRelay | None = None
         self._node = registering.NodeHold()
+        # Signals, output, lifeline and node manager are waited for in one `poll`.
         self._wake, wake_write = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(wake_write, False)
@@ -75,8 +76,10 @@ class RankSupervisor:
         Args:
             wrapper: process id of the rank wrapper, the parent
         """
+        # Not KILL: the supervisor has to record how the program ended after its wrapper was killed.
         prctl(PR_SET_PDEATHSIG, ORPHANED)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
+        # The wrapper died before `prctl`: no signal will come.
         if os.getppid() != wrapper:
             return self._record(LOST << 8, ended_by="parent")
         stdout, stderr = self._fds.get("stdout", 1), self._fds.get("stderr", 2)
@@ -102,14 +105,17 @@ class RankSupervisor:
             return self._record(
                 code << 8, error=f"cannot run {self._command[0]}: {_why(self._command[0], failure)}"
             )
+        # Only now: a status with a process id says that the program runs.
         self._status.pid = self._program
         self._status.started()
         self._register()
         self._poll.register(self._wake, select.POLLIN)
         if "lifeline" in self._fds:
             self._poll.register(self._fds["lifeline"], select.POLLIN)
+        # Nothing else ends this loop: what asks for the end kills the program, whose end is then seen here.
         while self._wait_status is None:
             self._serve(self._attend())
+        # Before the record: a rank counts as ended when nothing of it is left.
         self._sweep()
         if self._wait_status != 0 and self._pmi is not None and self._pmi.job is not None:
             remove_segments(self._pmi.job)
@@ -151,6 +157,7 @@ class RankSupervisor:
     def _attend(self) -> float | None:
         """Hold a new node manager and answer PMI when it is time; return the ms until the next, None for never."""
         if self._node.left_s() == 0.0:
+            # A new node manager has adopted the program, and may stop it again.
             if self._node.resume():
                 self._poll.register(self._node.fd, select.POLLIN)
             else:
@@ -171,6 +178,7 @@ class RankSupervisor:
                 self._pump(fd)
             elif fd == self._node.fd:
                 # The node manager has ended, perhaps while it held the program stopped.
+                # It stays readable at its end.
                 self._poll.unregister(fd)
                 self._to_program(signal.SIGCONT)
                 self._node.lose()
@@ -182,8 +190,10 @@ class RankSupervisor:
     def _pump(self, fd: int) -> None:
         if not self._relays[fd].pump(fd):
             self._poll.unregister(fd)
+            # The other direction may go on: a program may close its output and still talk to hydra.
             del self._relays[fd]
         if self._pmi is not None and self._pmi.aborted is not None:
+            # The caller waits for hydra's answer, which does not come: the relay has kept the abort.
             self._to_program(signal.SIGKILL)
 
     def _on_signal(self, number: int) -> None:
@@ -193,7 +203,9 @@ class RankSupervisor:
             self._end("parent")
         else:
             if number in INTERRUPTS:
+                # Also if the program handles the signal and ends with a code of its own.
                 self._ended_by = "request"
+            # To the whole group: a script's commands get what the script gets.
             self._to_program(number)
             if number in INTERRUPTS and self._node.fd >= 0:
                 # A stopped program would get the signal in its next time share only.
@@ -201,6 +213,7 @@ class RankSupervisor:
 
     def _end(self, why: str) -> None:
         if self._ended_by == "itself":
+            # The first reason counts: a lifeline is closed after a wrapper was killed, too.
             self._ended_by = why
         self._to_program(signal.SIGKILL)
 
@@ -212,6 +225,7 @@ class RankSupervisor:
 
     def _to_program(self, number: int) -> None:
         try:
+            # The group of a leader that has ended exists until its last member is gone.
             os.killpg(self._program, number)
         except ProcessLookupError:
             return
@@ -219,6 +233,7 @@ class RankSupervisor:
     def _sweep(self) -> None:
         """End the processes that the program left, then copy the rest of its output."""
         self._to_program(signal.SIGKILL)
+        # As a subreaper this process gets what the killed ones leave, so it looks again.
         while left := children(os.getpid()):
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
@@ -262,10 +277,12 @@ def started(command: list[str], outputs: tuple[int, int], inherited: set[int]) -
     pid = os.fork()
     if pid == 0:
         try:
+            # A group of its own, so that a signal reaches what the program starts as well.
             os.setpgid(0, 0)
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != supervisor:
                 os._exit(LOST)
+            # Ranks of hydra other than 0 have no input either.
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(outputs[0], 1)
             os.dup2(outputs[1], 2)
@@ -276,6 +293,7 @@ def started(command: list[str], outputs: tuple[int, int], inherited: set[int]) -
                 signal.signal(number, signal.SIG_DFL)
             os.execvp(command[0], command)
         except OSError as error:
+            # `exec` closes this descriptor; an empty report therefore means success.
             os.write(report_write, str(error.errno).encode())
         finally:
             os._exit(LOST)

@@ -46,20 +46,24 @@ def main(arguments: list[str]) -> None:
     if arguments[0] == "--fds":
         fetch_fds(arguments[1], arguments[3])
         arguments = arguments[2:]
+    # Before `prctl`: a parent that dies in between is noticed by the comparison below.
     parent = os.getppid()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     fds = inherited_fds()
     if os.getppid() != parent or parent == 1 or parent_gone(fds):
         os._exit(LOST)
+    # Before the fork, so that the supervisor does not have them either.
     close_all_but(set(fds.values()))
     split = arguments.index("--")
     (run_dir, hosts, *options), command = arguments[:split], arguments[split + 1 :]
     rank = own_rank()
     wrapper = os.getpid()
+    # A signal between fork and handlers would end the wrapper, and leave the rank without a record.
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     pid = os.fork()
     if pid == 0:
         try:
+            # hydra kills the wrapper when any rank fails; the supervisor has to live longer.
             os.setsid()
             status = StatusFile(run_dir, rank, host_of(rank, hosts), fds.get("events"))
             directory = options[options.index("--directory") + 1] if "--directory" in options else None
@@ -75,6 +79,7 @@ def main(arguments: list[str]) -> None:
     for number in FORWARDED:
         signal.signal(number, lambda number, frame: os.kill(pid, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    # hydra and Slurm see the end of the wrapper only, and judge the rank by it.
     die_like(os.waitpid(pid, 0)[1])
 
 
@@ -104,6 +109,7 @@ def inherited_fds() -> dict[str, int]:
     """Return the inherited descriptors by purpose, and remove our variables from the program's environment."""
     fds = {}
     for name in OURS:
+        # A program that starts `mpiexec` itself must not give it the settings of this launch.
         os.environ.pop(name, None)
     numbers = os.environ.pop("APPLES_RANK_FDS", "")
     if numbers:
@@ -118,6 +124,7 @@ def parent_gone(fds: dict[str, int]) -> bool:
     if "pmi" not in fds:
         return False
     poll = select.poll()
+    # No events: the kernel reports a hang-up without being asked, and data must not count.
     poll.register(fds["pmi"], 0)
     return bool(poll.poll(0))
 

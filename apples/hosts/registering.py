@@ -48,6 +48,7 @@ class NodeHold:
     def lose(self) -> None:
         """Close the connection to a node manager that has ended."""
         os.close(self.fd)
+        # A node manager that is restarted needs a moment, and all ranks of a host ask for it.
         self.fd, self._again_at = -1, time.monotonic() + HOLD_AGAIN_S
 
     def resume(self) -> bool:
@@ -74,6 +75,7 @@ def register(environment: Mapping[str, str], rank: int, pid: int, *, adopted: bo
     ranks = int(environment.get("PMI_SIZE", "1"))
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
+        # A node manager that hangs must not keep a rank from its work.
         connection.settimeout(PATIENCE_S)
         connection.connect(path)
         # Names of jobs hold nothing that JSON would have to write otherwise; json itself takes long to import.
@@ -84,7 +86,9 @@ def register(environment: Mapping[str, str], rank: int, pid: int, *, adopted: bo
         answer = connection.recv(4096).decode("utf-8", "replace")
         if not answer.startswith(('{"registered"', '{"held"')):
             raise OSError(0, answer.strip() or "it has ended")
+        # The descriptor is only waited for.
         connection.setblocking(False)
+        # The `finally` below closes the original.
         return os.dup(connection.fileno())
     finally:
         connection.close()

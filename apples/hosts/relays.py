@@ -63,8 +63,10 @@ class Labeller:
 
     def pump(self, fd: int) -> bool:
         """Copy complete lines. Close the source at its end, or if the reader of the target has closed its end."""
+        # One read for each turn, so that a program that prints without end does not delay signals.
         data = os.read(fd, CHUNK)
         *lines, self._partial = (self._partial + data).split(b"\n")
+        # The last line of a program may lack its end.
         if self._partial and (not data or len(self._partial) > LONGEST_LINE):
             lines.append(self._partial)
             self._partial = b""
@@ -124,16 +126,19 @@ class PmiRelay:
             # A rank waits for the answer to one request before it makes the next, so a read holds one message.
             self._answered = fd == self._hydra
             if not self._answered:
+                # The last request tells how far a program came, if it ends without another.
                 self._request = data
                 self._finalized |= b"cmd=finalize" in data
                 self._barriers += data == BARRIER
                 if self._in_finalize(data):
+                    # Kept from hydra, which would answer only when all ranks have asked.
                     self._answer_at = time.monotonic() + FINALIZE_S
                     return True
         if fd != self._hydra and b"cmd=abort" in data:
             self.aborted = abort_code(data)
             return False
         if b"cmd=my_kvsname" in data and b" kvsname=" in data:
+            # Names the shared-memory segments that a killed run leaves.
             self.job = data.partition(b" kvsname=")[2].split()[0]
         if data and write_all(self._other[fd], data):
             return True
@@ -153,6 +158,7 @@ class PmiRelay:
 
     def _in_finalize(self, request: bytes) -> bool:
         """Return whether a request is the barrier of MPI_Finalize of MPICH 4.0 or 4.1."""
+        # MPICH 4.2 asks for it in MPI_Init, before any barrier of MPI_Finalize.
         self._left_to_hydra = self._left_to_hydra or SINCE_4_2 in request
         if request.startswith(b"cmd=put ") and ADDRESS in request:
             self._stated = True

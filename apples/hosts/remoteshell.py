@@ -15,12 +15,14 @@ import os
 def main(arguments: list[str]) -> int:
     """Return the exit code of the command, 255 if the launcher is gone."""
     words = arguments[1:]
+    # Options of ssh that Open MPI adds mean nothing here.
     while words and words[0].startswith("-"):
         words = words[1:]
     try:
         answer = order(words[0], words[1:]).recv(64)
     except OSError:
         return 255
+    # Without an answer the launcher has ended, as an ssh connection breaks.
     return int(answer) & 0xFF if answer else 255
 
 

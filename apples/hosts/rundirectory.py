@@ -25,6 +25,7 @@ def find(run_dir: str, token: str) -> bool:
         with open(os.path.join(run_dir, token), "rb"):
             return True
     except OSError:
+        # Fails if it exists: an equal path on another disk may hold another run's files.
         os.makedirs(run_dir, mode=0o700)
         return False
 
@@ -37,6 +38,7 @@ def send_back(run_dir: str, launcher: FrameWriter) -> None:
             continue
         path = os.path.join(run_dir, name)
         state = os.lstat(path)
+        # By `lstat`: a link in the run directory may lead anywhere.
         if stat.S_ISREG(state.st_mode) and state.st_size <= LARGEST_FILE:
             with open(path, "rb") as file:
                 launcher.send(FromAgent.FILE, name.encode() + b"\n" + file.read())
@@ -49,5 +51,6 @@ def _remove(directory: str) -> None:
             os.unlink(os.path.join(root, name))
         for name in directories:
             path = os.path.join(root, name)
+            # `os.walk` counts links to directories among the directories.
             (os.unlink if os.path.islink(path) else os.rmdir)(path)
     os.rmdir(directory)

@@ -46,6 +46,7 @@ def verdicts(
 ) -> list[Verdict]:
     """Return a verdict for every surveyed host, in the order of the argument."""
     cells = {host: k.seconds_per_cell for host, k in kernels.items() if k.seconds_per_cell}
+    # Speed of the CPU times the share that a new process gets of it.
     speeds = {host: surveys[host].availability / cells[host] for host in surveys if host in cells}
     best = max(speeds.values(), default=0.0)
     judged = []
@@ -92,6 +93,7 @@ def _share(survey: Survey) -> list[str]:
     most = 1.0 if survey.quota is None else min(1.0, survey.quota)
     if most < 1.0:
         reasons.append(f"throttled: its control groups leave it {survey.quota:.2f} of a CPU")
+    # Against what its limits allow: a throttled host is not busy as well.
     if survey.availability < BUSY * most:
         reasons.append(
             f"busy: a new process gets {survey.availability:.2f} of a CPU where it could have {most:.2f} "

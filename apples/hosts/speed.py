@@ -128,6 +128,7 @@ def tournament(count: int) -> list[list[tuple[int, int]]]:
     for _ in range(len(places) - 1):
         pairs = [(places[i], places[-1 - i]) for i in range(half)]
         turns.append([pair for pair in pairs if count not in pair])
+        # The circle method: the first stays, the others move on by one.
         places = [places[0], places[-1], *places[1:-1]]
     return turns
 

@@ -23,6 +23,7 @@ def host_of(rank: int, hosts: str) -> str:
     """Return the host of a rank in `alpha:2,beta:1`, which lists the chain in rank order; empty beyond its end."""
     for entry in hosts.split(","):
         name, _, count = entry.rpartition(":")
+        # Negative in the entry that has the rank.
         rank -= int(count)
         if rank < 0:
             return name
@@ -81,9 +82,11 @@ class StatusFile:
             **(end or dict.fromkeys(("ended", "exit_code", "signal", "ended_by", "error"))),
         }
         body = ", ".join(f'"{key}": {"null" if value is None else value}' for key, value in fields.items())
+        # Before the bell: who hears it reads the file.
         write_whole(self.path, "{" + body + "}\n")
         if self._bell is not None:
             try:
+                # Shorter than PIPE_BUF, so that the numbers of two ranks never mix.
                 os.write(self._bell, f"{self.rank}\n".encode())
             except OSError:
                 # The host agent is dead, and the lifeline is closed.

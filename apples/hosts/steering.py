@@ -48,6 +48,7 @@ class FileTail:
             data = _read(self._path, _CHUNK, self._read)
         except OSError:
             return []
+        # By position: the file stays closed between looks, and may not exist yet.
         self._read += len(data)
         *lines, self._partial = (self._partial + data).split(b"\n")
         return lines
@@ -86,6 +87,7 @@ class ProgressReader:
             page = _read(self._page, PAGE_ITERATIONS + 8)
         except OSError:
             return lines
+        # Another version of the monitor may have its counts elsewhere.
         if page.startswith(PAGE_BEGIN) and len(page) == PAGE_ITERATIONS + 8:
             (counted,) = struct.unpack_from("=Q", page, PAGE_ITERATIONS)
             if counted > self._counted:

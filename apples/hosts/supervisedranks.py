@@ -34,6 +34,7 @@ class RankSupervisors:
 
     def forward(self, number: int) -> None:
         """Send a signal to every rank that runs, and to each that starts later."""
+        # Kept for ranks that start later: an interrupt during the start must reach them as well.
         self._forwarded.append(number)
         for rank in self._supervisors:
             self._deliver(rank)
@@ -44,6 +45,7 @@ class RankSupervisors:
             _send(supervisor, signal.SIGKILL)
 
     def _deliver(self, rank: int) -> None:
+        # In the order of arrival, each once.
         for number in self._forwarded[self._delivered[rank] :]:
             _send(self._supervisors[rank], number)
         self._delivered[rank] = len(self._forwarded)

@@ -36,6 +36,7 @@ class WarmHosts:
 
     def add(self, texts: Iterable[str], notify: Notify) -> None:
         """Add hosts. `notify` gets the reason if they cannot be kept."""
+        # Read again: another run may have added hosts while these compiled.
         hosts = list(dict.fromkeys([*self.known(lambda problem: None), *texts]))[-MOST:]
         try:
             jsonstore.write(self._path, FORMAT, {"hosts": hosts})
@@ -67,6 +68,7 @@ class Kernels:
         if not self.command:
             return {}
         known = set(self.warm.known(notify))
+        # With the machine: a host of this name may be another one after a reinstallation.
         texts = {host: f"{host} {machine} {' '.join(self.command)}" for host, machine in machines.items()}
         new = [host for host, text in texts.items() if text not in known]
         if not new:
