@@ -91,7 +91,7 @@ class ForkedAgent:
     def _serve(self, launcher: int, standard: tuple[int, int, int], outputs: tuple[int, int] | None) -> None:
         # Collected objects of the launcher would close descriptors, whose numbers the agent uses again.
         gc.disable()
-        # A Ctrl-C at the terminal must not reach the agent: the launcher decides what it means.
+        # A Ctrl-C at the terminal must not reach the agent: the launcher decides on its effect.
         os.setsid()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         # It died between fork and prctl, so that no signal of the kernel will come.
@@ -212,7 +212,7 @@ class AgentConnection:
 
     def send_heartbeat(self) -> None:
         """Send a heartbeat if the pipe has room for it."""
-        # Whoever holds the lock writes a frame, which is a sign of life as well.
+        # The thread that holds the lock writes a frame, which is a sign of life as well.
         if self._lock.acquire(blocking=False):
             try:
                 with contextlib.suppress(OSError):

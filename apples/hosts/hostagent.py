@@ -117,7 +117,7 @@ class HostAgent:
             now = time.monotonic()
             if self._setup["silence_s"] is not None and now - self._received_at > self._setup["silence_s"]:
                 self._cut()
-            # The first time everything is killed. What survives that is not waited for.
+            # The first time everything is killed. Survivors of that are not waited for.
             if self._end_at is not None and now > self._end_at:
                 if self._killed:
                     break
@@ -146,7 +146,7 @@ class HostAgent:
                 self._launcher.send(FromAgent.PROGRESS, line)
             moments.append(self._tail.look_at)
         for fd, _ in poll.poll(1000.0 * max(0.0, min(moments) - now) if moments else None):
-            # Also an error of the launcher's end is reported so; `flush` then drops what it cannot write.
+            # Also an error of the launcher's end is reported so; `flush` then drops the frames.
             if fd == 1:
                 self._launcher.flush()
             else:
@@ -186,7 +186,7 @@ class HostAgent:
                 self._handle(kind, payload)
         except (ValueError, OSError) as error:
             self._launcher.send(FromAgent.REFUSED, _reason(error).encode(errors="replace"))
-            # What follows an illegal frame cannot be trusted either.
+            # Frames after an illegal one cannot be trusted either.
             self._sources.pop(0, None)
             self._cut()
 
@@ -281,7 +281,7 @@ class HostAgent:
             # They have closed all they had, and are about to end.
             time.sleep(0.002)
             _report_ended(self._proxies, self._launcher)
-        # Also what a rank has put into a session of its own, as daemons do.
+        # Also processes that a rank has put into a session of their own, as daemons do.
         self._proxies.sweep()
         _report_ended(self._proxies, self._launcher)
         if not self._shared:

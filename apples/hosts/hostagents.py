@@ -29,7 +29,7 @@ class HostAgents(UserDict[str, AgentConnection]):
         """Add a connection and send its agent the setup frame."""
         self[agent.host] = agent
         self._poll.register(agent.fd, select.EPOLLIN)
-        # First frame: without it the agent does not know what it is for.
+        # First frame: it says that this is a run, and not a check.
         agent.send(ToAgent.SETUP, encoded(setup))
 
     def start_heartbeats(self) -> None:

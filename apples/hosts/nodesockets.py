@@ -27,7 +27,7 @@ def sockets(environ: Mapping[str, str]) -> list[list[str]]:
 
 def _sockets_in(directory: str) -> list[str]:
     try:
-        # Without a look at who owns the directory: clients check the user who listens.
+        # The owner of the directory does not count: clients check the user who listens.
         names = os.listdir(directory)
     except OSError:
         return []

@@ -50,7 +50,7 @@ class AgentConversation(HostConnection):
             self._frames += self._unframer.feed(self.received)
         except ValueError as error:
             raise HostCheckError(f"does not answer as a host agent does ({error})") from None
-        # The unframer holds what is incomplete.
+        # The unframer holds incomplete frames.
         self.received, self.noise = b"", b"" if self._unframer.greeted else self._unframer.noise
         while self._frames:
             kind, payload = self._frames.popleft()

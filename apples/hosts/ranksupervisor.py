@@ -112,7 +112,7 @@ class RankSupervisor:
         self._poll.register(self._wake, select.POLLIN)
         if "lifeline" in self._fds:
             self._poll.register(self._fds["lifeline"], select.POLLIN)
-        # Nothing else ends this loop: what asks for the end kills the program, whose end is then seen here.
+        # Nothing else ends this loop: a request for the end kills the program, and its end is then seen here.
         while self._wait_status is None:
             self._serve(self._attend())
         # Before the record: a rank counts as ended when nothing of it is left.
@@ -205,7 +205,7 @@ class RankSupervisor:
             if number in INTERRUPTS:
                 # Also if the program handles the signal and ends with a code of its own.
                 self._ended_by = "request"
-            # To the whole group: a script's commands get what the script gets.
+            # To the whole group: the commands of a script get the signal with it.
             self._to_program(number)
             if number in INTERRUPTS and self._node.fd >= 0:
                 # A stopped program would get the signal in its next time share only.
@@ -233,7 +233,7 @@ class RankSupervisor:
     def _sweep(self) -> None:
         """End the processes that the program left, then copy the rest of its output."""
         self._to_program(signal.SIGKILL)
-        # As a subreaper this process gets what the killed ones leave, so it looks again.
+        # As a subreaper this process inherits the children of the killed ones, so it looks again.
         while left := children(os.getpid()):
             for pid in left:
                 os.kill(pid, signal.SIGKILL)
@@ -277,7 +277,7 @@ def started(command: list[str], outputs: tuple[int, int], inherited: set[int]) -
     pid = os.fork()
     if pid == 0:
         try:
-            # A group of its own, so that a signal reaches what the program starts as well.
+            # A group of its own, so that a signal reaches its children as well.
             os.setpgid(0, 0)
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != supervisor:

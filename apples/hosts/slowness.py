@@ -93,7 +93,7 @@ def _share(survey: Survey) -> list[str]:
     most = 1.0 if survey.quota is None else min(1.0, survey.quota)
     if most < 1.0:
         reasons.append(f"throttled: its control groups leave it {survey.quota:.2f} of a CPU")
-    # Against what its limits allow: a throttled host is not busy as well.
+    # Relative to its limits: a throttled host is not busy as well.
     if survey.availability < BUSY * most:
         reasons.append(
             f"busy: a new process gets {survey.availability:.2f} of a CPU where it could have {most:.2f} "

@@ -82,7 +82,7 @@ class StatusFile:
             **(end or dict.fromkeys(("ended", "exit_code", "signal", "ended_by", "error"))),
         }
         body = ", ".join(f'"{key}": {"null" if value is None else value}' for key, value in fields.items())
-        # Before the bell: who hears it reads the file.
+        # Before the bell, after which the agent reads the file.
         write_whole(self.path, "{" + body + "}\n")
         if self._bell is not None:
             try:

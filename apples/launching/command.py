@@ -193,7 +193,7 @@ def rank_environment(
         foreign: prefixes of names in `base` that are left out
     """
     user = {name: value for name, value in base.items() if not name.startswith(foreign)}
-    # Later ones count: who sets OMP_NUM_THREADS knows better than the defaults.
+    # Later ones count: the user's OMP_NUM_THREADS goes before the default.
     return {**RANK_DEFAULTS, **user, **request.environment}
 
 
@@ -229,7 +229,7 @@ def network_environment(interface: str | None, base: Mapping[str, str]) -> dict[
     if interface is None:
         return {}
     variables = dict.fromkeys(INTERFACE_VARIABLES, interface)
-    # Who has named an interface knows the network; the check of hosts only saw by which one they were reached.
+    # The user knows the network; the check of hosts saw only by which interface they were reached.
     return {name: value for name, value in variables.items() if name not in base}
 
 

@@ -59,7 +59,7 @@ class SignalQueue:
         # Python refuses to install handlers elsewhere; a run in a thread is interrupted by `post`.
         if threading.current_thread() is threading.main_thread():
             for number in FORWARDED:
-                # Who starts a run under `nohup` wants it to survive HUP.
+                # A run that was started under `nohup` has to survive HUP.
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._previous[number] = signal.signal(number, self._receive)
         return self
@@ -78,7 +78,7 @@ class SignalQueue:
 
     def post(self, number: int) -> None:
         """Add a signal as if it had been received."""
-        # First the number, then the byte: whoever is woken finds it. `deque.append` is atomic.
+        # First the number, then the byte: the loop finds it when it wakes. `deque.append` is atomic.
         self._received.append(signal.Signals(number))
         try:
             os.write(self._write, b"!")
@@ -122,7 +122,7 @@ class RunLoop:
 
     def run(self, hosts: list[str]) -> None:
         """Run until every process has ended or was killed; `hosts` are in rank order."""
-        # All waits of a run are this one: what must not be missed is readable here or has a moment below.
+        # All waits of a run are this one: each event is readable here or has a moment below.
         poll = select.poll()
         poll.register(self._signals.fileno(), select.POLLIN)
         poll.register(self._processes.events, select.POLLIN)
@@ -178,7 +178,7 @@ class RunLoop:
         leaving = dict(self._processes.leaving_hosts())
         if time.monotonic() >= self._looked_at + LOOK_S:
             self._looked_at = time.monotonic()
-            # What was drained goes before what a host said itself: the user's reason is the better one.
+            # The user's reason goes before that which a host has announced itself.
             leaving |= self._departures.look()
         # Each host is told of once; the controller has its answer already.
         new = {host: why for host, why in leaving.items() if host in hosts and host not in self.left}

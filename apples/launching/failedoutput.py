@@ -34,7 +34,7 @@ def described_output(name: str, output: Path) -> str:
         size = output.stat().st_size
         with output.open("rb") as file:
             raw = file.read(_SEARCHED)
-            # Not back into what was read already: a line would be quoted twice.
+            # Not back into the part that was read already: a line would be quoted twice.
             file.seek(max(file.tell(), size - _SEARCHED))
             raw += file.read(_SEARCHED)
     except OSError:

@@ -116,7 +116,7 @@ def mpi_of(
     """
     linked = linked_mpi(program, os.environ.get("LD_LIBRARY_PATH", ""))
     if which is None:
-        # What a run has shown counts more than the file: a script may load another environment first.
+        # The library that a run has shown goes before the file: a script may load another environment first.
         if seen is not None and (linked is None or linked.family is not seen):
             return _installed(seen, None, program, find_own, search_path)
         return (
@@ -157,7 +157,7 @@ def linked_mpi(program: str, library_path: str) -> Linked | None:
 
 def family_of(mpiexec: str) -> Family | None:
     """Return the family of an `mpiexec` from its file name and its neighbours; None if they do not show it."""
-    # Debian's `mpiexec` is a link to a link (alternatives); only its target says whose it is.
+    # Debian's `mpiexec` is a link to a link (alternatives); only the target has its neighbours.
     real = Path(mpiexec).resolve()
     name, beside = real.name, real.parent
     if name in ("orterun", "prterun") or (name.startswith("mpi") and (beside / "ompirun_wrapper").exists()):

@@ -92,7 +92,7 @@ def files_on_hosts(name: str, which: str | None) -> tuple[str, ...] | None:
     try:
         mpi = mpi_of(program, which, find_mpiexec, os.environ.get("PATH", os.defpath))
     except (LaunchError, NotExecutable, ProgramNotFound):
-        # What is missing here is reported by the check of the run; the hosts need the program in any case.
+        # A missing MPI is reported by the check of the run; the hosts need the program in any case.
         return (program,)
     return (program, *([mpi.daemon] if mpi.daemon else []))
 
@@ -181,7 +181,7 @@ def check_time_limit(request: LaunchRequest) -> None:
 
 def check_shared_memory(ranks: int, where: Path = SHARED_MEMORY) -> None:
     """Raise `LaunchError` if `where` has no room for MPICH's segment for `ranks` ranks."""
-    # MPICH does not reserve what it maps, so nothing fails before the first write beyond the end.
+    # MPICH does not reserve the memory that it maps, so nothing fails before the first write beyond the end.
     need = SHARED_BYTES_FIXED + ranks * SHARED_BYTES_PER_RANK
     try:
         state = os.statvfs(where)

@@ -121,7 +121,7 @@ class RunProcesses:
             clear_statuses(self._run_dir)
             clear(str(self._run_dir))
             (self._run_dir / self._token).touch()
-            # Ranks write to descriptor 1 themselves: what is buffered here has to come before their output.
+            # Ranks write to descriptor 1 themselves: text in this buffer has to come before theirs.
             sys.stdout.flush()
             for host, (address, command) in method.agents.items():
                 self._connect(address, command, _proxies(request, method, host))
@@ -164,7 +164,7 @@ class RunProcesses:
                     self._order(host, number, command)
             else:
                 self._take_frames(fd, changed)
-        # After the frames were read: what waited in the pipes while the launcher was stopped is no silence.
+        # After the frames were read: those that waited while the launcher was stopped are no silence.
         self._agents.check_silence()
         if self._starter is not None:
             self._starter.check_time()
@@ -220,7 +220,7 @@ class RunProcesses:
     def close(self) -> int:
         """End all processes that are left; return the exit code of the command, negative for a signal."""
         self.cut()
-        # Agents kill what does not end in their own, shorter time: this limit ends a wait for a dead link.
+        # Agents kill survivors after their own, shorter time: this limit ends a wait for a dead link.
         deadline = time.monotonic() + GONE_S
         while not self.listen()[1] and (left_s := deadline - time.monotonic()) > 0:
             # Limited, because silent hosts and the time of the starter are checked by `listen` only.
@@ -271,7 +271,7 @@ class RunProcesses:
         """Have the agent of a host start a command, and report its exit code under this number."""
         agent = self._agents.get(host)
         if agent is None or agent.over:
-            # As ssh ends when it cannot connect: `mpiexec` knows what that means.
+            # As ssh ends when it cannot connect.
             self._answer(number, 255)
         else:
             agent.send(ToAgent.START, encoded(StartOrder(id=number, command=command, **more)))
@@ -344,7 +344,7 @@ def _setup(
 
 def clear_statuses(run_dir: Path) -> None:
     """Remove the status files of an earlier run, also those that a killed supervisor did not complete."""
-    # The second is what `write_whole` leaves behind if it is killed between writing and renaming.
+    # The second is left by a `write_whole` that is killed between writing and renaming.
     for pattern in ("status-*.json*", ".status-*.whole-tmp"):
         for path in run_dir.glob(pattern):
             path.unlink(missing_ok=True)

@@ -82,7 +82,7 @@ class RemoteShellServer:
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
-        # The name is listed in /proc/net/unix for everyone: what counts is the user whom the kernel names.
+        # Every user can read the name in /proc/net/unix; the user at the other end is named by the kernel.
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         if int.from_bytes(credentials[4:8], sys.byteorder) != os.getuid():
             connection.close()

@@ -105,7 +105,7 @@ class Termination:
         if self.step is not Step.RUNNING:
             return []
         if self.interrupt is None:
-            # The program decides what the first one means: many write a checkpoint and end.
+            # The program decides on the effect of the first one: many write a checkpoint and end.
             self.interrupt = signal
             return [ShowStates(), Forward(signal=signal)]
         self.cause = "interrupted"
@@ -145,7 +145,7 @@ class Termination:
             return self._terminate(now, self._grace.failure_s)
         if self.step is Step.TERMINATING:
             return self._cut(now)
-        # The last step has no deadline: what survives SIGKILL cannot be ended from here.
+        # The last step has no deadline: a survivor of SIGKILL cannot be ended from here.
         self.step, self._next_at = Step.KILLED, None
         return [KillEverything()]
 

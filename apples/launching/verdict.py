@@ -62,7 +62,7 @@ def judge(launch: LaunchResult, ending: Termination) -> Outcome:
         return _outcome(
             launch, "interrupted", 128 + ending.interrupt, f"the run was interrupted by signal {name}"
         )
-    # From here on the ranks' own records count before what the launcher knows.
+    # From here on the ranks' own records count before the launcher's knowledge.
     records = [r for r in launch.records if r is not None]
     # Also if a host was lost afterwards: the results are there.
     if len(records) == len(launch.hosts) and all(r.exit_code == 0 for r in records):
