@@ -33,7 +33,7 @@ from itertools import chain
 
 from apples.hosts import rundirectory
 from apples.hosts.frames import CHUNK, PREAMBLE, FrameWriter, FromAgent, ToAgent, Unframer, frame
-from apples.hosts.kernel import PR_SET_CHILD_SUBREAPER, prctl
+from apples.hosts.kernel import PR_SET_CHILD_SUBREAPER, prctl, signal_pipe
 from apples.hosts.orders import SETUP, START, IllegalOrder, read_file, read_order, read_signal, read_slabs
 from apples.hosts.proxies import Proxies
 from apples.hosts.relays import write_all
@@ -83,7 +83,6 @@ class HostAgent:
         self._launcher = FrameWriter(1)
         self._end_at: float | None = None
         self._killed = self._drained = False
-        # True from the start where TERM is no notice of this host: it then ends the run here at once.
         self._noticed = not _may_end_alone(setup)
         self._received_at = self._beat_at = time.monotonic()
         # The lifeline's message is its end of file, which the kernel also sends for an agent that was killed.
@@ -95,11 +94,12 @@ class HostAgent:
             (out, out_write), (err, err_write) = os.pipe(), os.pipe()
             self._outputs, outputs = {out: FromAgent.STDOUT, err: FromAgent.STDERR}, (out_write, err_write)
         self._proxies = Proxies((lifeline_read, events_write, *outputs), setup["proxies"])
-        self._wake, wake_write = os.pipe()
         # One thread serves everything: a launcher that reads slowly must not keep signals and heartbeats waiting.
-        for fd in (0, 1, self._events, self._wake, wake_write):
+        for fd in (0, 1, self._events):
             os.set_blocking(fd, False)
-        _wake_on_signals(wake_write)
+        self._wake = signal_pipe((signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT))
+        # A launcher that has gone shows as an error of `write`, which is handled.
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         # Orphans of proxies and ranks become children of this process, which can then find and kill them.
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._sources = {0: self._listen, self._events: self._on_events, self._wake: self._on_wake}
@@ -130,7 +130,6 @@ class HostAgent:
             # Output that is not read blocks the ranks, as a terminal would, instead of filling the memory here.
             if fd not in self._outputs or self._launcher.waiting < MOST_WAITING:
                 poll.register(fd, select.POLLIN)
-        # Only then: a pipe with room is always writable, and would wake this loop without end.
         if self._launcher.waiting:
             poll.register(1, select.POLLOUT)
         now = time.monotonic()
@@ -146,7 +145,6 @@ class HostAgent:
                 self._launcher.send(FromAgent.PROGRESS, line)
             moments.append(self._tail.look_at)
         for fd, _ in poll.poll(1000.0 * max(0.0, min(moments) - now) if moments else None):
-            # Also an error of the launcher's end is reported so; `flush` then drops the frames.
             if fd == 1:
                 self._launcher.flush()
             else:
@@ -171,7 +169,6 @@ class HostAgent:
             # A connection that breaks ends like one that is closed.
             data = b""
         if not data:
-            # An ended descriptor stays readable.
             del self._sources[fd]
             self._cut()
             return
@@ -181,11 +178,10 @@ class HostAgent:
     def take(self, data: bytes, early: Iterable[tuple[bytes, bytes]] = ()) -> None:
         """Carry out frames of the launcher. One that cannot be carried out ends the run on this host."""
         try:
-            # Frames that came in one piece with the setup were cut from it already.
             for kind, payload in (*early, *self._unframer.feed(data)):
                 self._handle(kind, payload)
         except (ValueError, OSError) as error:
-            self._launcher.send(FromAgent.REFUSED, _reason(error).encode(errors="replace"))
+            self._launcher.send(FromAgent.REFUSED, _reason(error, "an order"))
             # Frames after an illegal one cannot be trusted either.
             self._sources.pop(0, None)
             self._cut()
@@ -205,7 +201,6 @@ class HostAgent:
             self._tail = self._tail or ProgressReader(self._run_dir, "")
         elif kind == ToAgent.FILE:
             name, content = read_file(payload)
-            # As a whole: a rank that looks for the file meanwhile must not find half of it.
             write_whole(os.path.join(self._run_dir, name), content)
         elif kind == ToAgent.CUT:
             self._cut()
@@ -221,7 +216,6 @@ class HostAgent:
             return
         # Writes of several supervisors may arrive in one read, and the last one in two.
         *ranks, self._partial = (self._partial + data).split(b"\n")
-        # Once for each rank: the file has its latest state, however often the bell rang.
         for rank in dict.fromkeys(map(int, ranks)):
             try:
                 with open(os.path.join(self._run_dir, f"status-{rank:05d}.json"), "rb") as file:
@@ -241,7 +235,6 @@ class HostAgent:
 
     def _on_wake(self, fd: int) -> None:
         """Handle signals: children have ended, the host will end (the first TERM), or this agent is asked to end."""
-        # A set: signals that came several times count once, as they do in the kernel.
         signals = set(os.read(fd, CHUNK)) - {signal.SIGCHLD}
         if signals == {signal.SIGTERM} and not self._noticed:
             self._noticed = True
@@ -322,16 +315,8 @@ def serve(outputs: tuple[int, int] | None = None) -> None:
         if kind not in (ToAgent.SETUP, *CONVERSATIONS):
             raise IllegalOrder(f"the first frame is {kind!r}")
         agent = HostAgent(read_order(setup, SETUP), unframer, outputs) if kind == ToAgent.SETUP else None
-    except OSError as error:
-        _write(
-            frame(
-                FromAgent.REFUSED,
-                f"{error.filename or 'the host agent'}: {error.strerror}".encode(errors="replace"),
-            )
-        )
-        return
-    except ValueError as error:
-        _write(frame(FromAgent.REFUSED, f"the launcher's setup: {error}".encode(errors="replace")))
+    except (OSError, ValueError) as error:
+        _write(frame(FromAgent.REFUSED, _reason(error, "the launcher's setup")))
         return
     if agent is None:
         converse(CONVERSATIONS[kind], chain([setup], questions(early, unframer)))
@@ -365,17 +350,10 @@ def converse(module: str, payloads: Iterator[bytes]) -> None:
     import_module(module).converse(payloads, lambda kind, payload: write_all(frames, frame(kind, payload)))
 
 
-def _wake_on_signals(wake: int) -> None:
-    # Handlers run between bytecodes only; the pipe wakes a `poll` that has begun.
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, lambda number, frame: None)
-    # A launcher that has gone shows as an error of `write`, which is handled.
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-
-
-def _reason(error: ValueError | OSError) -> str:
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else f"an order: {error}"
+def _reason(error: ValueError | OSError, what: str) -> bytes:
+    """Return why the agent refuses. what : the document that is not legal"""
+    named = f"{error.filename or 'the host agent'}: {error.strerror}" if isinstance(error, OSError) else None
+    return (named or f"{what}: {error}").encode(errors="replace")
 
 
 def _may_end_alone(setup: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ import signal
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # typing alone would take 4 ms of every rank's start.
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import NoReturn
 
 #: Passed on from the launcher to the programs; those in `INTERRUPTS` ask for the end of the run.
@@ -28,6 +28,18 @@ def prctl(option: int, value: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
+
+
+def signal_pipe(numbers: Iterable[int]) -> int:
+    """Return a descriptor that does not block, from which the numbers of signals that arrive can be read."""
+    read, write = os.pipe()
+    for fd in (read, write):
+        os.set_blocking(fd, False)
+    for number in numbers:
+        signal.signal(number, lambda number, frame: None)
+    # Handlers run between bytecodes only; the pipe wakes a `poll` that has begun.
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    return read
 
 
 def close_all_but(keep: set[int]) -> None:

@@ -22,6 +22,7 @@ from apples.hosts.kernel import (
     close_all_but,
     prctl,
     reaped,
+    signal_pipe,
 )
 from apples.hosts.relays import Labeller, PmiRelay, segment_prefix
 from apples.hosts.statusfile import LEFT_EARLY, StatusFile
@@ -63,12 +64,7 @@ class RankSupervisor:
         self._pmi: PmiRelay | None = None
         self._node = registering.NodeHold()
         # Signals, output, lifeline and node manager are waited for in one `poll`.
-        self._wake, wake_write = os.pipe()
-        os.set_blocking(self._wake, False)
-        os.set_blocking(wake_write, False)
-        for number in (*FORWARDED, ORPHANED, signal.SIGCHLD):
-            signal.signal(number, lambda number, frame: None)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        self._wake = signal_pipe((*FORWARDED, ORPHANED, signal.SIGCHLD))
 
     def run(self, wrapper: int) -> int:
         """Run the program; return the wait status that was recorded.

@@ -12,12 +12,13 @@ measured (docs/launching.md).
 import os
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
 from apples.hosts import hostagent
+from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
 from apples.hosts.hostagent import BARE, helper
 from apples.launching.mpis import Family, Mpi
 from apples.model.launchrequest import LaunchRequest
@@ -236,3 +237,33 @@ def network_environment(interface: str | None, base: Mapping[str, str]) -> dict[
 def search_path(request: LaunchRequest) -> str:
     """Return the PATH in which the program is looked up: the request's, else the user's."""
     return request.environment.get("PATH", os.environ.get("PATH", os.defpath))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchMethod:
+    """How a launcher reaches the hosts of a run and starts its ranks.
+
+    agents : host → its address, and the command that starts its agent; None forks the agent on this machine
+    command : builds the command that starts all ranks, once the agents have reported
+    environment : builds its environment from the user's and the name of the socket for its remote shells
+    hostfile : builds the text of its host file
+    fd_servers : name of the servers from which ranks fetch their descriptors; None if they inherit them
+    daemons : host → number of processes that the command starts there by remote shells; None for one for each group
+        of consecutive ranks.  shell : it gives remote shells one text for a shell, as for ssh
+    names : of the command and its daemons, for messages
+    here : the run needs this machine only: its agent starts the command, and no host can be lost
+    spawns : the command writes the output of ranks that a program spawns, among its own messages
+    timeouts : when a silent host counts as lost
+    """
+
+    agents: Mapping[str, tuple[HostAddress, Sequence[str] | None]]
+    command: Callable[[Rendezvous], list[str]]
+    environment: Callable[[LaunchRequest, Mapping[str, str], str], dict[str, str]] = local_environment
+    hostfile: Callable[[LaunchRequest], str] = hostfile
+    fd_servers: str | None = None
+    daemons: Mapping[str, int] | None = None
+    shell: bool = False
+    names: tuple[str, str] = ("mpiexec", "hydra_pmi_proxy")
+    here: bool = False
+    spawns: bool = True
+    timeouts: LivenessTimeouts = field(default_factory=LivenessTimeouts)

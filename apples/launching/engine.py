@@ -23,8 +23,9 @@ from typing import Self
 
 from apples.hosts.hostmessages import RankRecord
 from apples.hosts.kernel import FORWARDED
+from apples.launching.command import LaunchMethod
 from apples.launching.filelock import locked
-from apples.launching.runprocesses import LaunchMethod, RunProcesses
+from apples.launching.runprocesses import RunProcesses
 from apples.launching.termination import (
     CutLifeline,
     Forward,

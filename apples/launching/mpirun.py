@@ -18,6 +18,7 @@ from apples.hosts.travelling import agent_command
 from apples.launching import openmpi, preflight
 from apples.launching.command import (
     USERS_NETWORK,
+    LaunchMethod,
     Rendezvous,
     carried,
     launch_environment,
@@ -27,7 +28,6 @@ from apples.launching.command import (
 )
 from apples.launching.engine import launch
 from apples.launching.mpis import Family, Mpi, in_environment
-from apples.launching.runprocesses import LaunchMethod
 from apples.launching.termination import GracePeriods
 from apples.model.launchrequest import LaunchRequest, Notify
 from apples.model.plan import Outcome

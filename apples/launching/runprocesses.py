@@ -12,8 +12,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from signal import SIGKILL, Signals
@@ -27,7 +26,6 @@ from apples.hosts.agentconnection import (
     HEARTBEAT_S,
     AgentConnection,
     HostAddress,
-    LivenessTimeouts,
 )
 from apples.hosts.fdserver import ranks_by_host, server_of
 from apples.hosts.frames import FromAgent, ToAgent
@@ -36,12 +34,11 @@ from apples.hosts.hostmessages import AgentReport, ProxyEnd, RankRecord, RunSetu
 from apples.hosts.orders import read_file
 from apples.hosts.steering import SHOWN_LOOK_S, STEERED_LOOK_S, clear, page_of
 from apples.launching.command import (
+    LaunchMethod,
     Rendezvous,
     chain_of_hosts,
     groups_of,
-    hostfile,
     hosts_path,
-    local_environment,
     network_environment,
 )
 from apples.launching.outputreader import RankOutput
@@ -58,36 +55,6 @@ _PART_BYTES = 1 << 16
 
 #: Numbers of orders that no remote shell waits for: the command of a run on this machine, file-descriptor servers.
 COMMAND, FD_SERVER = -1, -2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchMethod:
-    """How a launcher reaches the hosts of a run and starts its ranks.
-
-    agents : host → its address, and the command that starts its agent; None forks the agent on this machine
-    command : builds the command that starts all ranks, once the agents have reported
-    environment : builds its environment from the user's and the name of the socket for its remote shells
-    hostfile : builds the text of its host file
-    fd_servers : name of the servers from which ranks fetch their descriptors; None if they inherit them
-    daemons : host → number of processes that the command starts there by remote shells; None for one for each group
-        of consecutive ranks.  shell : it gives remote shells one text for a shell, as for ssh
-    names : of the command and its daemons, for messages
-    here : the run needs this machine only: its agent starts the command, and no host can be lost
-    spawns : the command writes the output of ranks that a program spawns, among its own messages
-    timeouts : when a silent host counts as lost
-    """
-
-    agents: Mapping[str, tuple[HostAddress, Sequence[str] | None]]
-    command: Callable[[Rendezvous], list[str]]
-    environment: Callable[[LaunchRequest, Mapping[str, str], str], dict[str, str]] = local_environment
-    hostfile: Callable[[LaunchRequest], str] = hostfile
-    fd_servers: str | None = None
-    daemons: Mapping[str, int] | None = None
-    shell: bool = False
-    names: tuple[str, str] = ("mpiexec", "hydra_pmi_proxy")
-    here: bool = False
-    spawns: bool = True
-    timeouts: LivenessTimeouts = field(default_factory=LivenessTimeouts)
 
 
 class RunProcesses:

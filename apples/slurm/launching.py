@@ -21,10 +21,16 @@ from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
 from apples.hosts.steering import steered
 from apples.hosts.travelling import agent_command
 from apples.launching import preflight
-from apples.launching.command import FOREIGN, hosts_by_rank, hosts_path, rank_environment, wrapped
+from apples.launching.command import (
+    FOREIGN,
+    LaunchMethod,
+    hosts_by_rank,
+    hosts_path,
+    rank_environment,
+    wrapped,
+)
 from apples.launching.engine import launch
 from apples.launching.mpis import Family
-from apples.launching.runprocesses import LaunchMethod
 from apples.launching.termination import GracePeriods
 from apples.launching.verdict import LAUNCHER_FAILED, TIME_LIMIT
 from apples.model.launchrequest import LaunchRequest, Notify

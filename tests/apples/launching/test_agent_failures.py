@@ -14,10 +14,10 @@ from apples.errors import LaunchError
 from apples.hosts import hostagent
 from apples.hosts.agentconnection import HostAddress
 from apples.launching import mpirun
-from apples.launching.command import Rendezvous
+from apples.launching.command import LaunchMethod, Rendezvous
 from apples.launching.engine import launch
 from apples.launching.mpirun import HostAccess
-from apples.launching.runprocesses import LaunchMethod, RunProcesses
+from apples.launching.runprocesses import RunProcesses
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
 
