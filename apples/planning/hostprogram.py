@@ -37,7 +37,7 @@ class HostProgram:
         closed = lift != LINKS and problem.has_closed_links
         self.cheapest = _cheapest_exchange(problem)
         self.slots = np.bincount(problem.host_of, minlength=len(problem.hosts))
-        self.kinds = self._kinds(alone=closed)
+        self.kinds = _kinds(problem, self.cheapest, self.slots, alone=closed)
         cap = np.full_like(problem.cap, math.inf) if lift == CAPACITY else problem.cap
         self.cap = np.minimum(cap, problem.size)
         budget = None if problem.limits is None else problem.limits.stated.budget
@@ -47,7 +47,10 @@ class HostProgram:
         fewest = 1 if lifted or options.ranks is None else options.ranks
         self.starts_s = starts_s(problem)
         latest = float(self.starts_s.max())
-        ends_s = (problem.shortest_s, self._longest_s())
+        # All rows on the slowest host after all overheads: no sensible run takes longer.
+        longest = problem.overhead.max() + (self.starts_s + self._talks_s(2)).max()
+        longest += problem.slope[:, 1:].max() * problem.size
+        ends_s = (problem.shortest_s, float(longest))
         self.whole = Range(fewest, min(most, problem.size // problem.min_rows), (0.0, latest), ends_s)
         make: Any = highspy.Highs
         self._highs = make()
@@ -69,17 +72,6 @@ class HostProgram:
     def _set(self, **options: Any) -> None:
         for name, value in options.items():
             self._highs.setOptionValue(name, value)
-
-    def _kinds(self, *, alone: bool) -> list[IntArray]:
-        """Return hosts that cost, hold and are limited the same, in order. alone : each host is one kind"""
-        problem, hosts = self.problem, np.arange(len(self.problem.hosts))
-        if alone:
-            return list(hosts[:, None])
-        tables = (problem.slope[:, 1:], problem.cap[:, 1:], problem.priced_share[:, 1:])
-        limits = restrictions(problem.hosts, problem.coupling, problem.limits)
-        table = np.column_stack((*tables, self.cheapest, self.slots, limits))
-        _, first, kind = np.unique(table, axis=0, return_index=True, return_inverse=True)
-        return [np.flatnonzero(kind.ravel() == k) for k in np.argsort(first)]
 
     def _add_hosts(self, *, tied: bool) -> None:
         """Add ranks and rows of each kind, and the sums of both."""
@@ -118,13 +110,7 @@ class HostProgram:
         if limits is None:
             return
         for uses, ranks, most in zip(limits.uses[:, some], limits.ranks[:, some], limits.most, strict=True):
-            parts = [
-                float(u + m * r) * z
-                for u, r, of in zip(uses, ranks, self.ranks, strict=True)
-                for m, z in enumerate(of, 1)
-                if u or r
-            ]
-            if parts:
+            if parts := _weighted(uses, ranks, self.ranks):
                 highs.addConstr(highs.qsum(parts) <= float(most))
         if math.isfinite(self._budget) and limits.price.any():
             self._unit = float(limits.price.max())
@@ -195,33 +181,18 @@ class HostProgram:
             return None, info.objective_function_value if has_solution(info) else 0.0
         self.nodes = int(info.mip_node_count)
         if not has_solution(info):
-            return None, 0.0 if self._is_infeasible() else float(info.mip_dual_bound)
+            import highspy
+
+            infeasible = self._highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible
+            return None, 0.0 if infeasible else float(info.mip_dual_bound)
         values = np.array(self._highs.getSolution().col_value)
         self.rows_placed = int(sum(math.floor(values[x.index] + 1e-6) for x in self.rows))
+        if self.first:
+            following = {p: q for (p, q), arc in self.arcs.items() if values[arc.index] > 0.5}
+            start = next(p for p, start in enumerate(self.first) if values[start.index] > 0.5)
+            return _walk(start, following, self.problem.processors), float(info.mip_dual_bound)
         used = [[round(values[z.index]) for z in ranks] for ranks in self.ranks]
-        return self._walk(values) if self.first else self._processors(used), float(info.mip_dual_bound)
-
-    def _is_infeasible(self) -> bool:
-        import highspy
-
-        return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible)
-
-    def _processors(self, used: list[list[int]]) -> IntArray:
-        """Return the processors of so many hosts of each kind with 1, 2, … ranks."""
-        starts = np.cumsum(self.slots) - self.slots
-        chosen = []
-        for members, counts in zip(self.kinds, used, strict=True):
-            sharing = np.repeat(np.arange(1, len(counts) + 1), counts)
-            chosen += [starts[h] + np.arange(m) for h, m in zip(members, sharing, strict=False)]
-        return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, dtype=np.int64)
-
-    def _walk(self, values: FloatArray) -> IntArray:
-        """Return the used processors along the arcs."""
-        following = {p: q for (p, q), arc in self.arcs.items() if values[arc.index] > 0.5}
-        walk = [next(p for p, start in enumerate(self.first) if values[start.index] > 0.5)]
-        while walk[-1] in following and len(walk) < self.problem.processors:
-            walk.append(following[walk[-1]])
-        return np.array(walk)
+        return _processors(self.kinds, self.slots, used), float(info.mip_dual_bound)
 
     def _talks_s(self, ranks: int) -> FloatArray:
         """Return the seconds of each host's messages and its cheapest exchange, float64[H, M]; 0 for one rank."""
@@ -243,11 +214,6 @@ class HostProgram:
             spill_factor=1.0,
         )
 
-    def _longest_s(self) -> float:
-        """Return seconds that no sensible run exceeds: all rows on the slowest host after all overheads."""
-        fixed = self.problem.overhead.max() + (self.starts_s + self._talks_s(2)).max()
-        return float(fixed + self.problem.slope[:, 1:].max() * self.problem.size)
-
     def affordable_s(self, chain: IntArray) -> float:
         """Return the seconds for which the budget pays the hosts of a choice; inf without a budget."""
         limits = self.problem.limits
@@ -260,3 +226,50 @@ def _cheapest_exchange(problem: Problem) -> FloatArray:
     several = np.bincount(problem.host_of, minlength=len(problem.hosts)) > 1
     cheapest = np.minimum(problem.side.least(), np.where(several, problem.side.within_hosts(), np.inf))
     return np.where(cheapest < UNUSABLE_S, cheapest, 0.0)
+
+
+def _kinds(problem: Problem, cheapest: FloatArray, slots: IntArray, *, alone: bool) -> list[IntArray]:
+    """Return hosts that cost, hold and are limited the same, in order.
+
+    Args:
+        problem: the hosts.
+        cheapest: seconds of each host's cheapest exchange, float64[H].
+        slots: of each host, int64[H].
+        alone: each host is one kind.
+    """
+    hosts = np.arange(len(problem.hosts))
+    if alone:
+        return list(hosts[:, None])
+    tables = (problem.slope[:, 1:], problem.cap[:, 1:], problem.priced_share[:, 1:])
+    limits = restrictions(problem.hosts, problem.coupling, problem.limits)
+    table = np.column_stack((*tables, cheapest, slots, limits))
+    _, first, kind = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    return [np.flatnonzero(kind.ravel() == k) for k in np.argsort(first)]
+
+
+def _weighted(uses: FloatArray, ranks: FloatArray, variables: list[list[Any]]) -> list[Any]:
+    """Return the terms of hosts that use an amount each, and one for each of their ranks."""
+    return [
+        float(u + m * r) * z
+        for u, r, of in zip(uses, ranks, variables, strict=True)
+        for m, z in enumerate(of, 1)
+        if u or r
+    ]
+
+
+def _processors(kinds: list[IntArray], slots: IntArray, used: list[list[int]]) -> IntArray:
+    """Return the processors of so many hosts of each kind with 1, 2, … ranks."""
+    starts = np.cumsum(slots) - slots
+    chosen = []
+    for members, counts in zip(kinds, used, strict=True):
+        sharing = np.repeat(np.arange(1, len(counts) + 1), counts)
+        chosen += [starts[h] + np.arange(m) for h, m in zip(members, sharing, strict=False)]
+    return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, dtype=np.int64)
+
+
+def _walk(start: int, following: dict[int, int], most: int) -> IntArray:
+    """Return the processors from the start on, each followed by the next along its arc; at most so many."""
+    walk = [start]
+    while walk[-1] in following and len(walk) < most:
+        walk.append(following[walk[-1]])
+    return np.array(walk)
