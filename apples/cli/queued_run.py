@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +38,7 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
     from apples.livequeue.queueclient import ask
     from nws.base.durations import format_seconds
     from nws.base.program import OWN_PYTHON
+    from nws.base.scratch import ScratchDirectory
     from nws.base.terminal import visible
 
     processors = int(ask("queue").processors)
@@ -73,8 +73,8 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
     if options.sharing.detach:
         click.echo(ask("submit", document, retry=True))
         return 0
-    with tempfile.TemporaryDirectory(prefix="apples-queued-") as directory:
-        output, error = Path(directory) / "output", Path(directory) / "error"
+    with ScratchDirectory("apples-queued-", notify=console.note) as directory:
+        output, error = directory / "output", directory / "error"
         document |= {"output": str(output), "error": str(error)}
         try:
             number = ask("submit", document, retry=True)

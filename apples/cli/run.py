@@ -124,16 +124,14 @@ def _monitor(
 ) -> Monitor:
     """Return the monitor of this run; raise `MonitorError` if it cannot be built."""
     from apples.daemons.session import SharingSession
-    from apples.monitoring.environment import WAITS, make_directory, remove_pages
+    from apples.monitoring.environment import WAITS, page_directory
     from apples.monitoring.job import JOB, MonitoredRun
 
     if not isinstance(session, SharingSession):
         # The pages are in the run directory on each host, where its node manager reads them.
         return MonitoredRun(wait=WAITS[sharing.wait or "mpi"], job=JOB if session is None else session.job)
     # Under a policy the job already has the name under which its ranks register, and a directory for its pages.
-    directory = make_directory()
-    stack.callback(remove_pages, directory, session.job)
-    return MonitoredRun(job=session.job, directory=directory)
+    return MonitoredRun(job=session.job, directory=stack.enter_context(page_directory()))
 
 
 def _session(policy: str, options: RunOptions, console: Console) -> SharingSession | SharedHosts:

@@ -132,7 +132,7 @@ def _run_alone(name: str, wait: str, command: list[str], *, monitor: bool) -> in
     from apples.monitoring.environment import WAITS
     from apples.monitoring.job import MonitoredJob
 
-    with MonitoredJob(name, wait=WAITS[wait]) as monitored:
+    with MonitoredJob(name, wait=WAITS[wait], notify=_note) as monitored:
         sys.stdout.flush()
         # A node manager that the environment names would change how ranks wait.
         os.environ.pop(SOCKET_VARIABLE, None)
@@ -140,6 +140,10 @@ def _run_alone(name: str, wait: str, command: list[str], *, monitor: bool) -> in
         if monitor:
             click.echo("\n".join(monitor_lines(monitored.figures())), err=True)
     return code
+
+
+def _note(line: str) -> None:
+    click.echo(f"· {line}", err=True)
 
 
 def _name(program: str) -> str:
@@ -157,7 +161,7 @@ def _monitored(name: str) -> MonitoredJob:
     from apples.monitoring.job import MonitoredJob
 
     try:
-        return MonitoredJob(name)
+        return MonitoredJob(name, notify=_note)
     except MonitorError as error:
         raise MonitorError(
             f"programs under `apples share` register by the monitor, whatever the policy: {error}; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 from msgspec import to_builtins
@@ -19,7 +19,7 @@ from apples.daemons.paths import SOCKET_VARIABLE
 from apples.daemons.starting import Notify
 from apples.errors import SharingError
 from apples.model.snapshots import TimeShares
-from apples.monitoring.environment import make_directory, monitor_environment, remove_pages
+from apples.monitoring.environment import monitor_environment, page_directory
 from apples.monitoring.names import JOB_VARIABLE
 from nws.base.wording import counted
 
@@ -86,7 +86,7 @@ class SharingSession:
         self.node = ""
         self.turns: TimeShares | None = None
         self._here = HostSharing(notify)
-        self._pages: Path | None = None
+        self._pages = ExitStack()
 
     def __enter__(self) -> SharingSession:
         try:
@@ -104,14 +104,13 @@ class SharingSession:
         self.turns = turns_of(status, self._here.ask("view"))
         self.environment = {SOCKET_VARIABLE: str(self._here.path), JOB_VARIABLE: self.job}
         if self._run and self.kind.needs_monitor:
-            self._pages = make_directory()
-            self.environment |= monitor_environment(self._pages, self.job)
+            pages = self._pages.enter_context(page_directory(self._notify))
+            self.environment |= monitor_environment(pages, self.job)
         self._notify(f"policy {self.kind.name}, node {self.node}: {others_there(self.slots)}")
 
     def __exit__(self, *exception: object) -> None:
         self._here.leave()
-        if self._pages is not None:
-            remove_pages(self._pages, self.job)
+        self._pages.close()
 
     def settle(self, hosts: Sequence[str]) -> None:
         """Do nothing: the node manager is joined before there is a plan."""

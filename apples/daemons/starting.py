@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -26,6 +25,7 @@ from nws.base.files import make_private, open_log, write_whole
 from nws.base.oserrors import REASON, os_errors_as
 from nws.base.paths import local_host, state_dir
 from nws.base.program import OWN_PYTHON
+from nws.base.scratch import ScratchDirectory
 
 Notify = Callable[[str], None]
 
@@ -63,7 +63,7 @@ def start_node(
     name = local_host()
     socket = serving_socket(name)
     with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="apples-daemons-")))
+        directory = stack.enter_context(ScratchDirectory("apples-daemons-"))
         log = stack.enter_context(_opened_log())
         # Output of earlier daemons is not shown.
         since = log.tell()

@@ -90,7 +90,7 @@ class Proxies:
         _kill(each for pid in self._numbers for each in (*children(pid), pid))
 
     def sweep(self) -> None:
-        """Kill what is left: orphans are children of this process, as ranks that a rank has spawned."""
+        """Kill remaining processes: orphans are children of this process, as ranks that a rank has spawned."""
         while left := [pid for pid in children(os.getpid()) if pid not in self._swept]:
             _kill(left)
             self._swept.update(left)

@@ -24,14 +24,16 @@ from apples.hosts.kernel import (
     reaped,
     signal_pipe,
 )
-from apples.hosts.relays import Labeller, PmiRelay, segment_prefix
+from apples.hosts.relays import Labeller, PmiRelay, segment_prefix, vader_prefix
 from apples.hosts.statusfile import LEFT_EARLY, StatusFile
+from nws.base.scratch import add_shared, remove_shared
 
 #: Sent by the kernel when the rank wrapper is dead; users do not send this signal.
 ORPHANED = signal.SIGALRM
 LOST, CANNOT_EXECUTE, NOT_FOUND = 125, 126, 127
 
-SHARED_MEMORY = "/dev/shm"
+#: Number of the run, which Open MPI 4 gives its ranks.
+OPEN_MPI_JOB = "OMPI_MCA_ess_base_jobid"
 
 #: Seconds that output of an ended program may still take to drain.
 DRAIN_S = 1.0
@@ -84,6 +86,8 @@ class RankSupervisor:
             stdout, stderr = self._labelled(stdout), self._labelled(stderr)
             handed += [stdout, stderr]
         inherited: set[int] = set()
+        if OPEN_MPI_JOB in os.environ:
+            add_shared(self._status.directory, vader_prefix(os.environ[OPEN_MPI_JOB]))
         if "pmi" in self._fds:
             inherited.add(self._relay_pmi(self._fds["pmi"]))
         if self._directory is not None:
@@ -114,7 +118,7 @@ class RankSupervisor:
         # Before the record: a rank counts as ended when nothing of it is left.
         self._sweep()
         if self._wait_status != 0 and self._pmi is not None and self._pmi.job is not None:
-            remove_segments(self._pmi.job)
+            remove_shared(segment_prefix(self._pmi.job))
         recorded = self._record(self._wait_status)
         if os.WIFEXITED(self._wait_status):
             _finalize_pmi(self._pmi, self._wake, self._fds.get("lifeline"))
@@ -129,7 +133,7 @@ class RankSupervisor:
         import _socket
 
         supervisor_end, program_end = _socket.socketpair()
-        self._pmi = PmiRelay(supervisor_end.detach(), hydra)
+        self._pmi = PmiRelay(supervisor_end.detach(), hydra, self._status.directory)
         self._add(self._pmi)
         fd = program_end.detach()
         os.environ["PMI_FD"] = str(fd)
@@ -250,7 +254,7 @@ class RankSupervisor:
 def _seen_by_pmi(
     pmi: PmiRelay | None, wait_status: int, error: str | None, ended_by: str
 ) -> tuple[int, str | None]:
-    """Return wait status and error with what the program's conversation with hydra tells about its end."""
+    """Return wait status and error, corrected by the program's conversation with hydra."""
     if pmi is not None and pmi.aborted is not None:
         # An abort is a failure even with code 0.
         return (pmi.aborted & 0xFF or 1) << 8, f"aborted the run (MPI_Abort) with code {pmi.aborted}"
@@ -310,22 +314,6 @@ def largest_child_bytes() -> int:
     import resource
 
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-
-
-def remove_segments(job: bytes) -> None:
-    """Remove the segments that MPICH removes in MPI_Finalize: a megabyte of memory for every rank.
-
-    Args:
-        job: hydra's name of the run
-    """
-    prefix = segment_prefix(job)
-    for name in os.listdir(SHARED_MEMORY):
-        if name.startswith(prefix):
-            try:
-                os.unlink(os.path.join(SHARED_MEMORY, name))
-            except FileNotFoundError:
-                # Another rank's supervisor was faster.
-                continue
 
 
 def _finalize_pmi(pmi: PmiRelay | None, wake: int, lifeline: int | None) -> None:

@@ -10,6 +10,8 @@ import os
 import select
 import time
 
+from nws.base.scratch import add_shared
+
 #: A line longer than this is broken, so that a program that never ends one cannot fill the memory.
 LONGEST_LINE = 1 << 20
 CHUNK = 1 << 16
@@ -98,7 +100,8 @@ class PmiRelay:
     job : hydra's name of the run, None until the program asks for it
     """
 
-    def __init__(self, program: int, hydra: int) -> None:
+    def __init__(self, program: int, hydra: int, run_dir: str) -> None:
+        self._run_dir = run_dir
         self.sources = [program, hydra]
         self.aborted: int | None = None
         self._answer_at: float | None = None
@@ -140,6 +143,8 @@ class PmiRelay:
         if b"cmd=my_kvsname" in data and b" kvsname=" in data:
             # Names the shared-memory segments that a killed run leaves.
             self.job = data.partition(b" kvsname=")[2].split()[0]
+            # the next command removes the segments if the supervisors are killed, too
+            add_shared(self._run_dir, segment_prefix(self.job))
         if data and write_all(self._other[fd], data):
             return True
         if fd == self._hydra:
@@ -193,6 +198,11 @@ def abort_code(message: bytes) -> int:
     _, _, after = message.partition(b"exitcode=")
     word = after.split(None, 1)[0] if after.split() else b""
     return int(word) if word.lstrip(b"-").isdigit() else 1
+
+
+def vader_prefix(jobid: str) -> str:
+    """Return the prefix of the names of Open MPI 4's segments on this host for a run, whose number it gives ranks."""
+    return f"vader_segment.{os.uname().nodename}.{os.geteuid()}.{int(jobid):x}."
 
 
 def segment_prefix(job: bytes) -> str:

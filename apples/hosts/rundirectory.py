@@ -10,6 +10,7 @@ import stat
 
 from apples.hosts.frames import FromAgent
 from apples.hosts.steering import PROGRESS, SLABS
+from nws.base.scratch import own, remove_abandoned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,13 +21,18 @@ LARGEST_FILE = 16 << 20
 
 
 def find(run_dir: str, token: str) -> bool:
-    """Return whether the run directory is shared with the launcher, whose file `token` is in it; otherwise make one."""
+    """Return whether the run directory is shared with the launcher, whose file `token` is in it; otherwise make one.
+
+    It is locked by this process; those of agents that were killed are removed.
+    """
     try:
         with open(os.path.join(run_dir, token), "rb"):
             return True
     except OSError:
+        remove_abandoned(os.path.dirname(run_dir))
         # Fails if it exists: an equal path on another disk may hold another run's files.
         os.makedirs(run_dir, mode=0o700)
+        own(run_dir)
         return False
 
 

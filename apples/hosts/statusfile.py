@@ -38,6 +38,7 @@ class StatusFile:
     """
 
     def __init__(self, run_dir: str, rank: int, host: str, bell: int | None) -> None:
+        self.directory = run_dir
         self.path = os.path.join(run_dir, f"status-{rank:05d}.json")
         self.rank, self.host = rank, host
         self.pid: int | None = None

@@ -23,6 +23,8 @@ MODULES = (
     "apples.hosts.statusfile",
     "apples.hosts.steering",
     "nws.base.files",
+    "nws.base.lock",
+    "nws.base.scratch",
     "nws.base.scripts",
 )
 

@@ -21,6 +21,7 @@ from apples.model.launchrequest import Notify
 from apples.model.template import Deployment
 from nws.base import scripts
 from nws.base.files import write_whole
+from nws.base.scratch import ScratchDirectory
 
 #: Start of the names of directories for short runs.
 SCRATCH_PREFIX = ".apples-run-"
@@ -111,22 +112,19 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def scratch_copy(directory: Path, target: Path, written: Sequence[str]) -> Iterator[Path]:
+def scratch_copy(directory: Path, parent: Path, written: Sequence[str]) -> Iterator[Path]:
     """Yield a copy of the user's directory for a short run, which must not write into the original.
 
     Files beyond `_MOST_BYTES` in total, or after `_MOST_FILES`, are links to the originals.
 
     Args:
         directory: the user's.
-        target: made here, and removed at the end.
+        parent: where it is made: the user's directory where other hosts have to see it, too.
         written: relative paths of files that are rendered, which are not copied.
     """
-    target.mkdir()
-    try:
+    with ScratchDirectory(SCRATCH_PREFIX, parent) as target:
         _copy(directory, target, {directory / name for name in written}, [_MOST_BYTES, _MOST_FILES])
         yield target
-    finally:
-        shutil.rmtree(target, ignore_errors=True)
 
 
 def _copy(directory: Path, target: Path, without: set[Path], budget: list[int]) -> None:

@@ -24,7 +24,7 @@ _STORED = 64 << 20
 
 
 def described_output(name: str, output: Path) -> str:
-    """Keep the output of a failed program in a file of the state directory, and return what to add to the message.
+    """Keep the output of a failed program in a file of the state directory, and return a supplement of the message.
 
     Args:
         name: of the program; the next failure of a program of this name replaces the file

@@ -47,6 +47,7 @@ from apples.model.launchrequest import LaunchRequest
 from apples.model.progress import NewSlabs
 from apples.monitoring.names import LIBRARY
 from nws.base.files import write_whole
+from nws.base.scratch import remove_noted
 
 #: Seconds that processes may take to end after they were asked to, and killed ones the same again.
 GONE_S = 8.0
@@ -199,6 +200,7 @@ class RunProcesses:
         # It may be gone: a run directory belongs to the user.
         (self._run_dir / self._token).unlink(missing_ok=True)
         hosts_path(self._run_dir).unlink(missing_ok=True)
+        remove_noted(str(self._run_dir))
         ended_well = all(record.exit_code == 0 for record in self.records.values())
         if self._method.spawns and ended_well and self._log.exists():
             # The ranks that a program spawns have no supervisor, and write to `mpiexec`.

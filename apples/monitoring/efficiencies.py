@@ -23,7 +23,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from apples.coscheduling.classes import MonitorCounts
 from apples.monitoring.counters import MonitorState, PageCounters, Sent
 from apples.monitoring.environment import figures_of
 from nws.base.records import copied, document_of
@@ -217,18 +216,6 @@ def efficiencies(ranks: Sequence[Times]) -> Efficiencies | None:
         cpu_share=largest / max(demanded),
         activity=max(demanded) / max(outside),
     )
-
-
-def reading_document(reading: MonitorCounts | None) -> dict[str, Any]:
-    """Return the measurements of a process as a document; values that are not measured are None."""
-    if reading is None:
-        return {"t_cpu_s": None, "t_comm_s": None, "c_comm": None, "granularity_s": None}
-    return {
-        "t_cpu_s": reading.t_cpu_s,
-        "t_comm_s": reading.t_comm_s,
-        "c_comm": reading.c_comm,
-        "granularity_s": reading.granularity_s if reading.c_comm else None,
-    }
 
 
 def monitor_document(ranks: Sequence[PageCounters]) -> dict[str, Any]:

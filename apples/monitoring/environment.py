@@ -6,8 +6,7 @@ environment of `mpiexec` and reads the pages (`pages`) during or after the run.
 
 import contextlib
 import os
-import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from apples.coscheduling.events import Wait
@@ -16,8 +15,7 @@ from apples.monitoring.build import monitor_library
 from apples.monitoring.counters import PageCounters
 from apples.monitoring.names import DIRECTORY_VARIABLE, JOB_VARIABLE, check_job
 from apples.monitoring.page import MonitorPage
-
-SHARED_MEMORY = Path("/dev/shm")
+from nws.base.scratch import SHARED_MEMORY, ScratchDirectory
 
 #: Spin time of FCS (paper, Table 2).
 SPIN_S = 120e-6
@@ -31,28 +29,21 @@ _WORDS = {wait: word for word, wait in WAITS.items()}
 PATH_LISTS = frozenset({"LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH"})
 
 
-def default_directory() -> Path:
-    """Return the default directory for the pages of this user's jobs."""
-    return SHARED_MEMORY / f"apples-monitor-{os.getuid()}"
+@contextlib.contextmanager
+def page_directory(notify: Callable[[str], None] | None = None) -> Iterator[Path]:
+    """Yield a new directory in shared memory for the pages of a job, removed at the end; raises `MonitorError`.
 
-
-def make_directory(directory: Path | None = None) -> Path:
-    """Return the directory, made if missing, which only this user can enter; raises `MonitorError`."""
-    directory = directory or default_directory()
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        about = os.lstat(directory)
-    except OSError as error:
-        raise MonitorError(
-            f"{directory}: no directory for the monitor's pages ({error.strerror}); "
-            "it has to be on a tmpfs that this user may write"
-        ) from error
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
-        raise MonitorError(
-            f"{directory}: the directory of the monitor's pages has to be this user's own (mode 0700); "
-            "remove it, or name another in APPLES_MONITOR"
-        )
-    return directory
+    notify : gets a line if killed commands had left some
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            directory = stack.enter_context(ScratchDirectory("apples-monitor-", SHARED_MEMORY, notify=notify))
+        except OSError as error:
+            raise MonitorError(
+                f"{SHARED_MEMORY}: no directory for the monitor's pages ({error.strerror}); mount a tmpfs there that "
+                "this user may write"
+            ) from error
+        yield directory
 
 
 def monitor_environment(

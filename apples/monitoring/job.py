@@ -7,7 +7,8 @@ this machine, `MonitoredRun` for any hosts.
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,8 +20,8 @@ from apples.monitoring.efficiencies import monitor_document
 from apples.monitoring.environment import (
     SPIN_S,
     figures_of,
-    make_directory,
     monitor_environment,
+    page_directory,
     remove_pages,
 )
 from apples.monitoring.names import LIBRARY
@@ -29,7 +30,8 @@ from apples.monitoring.names import LIBRARY
 class MonitoredJob:
     """A context in which the pages of a job exist; they are removed at its end.
 
-    name : name of the job, a new one by default.  directory : of the pages, the user's own by default
+    name : name of the job, a new one by default.  directory : of the pages, a new one by default
+    notify : gets a line if killed commands had left pages
     environment : variables for its processes
     """
 
@@ -41,22 +43,26 @@ class MonitoredJob:
         spin_s: float = SPIN_S,
         base: Mapping[str, str] | None = None,
         directory: Path | None = None,
+        notify: Callable[[str], None] | None = None,
     ) -> None:
         """Make the directory and build the library; raises `ConfigError` (name), `MonitorError`.
 
         The argument `wait` sets how processes wait, None as their MPI does; `base` is the environment to be extended.
         """
         self.name = name or f"run-{os.getpid()}-{secrets.token_hex(3)}"
-        self._directory = make_directory(directory)
-        self.environment = monitor_environment(
-            self._directory, self.name, wait=wait, spin_s=spin_s, base=base
-        )
+        with ExitStack() as stack:
+            self._directory = directory or stack.enter_context(page_directory(notify))
+            self.environment = monitor_environment(
+                self._directory, self.name, wait=wait, spin_s=spin_s, base=base
+            )
+            self._stack = stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         remove_pages(self._directory, self.name)
+        self._stack.close()
 
     def figures(self) -> list[PageCounters]:
         """Return the values of the ranks that have begun, in rank order; raises `MonitorError`."""

@@ -8,14 +8,13 @@ import json
 import math
 import shlex
 import signal
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from apples.errors import ConfigError, LaunchError
-from apples.launching.deployment import SCRATCH_PREFIX, deploy, scratch_copy
+from apples.launching.deployment import deploy, scratch_copy
 from apples.launching.failedoutput import described_output
 from apples.launching.preflight import learn_mpi
 from apples.model.grid import Host
@@ -40,6 +39,7 @@ from apples.platforms.programcosts import (
     message_cpu_s_of,
     messages_of,
 )
+from nws.base.scratch import ScratchDirectory
 from nws.base.wording import counted
 
 #: The shorter run's part of the iterations, and the most by which both are multiplied to take long enough.
@@ -86,15 +86,16 @@ class _Starter:
         request, name = self.request, self.request.template.name
         hosts = [request.host.name] * len(rows) if peer is None else [request.host.name, peer.name]
         monitor = MonitoredRun(wait=WAITS["mpi" if peer is None else "block"])
-        with tempfile.TemporaryDirectory(dir=self.directory, prefix="run-") as made:
-            run_dir = Path(made)
+        with ScratchDirectory("apples-run-", self.directory) as run_dir:
             options = request.template.short(request.options, iterations)
             first = self.start(rows, run_dir, options)
             directory = first.directory or run_dir
             written = [str(path.relative_to(directory)) for path in first.files]
             if not directory.is_dir():
                 raise ConfigError(f"{request.template.source}: directory {directory} does not exist")
-            with scratch_copy(directory, self._scratch(directory, run_dir), written) as scratch:
+            with scratch_copy(
+                directory, directory if self.platform.several_hosts else run_dir, written
+            ) as scratch:
                 start = self.start(rows, run_dir, options, scratch=scratch)
                 deploy(start, lambda line: None)
                 launch = LaunchRequest(
@@ -126,12 +127,6 @@ class _Starter:
                 ranks=_counters(run_dir, len(rows), what),
                 peak_bytes=[status.peak_bytes for status in outcome.statuses],
             )
-
-    def _scratch(self, directory: Path, run_dir: Path) -> Path:
-        """Return the path of the directory to make: where other hosts see it, too, if there are any."""
-        return (
-            directory / f"{SCRATCH_PREFIX}{run_dir.name}" if self.platform.several_hosts else run_dir / "work"
-        )
 
     def two(
         self, rows: Sequence[int], iterations: int, peer: Host | None = None
@@ -182,8 +177,8 @@ def own_benchmark(
         ConfigError: A template cannot be rendered, or there is no readable result.
         LaunchError: The benchmark failed.
     """
-    with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
-        run_dir, name = Path(directory), request.template.name
+    with ScratchDirectory("apples-benchmark-", notify=request.notify) as run_dir:
+        name = request.template.name
         result = run_dir / "benchmark.json"
         deployment = start(result, request.options, request.rows)
         hosts = [request.host.name] * request.ranks
@@ -228,10 +223,10 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest) -> Benchma
         LaunchError: The program failed, or its iterations cost nothing.
         MonitorError: The monitor cannot be built, or the program does not use MPI.
     """
-    with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
+    with ScratchDirectory("apples-benchmark-", notify=request.notify) as directory:
         template = request.template
         assert template.start is not None
-        start = _Starter(platform, request, template.start, Path(directory))
+        start = _Starter(platform, request, template.start, directory)
         limits = request.template.workload(request.rows * request.ranks, request.options)
         rows = max(request.rows, limits.min_rows)
         short, long = _long_enough(start, [rows] * request.ranks)

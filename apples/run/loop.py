@@ -28,13 +28,13 @@ from apples.run.agent import Agent, Decision
 from apples.run.attempts import Next, what_next
 from apples.run.checkpoints import Checkpoints
 from apples.run.departures import Departures
-from apples.run.directory import run_directory
 from apples.run.documents import attempt_document
 from apples.run.programruns import run_program
 from apples.run.progress import OnEvent, ignore, progress_listener
 from apples.run.waits import RankWaits
 from nws.base.errors import ReportedError
 from nws.base.hostlist import fold
+from nws.base.scratch import ScratchDirectory
 from nws.base.sealed import fingerprints
 from nws.base.wording import counted
 
@@ -198,7 +198,7 @@ class AttemptLoop:
         """Launch the plan once and record the attempt; return the decision with the shares that its ranks saw, too."""
         request = replace(self.request, time_limit_s=self._remaining_s())
         started_at = self._platform.now()
-        with run_directory() as directory:
+        with ScratchDirectory("apples-run-", notify=self._notify) as directory:
             launch = launch_request(request, decision, directory)
             leaving = Departures(request, decision, launch.controller, self._notify)
             wait, monitor = self._waits.wait(decision), self._waits.monitor

@@ -5,7 +5,6 @@ Certificates are made by the program `openssl`. Without the directory, the next 
 
 import ipaddress
 import secrets
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from nws.base.files import write_whole
 from nws.base.lock import FileLock, LockHeld
 from nws.base.paths import refuse_shared
 from nws.base.program import ProgramFailed, output_of
+from nws.base.scratch import ScratchDirectory
 
 #: Days for which the authority and a server's certificate are valid, and seconds before its end at which it is renewed.
 CA_DAYS, SERVER_DAYS, RENEW_S = 3650, 398, 30 * 86400
@@ -93,7 +93,7 @@ class Authority:
     def _make_authority(self) -> str:
         extensions = ["basicConstraints=critical,CA:TRUE,pathlen:0", "keyUsage=critical,keyCertSign,cRLSign"]
         with _scratch("apples-grid authority", extensions) as at:
-            key, made = Path(at) / "key", Path(at) / "made"
+            key, made = at / "key", at / "made"
             _new_key("req", "-x509", "-days", str(CA_DAYS), "-keyout", key, "-out", made, config=at)
             self._keep("ca.key", key.read_text())
             return self._keep("ca.pem", made.read_text())
@@ -103,11 +103,11 @@ class Authority:
         extensions = ["basicConstraints=critical,CA:FALSE", "keyUsage=critical,digitalSignature"]
         extensions += ["extendedKeyUsage=serverAuth", f"subjectAltName={subjects}"]
         with _scratch(names[0], extensions) as at:
-            key, request, made = (Path(at) / name for name in ("key", "request", "made"))
+            key, request, made = (at / name for name in ("key", "request", "made"))
             _new_key("req", "-new", "-keyout", key, "-out", request, config=at)
             ca: list[str | Path] = ["-CA", self._directory / "ca.pem", "-CAkey", self._directory / "ca.key"]
             serial = ["-set_serial", f"0x{secrets.token_hex(16)}", "-days", str(SERVER_DAYS)]
-            config: list[str | Path] = ["-extfile", Path(at) / "config", "-extensions", "extensions"]
+            config: list[str | Path] = ["-extfile", at / "config", "-extensions", "extensions"]
             _openssl("x509", "-req", "-in", request, *ca, *serial, *config, "-out", made)
             key_text = self._keep("server.key", key.read_text())
             return self._keep("server.pem", made.read_text()), key_text
@@ -123,19 +123,20 @@ class Authority:
         return text
 
 
-def _scratch(subject: str, extensions: Sequence[str]) -> tempfile.TemporaryDirectory[str]:
-    """Return a private directory with openssl's settings, so that those of the system have no effect."""
-    directory = tempfile.TemporaryDirectory(prefix="apples-openssl-")
+@contextmanager
+def _scratch(subject: str, extensions: Sequence[str]) -> Iterator[Path]:
+    """Yield a private directory with openssl's settings, so that those of the system have no effect."""
     identifiers = ["subjectKeyIdentifier=hash"]
     lines = ["[req]", "distinguished_name=subject", "x509_extensions=extensions", "prompt=no"]
     lines += ["[subject]", f"CN={subject[:64]}", "[extensions]", *identifiers, *extensions]
-    (Path(directory.name) / "config").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return directory
+    with ScratchDirectory("apples-openssl-") as directory:
+        (directory / "config").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        yield directory
 
 
-def _new_key(*words: str | Path, config: str) -> None:
+def _new_key(*words: str | Path, config: Path) -> None:
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    _openssl(*words, *curve, "-config", Path(config) / "config")
+    _openssl(*words, *curve, "-config", config / "config")
 
 
 def _openssl(*words: str | Path) -> None:

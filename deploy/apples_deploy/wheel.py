@@ -5,7 +5,6 @@ import hashlib
 import io
 import json
 import sys
-import tempfile
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +14,7 @@ from apples_deploy.records import Package
 from nws.base.command import DISTRIBUTION
 from nws.base.errors import UsageError
 from nws.base.program import ProgramFailed, output_of
+from nws.base.scratch import ScratchDirectory
 
 _BUILD_S = 300.0
 #: Files that belong to an installation and not to the package.
@@ -59,16 +59,16 @@ def this_package() -> tuple[str, bytes]:
 
 
 def _built(source: Path) -> tuple[str, bytes]:
-    with tempfile.TemporaryDirectory(prefix="apples-wheel-") as directory:
+    with ScratchDirectory("apples-wheel-") as directory:
         command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
         try:
-            output_of([*command, "-w", directory, str(source)], limit_s=_BUILD_S)
+            output_of([*command, "-w", str(directory), str(source)], limit_s=_BUILD_S)
         except ProgramFailed as failure:
             raise UsageError(
                 f"{source}: no wheel can be built from this checkout: {failure.reason}: {failure.last_line}; install "
                 "its extra dev, or name a wheel with --wheel"
             ) from None
-        (wheel,) = Path(directory).glob("*.whl")
+        (wheel,) = directory.glob("*.whl")
         return wheel.name, wheel.read_bytes()
 
 

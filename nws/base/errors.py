@@ -84,7 +84,7 @@ class StoreError(WeatherError):
 
 
 class StoreDamaged(StoreError):
-    """The content of a file differs from what was written. The message names the damage and a remedy."""
+    """The content of a file differs from the written content. The message names the damage and a remedy."""
 
 
 class SshNotFound(WeatherError):

@@ -4,13 +4,18 @@
 serves many parts of a program.
 """
 
+from __future__ import annotations
+
 import errno
 import fcntl
 import os
 import stat
 import time
-from pathlib import Path
-from typing import Self
+from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class LockHeld(Exception):
@@ -32,7 +37,7 @@ class FileLock:
 
     def __init__(
         self,
-        path: Path,
+        path: str | os.PathLike[str],
         *,
         mode: int = 0o600,
         private: bool = False,
@@ -58,7 +63,8 @@ class FileLock:
             return
         if self._remove:
             # Removed while locked: a process that opened it before finds another file at the path, and reopens.
-            self.path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)
         os.close(descriptor)
 
     def __enter__(self) -> Self:
@@ -94,7 +100,7 @@ class ByteLocks:
     The kernel releases all of them when the process closes any descriptor of the file: so open it once in a process.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open the file, or create it for this user alone. Raises `OSError`."""
         self.path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -3,11 +3,12 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from apples.costs.store import History
-from apples.run.directory import run_directory
+from nws.base.scratch import ScratchDirectory
 
 LONG = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=100000000")
 
@@ -96,14 +97,19 @@ def test_while_running(start, nothing_left, known, send, number, after_s):
 def test_killed_while_running(start, run, nothing_left, known, tmp_path, monkeypatch):
     command = start("apples-run", *LONG, state=known)
     command.wait_for_rank("--slabs")
+    while not (noted := list(tmp_path.glob("apples-run-*/.shm-mpich_shm_*"))):
+        time.sleep(0.01)
     command.process.kill()
     assert command.end() == -signal.SIGKILL
     assert command.survivors() == []
-    assert len(list(tmp_path.glob("apples-run-*"))) == 1
+    # as if the rank supervisors had been killed, too
+    segment = Path("/dev/shm") / f"{noted[0].name.removeprefix('.shm-')}0"
+    segment.touch()
     # the next launch removes what SIGKILL left
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with run_directory() as directory:
+    with ScratchDirectory("apples-run-") as directory:
         assert list(tmp_path.glob("apples-run-*")) == [directory]
+    assert not segment.exists()
     assert nothing_left(command, known) == ["finished", None]
     assert run("apples", "history", state=known).out.splitlines()[2].endswith("not ended, or lost")
 

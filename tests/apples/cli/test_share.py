@@ -15,7 +15,6 @@ from apples.cli.toolbox import toolbox
 from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
 from apples.daemons.processes import ProcessRegistration
-from apples.monitoring.environment import default_directory
 from apples.testing.localcluster import LocalCluster
 
 #: Leaves a page as a rank would, says so, and stays.
@@ -33,7 +32,7 @@ def node(library):
 
 
 def left_of(job):
-    return [path.name for path in default_directory().glob(f"*{job}*")]
+    return [path.name for path in Path("/dev/shm").glob(f"apples-*/*{job}*")]
 
 
 @pytest.mark.parametrize(("ends", "code"), [("exit 3", 3), ("kill -9 $$", 137), ("true", 0)])

@@ -68,11 +68,11 @@ def test_session_that_cannot_begin_leaves_its_host(local_cluster, monkeypatch):
     site.start()
     monkeypatch.setenv("APPLES_NODE_SOCKET", str(site.socket("a")))
 
-    def full():
+    def full(notify):
         raise MonitorError("no room for pages")
 
     leave = HostSharing.leave
-    monkeypatch.setattr("apples.daemons.session.make_directory", full)
+    monkeypatch.setattr("apples.daemons.session.page_directory", full)
     monkeypatch.setattr(HostSharing, "leave", lambda here: left.append(here) or leave(here))
     with pytest.raises(MonitorError, match="no room"):
         SharingSession(policy_kind("fcs"), print).__enter__()

@@ -39,7 +39,7 @@ def test_pmi_passes_both_ways_and_an_abort_does_not() -> None:
     program, programs_end = socket.socketpair()
     hydra, hydras_end = socket.socketpair()
     with program, hydra:
-        converse(program, hydra, PmiRelay(programs_end.detach(), hydras_end.detach()))
+        converse(program, hydra, PmiRelay(programs_end.detach(), hydras_end.detach(), os.devnull))
 
 
 def converse(program: socket.socket, hydra: socket.socket, relay: PmiRelay) -> None:
@@ -88,7 +88,7 @@ def test_last_barrier_of_mpich_4_is_answered_after_a_time(
     program, programs_end = socket.socketpair()
     hydra, hydras_end = socket.socketpair()
     with program, hydra:
-        relay = PmiRelay(programs_end.detach(), hydras_end.detach())
+        relay = PmiRelay(programs_end.detach(), hydras_end.detach(), os.devnull)
         ours, theirs = relay.sources
         first = (b"cmd=get kvsname=k key=PMI_mpi_memory_alloc_kinds\n",) if newer else ()
         for request in (*first, *INIT, *gets):

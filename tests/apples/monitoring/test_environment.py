@@ -8,9 +8,8 @@ from apples.coscheduling.events import Wait
 from apples.errors import ConfigError, MonitorError
 from apples.monitoring import environment
 from apples.monitoring.environment import (
-    default_directory,
-    make_directory,
     monitor_environment,
+    page_directory,
     page_paths,
     remove_pages,
 )
@@ -52,24 +51,14 @@ def test_what_the_user_preloads_comes_first(tmp_path):
     assert made["LD_PRELOAD"] == "/usr/lib/theirs.so:/built/monitor.so"
 
 
-def test_directory_is_made_for_its_user_alone(tmp_path):
-    made = make_directory(tmp_path / "a" / "b")
-    assert os.stat(made).st_mode & 0o777 == 0o700
-    assert make_directory(made) == made
-    assert str(os.getuid()) in default_directory().name
-
-
-def test_directory_that_others_could_write_is_refused(tmp_path):
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o777)
-    with pytest.raises(MonitorError, match="has to be this user's own"):
-        make_directory(tmp_path / "open")
-    (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(MonitorError, match="has to be this user's own"):
-        make_directory(tmp_path / "link")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(MonitorError, match="no directory for the monitor's pages"):
-        make_directory(tmp_path / "file")
+def test_page_directory_is_for_its_user_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("apples.monitoring.environment.SHARED_MEMORY", str(tmp_path))
+    with page_directory() as made:
+        assert (made.parent, os.stat(made).st_mode & 0o777) == (tmp_path, 0o700)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("apples.monitoring.environment.SHARED_MEMORY", str(tmp_path / "none"))
+    with pytest.raises(MonitorError, match="no directory for the monitor's pages"), page_directory():
+        pass
 
 
 def test_pages_are_found_in_the_order_of_ranks(tmp_path):
