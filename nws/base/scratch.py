@@ -97,7 +97,7 @@ def add_shared(directory: str, prefix: str) -> None:
 
 def remove_noted(directory: str) -> None:
     """Remove the segments that are noted in a directory, and the notes."""
-    for name in os.listdir(directory):
+    for name in _names(directory):
         if name.startswith(SHARED) and len(name) > len(SHARED):
             remove_shared(name[len(SHARED) :])
             _unlink(os.path.join(directory, name))
@@ -113,18 +113,21 @@ def remove_abandoned(*parents: str) -> list[str]:
 
 def remove_shared(prefix: str) -> None:
     """Remove the segments of shared memory whose names begin so; those of other users stay."""
-    for name in os.listdir(SHARED_MEMORY):
+    for name in _names(SHARED_MEMORY):
         if name.startswith(prefix):
             _unlink(os.path.join(SHARED_MEMORY, name))
 
 
-def _owned(parent: str) -> list[str]:
-    """Return the directories in `parent` that have an owner, or had one."""
+def _names(directory: str) -> list[str]:
     try:
-        with os.scandir(parent) as entries:
-            paths = [entry.path for entry in entries if entry.name.lstrip(".").startswith("apples-")]
+        return os.listdir(directory)
     except OSError:
         return []
+
+
+def _owned(parent: str) -> list[str]:
+    """Return the directories in `parent` that have an owner, or had one."""
+    paths = [os.path.join(parent, name) for name in _names(parent) if name.lstrip(".").startswith("apples-")]
     # without a lock file it is just being made, or not ours
     return [path for path in paths if os.path.isfile(os.path.join(path, _OWNER))]
 
