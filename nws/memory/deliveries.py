@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nws.base.errors import UsageError
 from nws.base.sealed import crc
-from nws.memory.integrity import DamagedRows, sound_rows
+from nws.memory.integrity import DamagedRows, put_rows, sound_rows
 from nws.memory.log import LogBatch, joined
 from nws.memory.seriesnames import Names
 
@@ -92,11 +92,8 @@ def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tu
             expected[d.source] = end = max(due, end)
         batches.append(batch)
         receipts.append(Receipt(kept=len(batch), next=end))
-    connection.executemany(
-        "INSERT INTO source (name, next, heard, crc) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
-        "next = excluded.next, heard = excluded.heard, crc = excluded.crc",
-        [(n, expected[n], heard, crc("source", n, expected[n], heard)) for n, heard in sources.items()],
-    )
+    # in the transaction of the samples: a stream's number never moves without them, nor they without it
+    put_rows(connection, "source", [(name, expected[name], heard) for name, heard in sources.items()])
     return receipts, joined(batches)
 
 
@@ -111,6 +108,6 @@ def _expected(connection: sqlite3.Connection, sources: Iterable[str]) -> dict[st
             expected[source] = int(row[0])
     fresh = set(sources) - expected.keys()
     # new, or its row is missing and its samples would be stored twice
-    if fresh and any(name in fresh for name, *_ in sound_rows(connection, "source", "name, next, heard")):
+    if fresh and any(name in fresh for name, *_ in sound_rows(connection, "source")):
         raise DamagedRows("the index of the numbered streams")
     return expected | dict.fromkeys(fresh, 0)

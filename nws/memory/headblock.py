@@ -56,7 +56,7 @@ class Run:
         # numpy sorts 16-bit integers in linear time, and only those
         narrow = not len(batch) or batch.ids.max() < 1 << 16
         order = np.argsort(batch.ids.astype(np.uint16) if narrow else batch.ids, kind="stable")
-        self.batch = batch.at(order)
+        self.batch = batch.picked(order)
         self._last: tuple[NDArray[np.int64], LogBatch] | None = None
 
     def of(self, series: int) -> LogBatch:
@@ -79,7 +79,7 @@ class Run:
             counts[1:] -= ends[:-1]
             counts[0] += 1
             # copies, so that a run that was merged into another is not kept by them
-            self._last = counts, batch.at(ends)
+            self._last = counts, batch.picked(ends)
         return self._last
 
 
@@ -114,7 +114,7 @@ class SortedBuffer:
     def of(self, series: int) -> LogBatch:
         """Return samples of one series, in the order they came."""
         fresh = self._fresh.picked(slice(self._filled))
-        parts = [*(run.of(series) for run in self._runs), fresh.at(np.flatnonzero(fresh.ids == series))]
+        parts = [*(run.of(series) for run in self._runs), fresh.picked(np.flatnonzero(fresh.ids == series))]
         return joined([batch for batch in parts if len(batch)])
 
     def series(self) -> NDArray[np.int32]:

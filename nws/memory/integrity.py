@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from nws.base.sealed import crc
@@ -19,6 +20,17 @@ from nws.base.sealed import crc
 _LOG = logging.getLogger(__name__)
 # a command prints the error that it gets
 _LOG.addHandler(logging.NullHandler())
+
+#: The columns of each table that its rows' checksums cover, in this order; a checksum also covers the table's name.
+COLUMNS = {
+    "series": "id, name",
+    "total": "id, samples, last_t, last_value",
+    "source": "name, next, heard",
+    "host": "name, document",
+    "forecaster": "name, data",
+    "event": "t, kind, host, text",
+    "loss": "kind, series, since, until, samples",
+}
 
 #: Texts of damage that are kept; further damage is counted.
 _MOST_TEXTS = 100
@@ -77,35 +89,49 @@ def span_text(since: float, until: float) -> str:
 def put_losses(connection: sqlite3.Connection, losses: Iterable[Loss]) -> None:
     """Store losses."""
     rows = [(o.kind, o.series, float(o.since), float(o.until), o.samples) for o in losses]
-    connection.executemany(
-        "INSERT INTO loss (kind, series, since, until, samples, crc) VALUES (?, ?, ?, ?, ?, ?)",
-        [(*row, crc("loss", *row)) for row in rows],
-    )
+    put_rows(connection, "loss", rows)
 
 
 def get_losses(connection: sqlite3.Connection) -> list[Loss]:
     """Return the stored losses; `EVERYTHING` if the table is damaged."""
-    losses = []
-    rows = connection.execute("SELECT kind, series, since, until, samples, crc, id FROM loss").fetchall()
-    for *values, check, _ in rows:
-        if crc("loss", *values) != check:
-            return [EVERYTHING]
-        losses.append(Loss(**dict(zip(Loss.__slots__, values, strict=True))))
-    return losses if is_complete(connection, "loss", [row[-1] for row in rows]) else [EVERYTHING]
+    try:
+        rows = sound_rows(connection, "loss")
+    except DamagedRows:
+        return [EVERYTHING]
+    return [Loss(**dict(zip(Loss.__slots__, row, strict=True))) for row in rows]
 
 
-def is_complete(connection: sqlite3.Connection, table: str, ids: Sequence[int], extra: int = 0) -> bool:
+def put_rows(connection: sqlite3.Connection, table: str, rows: Iterable[Sequence[object]]) -> None:
+    """Store rows of a table of `COLUMNS` with their checksums; a row of the same id or name is replaced."""
+    sealed = [(*row, crc(table, *row)) for row in rows]
+    connection.executemany(_insertion(table), sealed)
+
+
+@cache
+def _insertion(table: str) -> str:
+    key, *others = names = COLUMNS[table].split(", ")
+    # an update keeps the rowid of the row, so that the triggers, which see insertions only, count it once
+    updates = ", ".join(f"{name} = excluded.{name}" for name in (*others, "crc"))
+    upsert = f" ON CONFLICT ({key}) DO UPDATE SET {updates}" if key in ("id", "name") else ""
+    return f"INSERT INTO {table} ({', '.join(names)}, crc) VALUES (?{', ?' * len(names)}){upsert}"
+
+
+def is_complete(connection: sqlite3.Connection, table: str, ids: Sequence[int]) -> bool:
     """Return whether a table's count and sum are those of the rows that were found."""
     known = connection.execute(f"SELECT {table}_rows, {table}_sum FROM progress").fetchall()
-    return (len(ids), sum(ids) + extra) in known
+    return (len(ids), sum(ids)) in known
 
 
-def sound_rows(connection: sqlite3.Connection, table: str, columns: str) -> list[tuple[Any, ...]]:
+def sound_rows(connection: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
     """Return all rows of a small table, without checksum and id; `DamagedRows` if one is damaged or missing."""
-    rows = connection.execute(f"SELECT {columns}, crc, id FROM {table} NOT INDEXED ORDER BY id").fetchall()
+    # NOT INDEXED: an index that is damaged apart from its table would hide rows, or show them twice
+    rows = connection.execute(
+        f"SELECT {COLUMNS[table]}, crc, id FROM {table} NOT INDEXED ORDER BY id"
+    ).fetchall()
     for *values, check, _ in rows:
         if crc(table, *values) != check:
             raise DamagedRows(f"a row of the table {table}")
+    # a checksum cannot tell that a row is missing, but the count and the sum of ids can
     if not is_complete(connection, table, [row[-1] for row in rows]):
         raise DamagedRows(f"rows of the table {table} are missing")
     return [tuple(row[:-2]) for row in rows]

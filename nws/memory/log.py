@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,27 +36,24 @@ class LogBatch:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def picked(self, which: NDArray[np.bool_] | slice) -> LogBatch:
-        """Return some of them."""
+    def picked(self, which: NDArray[np.bool_] | NDArray[np.intp] | slice) -> LogBatch:
+        """Return some of them: a view for a slice, else a copy; indices give the order."""
         return LogBatch(ids=self.ids[which], times=self.times[which], values=self.values[which])
-
-    def at(self, places: NDArray[np.intp]) -> LogBatch:
-        """Return those at these places, in this order, copied."""
-        return LogBatch(ids=self.ids[places], times=self.times[places], values=self.values[places])
 
 
 def joined(batches: Sequence[LogBatch]) -> LogBatch:
     """Return all samples of one batch after the other."""
     if len(batches) == 1:
         return batches[0]
+    parts = batches or [LogBatch(ids=np.empty(0, np.int32), times=np.empty(0), values=np.empty(0))]
     return LogBatch(
-        ids=np.concatenate([b.ids for b in batches] or [np.empty(0, np.int32)]),
-        times=np.concatenate([b.times for b in batches] or [np.empty(0)]),
-        values=np.concatenate([b.values for b in batches] or [np.empty(0)]),
+        ids=np.concatenate([b.ids for b in parts]),
+        times=np.concatenate([b.times for b in parts]),
+        values=np.concatenate([b.values for b in parts]),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CompactionProgress:
     """The progress of the log and of compaction.
 
@@ -66,20 +63,18 @@ class CompactionProgress:
     samples, by the deleting process' clock.  losses : there are stored losses
     """
 
-    written_to: int
-    deleted_to: int
-    closed_to: int
-    closing_to: int
-    series: int
-    hour: int
-    swept: int | None
+    written_to: int = 0
+    deleted_to: int = 0
+    closed_to: int = 0
+    closing_to: int = 0
+    series: int = 0
+    hour: int = FIRST_HOUR
+    swept: int | None = None
     losses: bool = field(default=False, compare=False)
 
     def columns(self) -> tuple[int | None, ...]:
         """Return the values as they are stored, without the checksum."""
-        return (
-            self.written_to, self.deleted_to, self.closed_to, self.closing_to, self.series, self.hour, self.swept
-        )  # fmt: skip
+        return astuple(self)[:-1]
 
 
 def progress(connection: sqlite3.Connection) -> CompactionProgress:
@@ -89,17 +84,8 @@ def progress(connection: sqlite3.Connection) -> CompactionProgress:
     ).fetchall()
     for *values, check, _ in rows:
         if crc("progress", *values) == check:
-            return CompactionProgress(
-                written_to=values[0],
-                deleted_to=values[1],
-                closed_to=values[2],
-                closing_to=values[3],
-                series=values[4],
-                hour=values[5],
-                swept=values[6],
-                # damage of the count must not hide a loss
-                losses=any(row[-1] != 0 for row in rows),
-            )
+            # damage of the count must not hide a loss
+            return replace(CompactionProgress(*values), losses=any(row[-1] != 0 for row in rows))
     raise DamagedRows("the progress of its log")
 
 

@@ -7,6 +7,7 @@ times from different samples of the same minute add up to the bucket of all samp
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,25 +51,22 @@ def joined(parts: list[Buckets]) -> Buckets:
     """Return all parts as one; buckets of the same time become one, weighted by their counts."""
     if len(parts) == 1:
         return parts[0]
-    return _joined(
-        np.concatenate([p.times for p in parts] or [np.empty(0)]),
-        np.concatenate([p.mean for p in parts] or [np.empty(0)]),
-        np.concatenate([p.low for p in parts] or [np.empty(0)]),
-        np.concatenate([p.high for p in parts] or [np.empty(0)]),
-        np.concatenate([p.count for p in parts] or [np.empty(0, np.int64)]),
-    )
+    empty = np.empty(0)
+    columns = [_columns(p) for p in parts] or [(empty, empty, empty, empty, np.empty(0, np.int64))]
+    return _joined(*map(np.concatenate, zip(*columns, strict=True)))
+
+
+def merged(buckets: Buckets, bucket_s: float) -> Buckets:
+    """Return longer buckets, each of all those that begin within it."""
+    _, *others = _columns(buckets)
+    return _joined(np.floor(buckets.times / bucket_s) * bucket_s, *others)
 
 
 def between(buckets: Buckets, since: float, until: float) -> Buckets:
     """Return those that begin at `since` or later, and before or at `until`."""
     a, b = np.searchsorted(buckets.times, since, "left"), np.searchsorted(buckets.times, until, "right")
-    return Buckets(
-        times=buckets.times[a:b],
-        mean=buckets.mean[a:b],
-        low=buckets.low[a:b],
-        high=buckets.high[a:b],
-        count=buckets.count[a:b],
-    )
+    times, mean, low, high, count = (column[a:b] for column in _columns(buckets))
+    return Buckets(times=times, mean=mean, low=low, high=high, count=count)
 
 
 def pack_buckets(buckets: Buckets, bucket_s: int) -> bytes:
@@ -125,6 +123,10 @@ def _joined(times: Floats, mean: Floats, low: Floats, high: Floats, count: NDArr
         high=highest,
         count=total,
     )
+
+
+def _columns(buckets: Buckets) -> tuple[NDArray[Any], ...]:
+    return buckets.times, buckets.mean, buckets.low, buckets.high, buckets.count
 
 
 def _steps(integers: Integers) -> Integers:

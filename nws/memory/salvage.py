@@ -25,13 +25,16 @@ from nws.base.sqlite import open_damaged
 from nws.memory import chunks, log
 from nws.memory.database import KINDS, Database, refuse_missing_events, store_progress
 from nws.memory.headblock import HOUR_S, HeadBlock
-from nws.memory.integrity import DamagedRows, get_losses, sound_rows
+from nws.memory.integrity import COLUMNS, DamagedRows, get_losses, sound_rows
 from nws.memory.log import joined
 from nws.memory.rollups import SPANS_S, pack_buckets, summed_up
 from nws.memory.seriesnames import Names, sound_names
 from nws.memory.seriesreading import blocks_of
 from nws.memory.store import Memory
 from nws.memory.totals import Total, read_total, write_block, write_name, write_total
+
+#: Tables of rows that stand alone; events are checked and copied as well, and found by their times.
+_COPIED = ("source", "host", "forecaster")
 
 #: Problems of SQLite's structure that are listed.
 _MOST_PROBLEMS = 20
@@ -68,13 +71,9 @@ def check(memory: Memory) -> CheckReport:
         report.damage += [f"log, row {row}: {loss}" for row, loss in tail.losses]
     with part("losses found before") as connection:
         report.damage += [str(loss) for loss in get_losses(connection)]
-    for table, columns in (
-        ("source", "name, next, heard"),
-        ("host", "name, document"),
-        ("forecaster", "name, data"),
-    ):
+    for table in _COPIED:
         with part(f"table {table}") as connection:
-            sound_rows(connection, table, columns)
+            sound_rows(connection, table)
     with part("table event") as connection:
         _check_events(connection)
     with part("names of series") as connection:
@@ -109,13 +108,6 @@ def _check_events(connection: sqlite3.Connection) -> None:
 _OPEN_BYTE = 128
 #: Ids are below this one.
 _MOST_IDS = 1 << 62
-#: Tables whose sound rows are copied as they are, and the columns that their checksums cover.
-_COPIED = {
-    "source": "name, next, heard",
-    "host": "name, document",
-    "forecaster": "name, data",
-    "event": "t, kind, host, text",
-}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -197,8 +189,8 @@ class _Salvage:
         progress = self._copy_log()
         self._write_names()
         self._write_totals()
-        for table, columns in _COPIED.items():
-            self._copy_table(table, columns)
+        for table in (*_COPIED, "event"):
+            self._copy_table(table)
         store_progress(self._fresh, progress)
         _rebuild_rollups(self._fresh)
         for kind in KINDS:
@@ -207,7 +199,8 @@ class _Salvage:
                 f"WHERE bucket_s = {kind} AND series = total.id)"
             )
 
-    def _copy_table(self, table: str, columns: str) -> None:
+    def _copy_table(self, table: str) -> None:
+        columns = COLUMNS[table]
         marks = ", ".join("?" * (columns.count(",") + 3))
         lost = self._count(table)
         for key, *values, check in readable_rows(self._damaged, table, f"{columns}, crc"):
@@ -240,14 +233,11 @@ class _Salvage:
 
     def _copy_log(self) -> log.CompactionProgress:
         """Copy the rows of the log that are not in chunks, under their numbers; return the progress."""
-        nothing = log.CompactionProgress(
-            written_to=0, deleted_to=0, closed_to=0, closing_to=0, series=0, hour=log.FIRST_HOUR, swept=None
-        )
         try:
             progress = log.progress(self._damaged)
         except (ValueError, TypeError, sqlite3.DatabaseError):
             self.report.lost.append("the progress of the log: all samples that are in no chunk")
-            return nothing
+            return log.CompactionProgress()
         batches = {}
         columns = "received, data, times_crc, values_crc, ids_crc"
         for row, received, data, *checks in readable_rows(self._damaged, "log", columns):

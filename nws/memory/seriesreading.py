@@ -127,7 +127,7 @@ def in_order(batch: LogBatch) -> LogBatch:
     """Return by time; samples of the same time stay in the order they came."""
     if bool((batch.times[1:] >= batch.times[:-1]).all()):
         return batch
-    return batch.at(np.argsort(batch.times, kind="stable"))
+    return batch.picked(np.argsort(batch.times, kind="stable"))
 
 
 def _number(t: float, length_s: float) -> int:

@@ -4,7 +4,7 @@ import sqlite3
 from dataclasses import astuple, dataclass
 
 from nws.base.sealed import crc
-from nws.memory.integrity import DamagedRows
+from nws.memory.integrity import DamagedRows, put_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +25,7 @@ def total_of(series: int, row: tuple[int, float | None, float | None, int] | Non
 
 def write_name(connection: sqlite3.Connection, series: int, name: str) -> None:
     """Store a new series."""
-    connection.execute(
-        "INSERT INTO series (id, name, crc) VALUES (?, ?, ?)", (series, name, crc("series", series, name))
-    )
+    put_rows(connection, "series", [(series, name)])
     write_total(connection, series, Total())
 
 
@@ -43,13 +41,7 @@ def read_total(connection: sqlite3.Connection, series: int) -> Total:
 
 def write_total(connection: sqlite3.Connection, series: int, total: Total) -> None:
     """Store the totals of a series."""
-    values = astuple(total)
-    connection.execute(
-        "INSERT INTO total (id, samples, last_t, last_value, crc) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE "
-        "SET (samples, last_t, last_value, crc) = "
-        "(excluded.samples, excluded.last_t, excluded.last_value, excluded.crc)",
-        (series, *values, crc("total", series, *values)),
-    )
+    put_rows(connection, "total", [(series, *astuple(total))])
 
 
 def write_block(

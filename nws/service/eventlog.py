@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from nws.base.errors import Refused
 from nws.base.sealed import crc
 from nws.memory.database import Database, refuse_missing_events
-from nws.memory.integrity import DamagedRows
+from nws.memory.integrity import DamagedRows, put_rows
 from nws.messages.weatherdocuments import KIND, Event
 from nws.series import HOST_NAME_LEGAL, is_host_name
 
@@ -86,10 +86,6 @@ class Events:
             connection.execute("DELETE FROM event WHERE id <= (SELECT max(id) FROM event) - ?", (_MOST_KEPT,))
 
     def _write(self, events: list[Event]) -> None:
-        rows = [(float(e.t), e.kind, e.host, e.text) for e in events]
         with self._database.writing() as connection:
-            connection.executemany(
-                "INSERT INTO event (t, kind, host, text, crc) VALUES (?, ?, ?, ?, ?)",
-                [(*row, crc("event", *row)) for row in rows],
-            )
+            put_rows(connection, "event", [(float(e.t), e.kind, e.host, e.text) for e in events])
         self.taken += len(events)

@@ -19,7 +19,7 @@ from nws.base.errors import KeyRefused, NameTaken, Refused, TooMany, UnknownHost
 from nws.base.records import copied
 from nws.base.sealed import crc
 from nws.memory.database import Database
-from nws.memory.integrity import is_complete
+from nws.memory.integrity import is_complete, put_rows
 from nws.messages.weatherdocuments import Event, Partial, Registration
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.serviceconfig import ServiceConfig
@@ -218,11 +218,7 @@ class Directory:
     def _keep(self, hosts: Mapping[str, _StoredHost]) -> None:
         texts = {name: msgspec.json.encode(host).decode() for name, host in hosts.items()}
         with self._database.writing() as connection:
-            connection.executemany(
-                "INSERT INTO host (name, document, crc) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
-                "document = excluded.document, crc = excluded.crc",
-                [(name, text, crc("host", name, text)) for name, text in texts.items()],
-            )
+            put_rows(connection, "host", texts.items())
 
     def _stored(self, entry: HostRegistration, registration: Registration) -> _StoredHost:
         return copied(_StoredHost, entry, registration=registration, last_seen=self.last_seen(entry))

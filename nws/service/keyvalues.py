@@ -8,9 +8,8 @@ import secrets
 from typing import Any
 
 from nws.base.errors import StoreDamaged
-from nws.base.sealed import crc
 from nws.memory.database import Database
-from nws.memory.integrity import sound_rows
+from nws.memory.integrity import put_rows, sound_rows
 
 _IDENTITY = "identity"
 
@@ -25,7 +24,7 @@ class KeyValueTable:
         """Return the document of a name, None if there is none; a damaged one is noted, and there is none."""
         try:
             with self._database.reading() as connection:
-                rows: dict[Any, Any] = dict(sound_rows(connection, "forecaster", "name, data"))
+                rows: dict[Any, Any] = dict(sound_rows(connection, "forecaster"))
                 return json.loads(rows[name]) if name in rows else None
         except StoreDamaged:
             return None
@@ -34,11 +33,7 @@ class KeyValueTable:
         """Store a document under a name."""
         data = json.dumps(document).encode()
         with self._database.writing() as connection:
-            connection.execute(
-                "INSERT INTO forecaster (name, data, crc) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
-                "data = excluded.data, crc = excluded.crc",
-                (name, data, crc("forecaster", name, data)),
-            )
+            put_rows(connection, "forecaster", [(name, data)])
 
     def identity(self) -> str:
         """Return the random text that identifies this store, created at the first call."""

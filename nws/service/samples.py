@@ -12,7 +12,7 @@ import numpy as np
 
 from nws.base.errors import Refused
 from nws.memory import DAY_S, Keep, Memory
-from nws.memory.rollups import Buckets
+from nws.memory.rollups import Buckets, merged
 from nws.messages.fieldtypes import Floats, Ints
 from nws.messages.weatherdocuments import SampleDocument
 from nws.series import Series
@@ -106,7 +106,7 @@ def rolled(
     length = float(times * bucket_s)
     since = math.floor(span[0] / length) * length
     buckets = memory.rollup(series, bucket_s=bucket_s, since=since, until=span[1])
-    return _merged(buckets, length) if times > 1 else _points(buckets, length)
+    return _points(merged(buckets, length) if times > 1 else buckets, length)
 
 
 def fitting(
@@ -137,24 +137,4 @@ def _points(buckets: Buckets, length: float) -> Points:
         low=buckets.low,
         high=buckets.high,
         count=buckets.count.astype(np.int64),
-    )
-
-
-def _merged(buckets: Buckets, length: float) -> Points:
-    if not len(buckets):
-        return _points(buckets, length)
-    bucket = np.floor(buckets.times / length)
-    first = np.flatnonzero(np.concatenate(([True], bucket[1:] != bucket[:-1])))
-    count = np.add.reduceat(buckets.count.astype(np.int64), first)
-    # relative to the smallest, so that the mean of equal values is exactly that value
-    base = np.minimum.reduceat(buckets.mean, first)
-    spread = np.repeat(base, np.diff(np.append(first, len(bucket))))
-    mean = base + np.add.reduceat((buckets.mean - spread) * buckets.count, first) / count
-    return Points(
-        resolution_s=length,
-        t=bucket[first] * length,
-        value=mean,
-        low=np.minimum.reduceat(buckets.low, first),
-        high=np.maximum.reduceat(buckets.high, first),
-        count=count,
     )
