@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,9 +66,9 @@ def score(context: click.Context, file: Path, horizons: list[int], as_json: bool
     if as_json:
         document = result.as_json()
         if methods:
-            document["methods"] = {name: accuracy.as_json() for name, accuracy in result.methods.items()}
+            document["methods"] = {name: asdict(accuracy) for name, accuracy in result.methods.items()}
         if horizons:
-            document["horizons"] = [row.as_json() for row in ahead]
+            document["horizons"] = [asdict(row) for row in ahead]
         echo_json(document)
     else:
         click.echo(_table(result, methods=methods))

@@ -6,7 +6,6 @@ and the others stay in the spool. HUP makes it read the token file. Measurements
 """
 
 import os
-import random
 import re
 import signal
 import time
@@ -140,9 +139,8 @@ class SensorDaemon(Closing):
             say=say,
             stopping=lambda: self._table.stopping,
         )
-        dice = random.Random()
         self._delivery = DeliveryJob(
-            settings.host, self.spool, self.clock, self, key=key, say=say, period_s=DELIVER_S, dice=dice
+            settings.host, self.spool, self.clock, self, key=key, say=say, period_s=DELIVER_S
         )
         self._cpu = CpuSensor(host=settings.host, clock=self.clock)
         memory = MemorySensor(host=settings.host, clock=self.clock)
@@ -201,7 +199,7 @@ class SensorDaemon(Closing):
         self.spool.close()
         self._identity.close()
 
-    # callbacks of delivery: `nws.daemon.delivery.DaemonCallbacks`
+    # what the job of delivery calls
 
     def connect(self, key: str) -> ServiceClient:
         """Return a client with the present token; raises `UsageError` when the token file is invalid."""

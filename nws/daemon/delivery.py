@@ -6,12 +6,14 @@ accepts this host without them. A server that has lost this host's registration,
 Every answer sets the clock, and nothing is delivered before it is set. `backoff` decides the pauses after failures.
 """
 
+from __future__ import annotations
+
 import contextlib
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -29,11 +31,13 @@ from nws.base.errors import (
 )
 from nws.daemon.backoff import Backoff
 from nws.daemon.spool import SampleBatch, Spool
-from nws.links.cliques import Schedule
 from nws.messages.weatherdocuments import PutReceipt, RegistrationReceipt, ScheduleAnswer
-from nws.series import Measurement
 from nws.timing.periodic import Counts
 from nws.timing.steadyclock import SteadyClock
+
+if TYPE_CHECKING:
+    from nws.client.remote import ServiceClient
+    from nws.daemon.daemon import SensorDaemon
 
 #: Samples in one batch, and batches in one run of the job.
 MOST_SAMPLES = 2000
@@ -50,56 +54,6 @@ _MOST_REASONS = 50
 
 Addresses = dict[str, tuple[str, int]]
 _Answer = TypeVar("_Answer", RegistrationReceipt, ScheduleAnswer, PutReceipt)
-
-
-class Server(Protocol):
-    """The part of `nws.client.remote.ServiceClient` used here. timeout_s : longest silence tolerated"""
-
-    timeout_s: float
-
-    def register(self, host: str, registration: Mapping[str, object]) -> dict[str, Any]:
-        """Register this host and return the server's answer."""
-
-    def schedule(self) -> dict[str, Any]:
-        """Return turns and peers as they are now."""
-
-    def put(
-        self,
-        measurements: tuple[Measurement, ...] = ...,
-        *,
-        source: str | None = ...,
-        first: int | None = ...,
-        status: Mapping[str, object] | None = ...,
-    ) -> dict[str, Any]:
-        """Deliver a batch."""
-
-    def close(self) -> None:
-        """Hang up."""
-
-
-class DaemonCallbacks(Protocol):
-    """The rest of the daemon, as delivery needs it."""
-
-    def connect(self, key: str) -> Server:
-        """Return a client with the present token; raises `UsageError`."""
-
-    def registration(self) -> Mapping[str, object]:
-        """Return the registration of this host; raises `ProbeError` while its address is not known."""
-
-    def status(self) -> Mapping[str, object]:
-        """Return counters to send."""
-
-    def keep_key(self, key: str) -> None:
-        """Write a new key down; raises `StoreError`."""
-
-    def set_periods(self, cpu_s: float | None, memory_s: float | None) -> None:
-        """Measure as often as the server wants."""
-
-    def learn(self, schedule: Schedule, peers: Addresses) -> None:
-        """Set the probe windows and the addresses of peers."""
-
-    def wants_news(self, version: int | None) -> tuple[bool, bool]:
-        """Return whether a schedule of that version is new, and whether peers may have moved."""
 
 
 @dataclass(slots=True)
@@ -127,7 +81,7 @@ class DeliveryJob:
         host: str,
         spool: Spool,
         clock: SteadyClock,
-        home: DaemonCallbacks,
+        home: SensorDaemon,
         *,
         key: str,
         say: Callable[[str], None],
@@ -138,7 +92,7 @@ class DeliveryJob:
         self._key, self._say = key, say
         self._dice = dice or random.Random()
         self._backoff = Backoff(say, self._dice)
-        self._server: Server | None = None
+        self._server: ServiceClient | None = None
         self._reload = threading.Event()
         self._limit = MOST_SAMPLES
         self._told = _Told()
@@ -208,7 +162,7 @@ class DeliveryJob:
         self._look_for_news(server)
         return len(self._spool) > 0
 
-    def _connected(self) -> Server:
+    def _connected(self) -> ServiceClient:
         if self._server is None or self._reload.is_set():
             self._reload.clear()
             fresh = self._home.connect(self._key)
@@ -217,7 +171,7 @@ class DeliveryJob:
             self._server = fresh
         return self._server
 
-    def _register(self, server: Server) -> None:
+    def _register(self, server: ServiceClient) -> None:
         registration = dict(self._home.registration())
         answer = self._timed(RegistrationReceipt, lambda: server.register(self._host, registration))
         if answer.key is not None and answer.key != self._key:
@@ -231,7 +185,7 @@ class DeliveryJob:
         self._told.registration, self._told.looked_at = registration, self._clock.counter()
         self._say(f"server: registered {self._host} with grid {answer.grid}")
 
-    def _look_for_move(self, server: Server) -> None:
+    def _look_for_move(self, server: ServiceClient) -> None:
         """Register anew when the registration is outdated: this host's address has changed."""
         now = self._clock.counter()
         if now - self._told.looked_at < NEWS_S:
@@ -245,7 +199,7 @@ class DeliveryJob:
         if self._told.registration is None:
             self._register(server)
 
-    def _put(self, server: Server) -> None:
+    def _put(self, server: ServiceClient) -> None:
         """Send the next batch, or a sign of life if nothing waits or the clock is not set well enough."""
         batch = self._spool.oldest(self._limit) if self._clock.is_set else None
         status = self._home.status()
@@ -284,7 +238,7 @@ class DeliveryJob:
         if answer.refused.count:
             self._drop(answer.refused.count, _in_short(answer.refused.reasons or ("no reason given",)))
 
-    def _refuse(self, server: Server, batch: SampleBatch, error: ServiceError) -> None:
+    def _refuse(self, server: ServiceClient, batch: SampleBatch, error: ServiceError) -> None:
         """Halve a rejected batch; drop a single sample, unless the server rejects everything."""
         many = len(batch.samples)
         if many > 1:
@@ -302,7 +256,7 @@ class DeliveryJob:
                 f"server: {many} sample{'s' if many > 1 else ''} refused and dropped: {reason[:_LONGEST_REASON]}"
             )
 
-    def _look_for_news(self, server: Server) -> None:
+    def _look_for_news(self, server: ServiceClient) -> None:
         renewed, moved = self._home.wants_news(self._told.version)
         now = self._clock.counter()
         if renewed or (moved and now - self._told.asked_at >= NEWS_S):

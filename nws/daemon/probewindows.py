@@ -8,7 +8,6 @@ reaches into it. Probes are counted one by one; `missed` counts turns that passe
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from nws.base.errors import ProbeError
 from nws.links.cliques import Schedule, Turn
@@ -35,13 +34,9 @@ _MOST_BYTES = 4 << 20
 Peers = Mapping[str, tuple[str, int]]
 
 
-class Prober(Protocol):
-    """A sensor of links."""
-
-    def __call__(
-        self, peer: str, address: tuple[str, int], *, within_s: float, patience_s: float
-    ) -> list[Measurement]:
-        """Measure the link to a peer in `within_s` seconds, `patience_s` for the first answer; raises `ProbeError`."""
+Prober = Callable[..., list[Measurement]]
+"""Measures the link to a peer at (address, port) in `within_s` seconds, `patience_s` for the first answer; raises
+`ProbeError`."""
 
 
 class ProbeWindows:

@@ -8,7 +8,7 @@ with the least error on it, a choice that is only possible afterwards. Source: W
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,6 @@ class Accuracy:
 
     mae: float
     rmse: float
-
-    def as_json(self) -> dict[str, float]:
-        """Return JSON-ready document."""
-        return {"mae": self.mae, "rmse": self.rmse}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +65,9 @@ class Score:
         """Return JSON-ready document."""
         return {
             **document_of(self, "file", "series", "skipped", "samples", "scored"),
-            "battery": {"mae_pick": self.mae_pick.as_json(), "mse_pick": self.mse_pick.as_json()},
-            "last_value": self.last_value.as_json(),
-            "best_in_hindsight": self.best_in_hindsight.as_json(),
+            "battery": {"mae_pick": asdict(self.mae_pick), "mse_pick": asdict(self.mse_pick)},
+            "last_value": asdict(self.last_value),
+            "best_in_hindsight": asdict(self.best_in_hindsight),
             "improvement_over_last_value": self.improvement_over_last_value,
         }
 

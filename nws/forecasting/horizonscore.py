@@ -12,7 +12,7 @@ Source: Gneiting and Raftery, Strictly Proper Scoring Rules, Prediction, and Est
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -63,10 +63,6 @@ class HorizonScore:
     coverage_p90_reference: float
     width_reference: float
     winkler_reference: float
-
-    def as_json(self) -> dict[str, float]:
-        """Return JSON-ready document."""
-        return asdict(self)
 
 
 @compiled

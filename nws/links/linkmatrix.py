@@ -7,6 +7,7 @@ latency wins. Pure.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,12 +63,11 @@ class LinkMatrix:
         return Composed(**values, through=self.through(i, j))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Edges:
+class _Edges(NamedTuple):
     """Measured links, sorted by where they end. starts : first edge of each of `ends`, hosts that links end at"""
 
-    source: NDArray[np.int64]
     target: NDArray[np.int64]
+    source: NDArray[np.int64]
     latency_s: Floats
     variance: Floats
     bandwidth_Bps: Floats
@@ -143,20 +143,8 @@ def _edges(hosts: Sequence[str], links: Mapping[Pair, Link]) -> _Edges | None:
     table = np.array(sorted(rows, key=lambda row: row[:2]))
     target, source = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
     ends, starts = np.unique(target, return_index=True)
-    latency_s, variance, bandwidth_Bps, bandwidth_error_Bps, measured_at = np.ascontiguousarray(
-        table[:, 2:].T
-    )
-    return _Edges(
-        source=source,
-        target=target,
-        latency_s=latency_s,
-        variance=variance,
-        bandwidth_Bps=bandwidth_Bps,
-        bandwidth_error_Bps=bandwidth_error_Bps,
-        measured_at=measured_at,
-        starts=starts,
-        ends=ends,
-    )
+    latency, variance, bandwidth, error, measured_at = np.ascontiguousarray(table[:, 2:].T)
+    return _Edges(target, source, latency, variance, bandwidth, error, measured_at, starts, ends)
 
 
 def _compose_from(first: int, sources: NDArray[np.int64], edges: _Edges, result: LinkMatrix) -> None:

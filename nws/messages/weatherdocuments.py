@@ -316,31 +316,3 @@ class EventList(Message, frozen=True, kw_only=True):
     """Events, oldest first."""
 
     events: Sequence[Event]
-
-
-class Counters(Message, frozen=True, kw_only=True):
-    """Counts since the service started, and its present content; for supervision.
-
-    samples_accepted, samples_refused, samples_repeated: of all batches; repeated ones were acknowledged before
-    batches_failed: not stored because the store could not be written
-    hosts, hosts_lost, series: now.  store_bytes: size of the store's files
-    battery_saves, battery_save_s: number of saves of the forecasters' state, and duration of the last one
-    restored: origin of the forecasters' state: ``saved``, ``replayed`` or ``empty``; restore_s: its duration
-    """
-
-    batches: int
-    batches_failed: int
-    samples_accepted: int
-    samples_refused: int
-    samples_repeated: int
-    hosts: int
-    hosts_lost: int
-    series: int
-    schedule_version: int
-    events: int
-    store_bytes: int
-    battery_saves: int
-    battery_save_failures: int
-    battery_save_s: float
-    restored: str
-    restore_s: float

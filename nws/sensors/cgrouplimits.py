@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nws.sensors.procfs import parse_groups
@@ -62,16 +62,10 @@ class MemoryLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Level:
+    """A group in one hierarchy, or the group that a mount shows. controller : empty for version 2"""
+
     controller: str
     group: str
-    directory: Path
-    version: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Mount:
-    controller: str
-    root: str
     directory: Path
     version: int
 
@@ -176,33 +170,29 @@ class Cgroups:
         except (OSError, ValueError):
             return {}
 
-    def _mounts(self, controller: str) -> Iterator[_Mount]:
+    def _mounts(self, controller: str) -> Iterator[_Level]:
         for line in _read(self._process / "mountinfo").splitlines():
             before, _, after = line.partition(" - ")
             root, point = before.split()[3:5]
             kind, _, options = [*after.split(), "", "", ""][:3]
             directory = self._relocate(Path(_unescape(point)))
             if kind == "cgroup2":
-                yield _Mount(controller="", root=_unescape(root), directory=directory, version=2)
+                yield _Level(controller="", group=_unescape(root), directory=directory, version=2)
             elif kind == "cgroup" and controller in options.split(","):
-                yield _Mount(controller=controller, root=_unescape(root), directory=directory, version=1)
+                yield _Level(controller=controller, group=_unescape(root), directory=directory, version=1)
 
 
-def _upward(mount: _Mount, path: str) -> Iterator[_Level]:
-    """Yield from the own group to the mount, which shows the group `mount.root`."""
-    top = mount.root.rstrip("/")
-    inside = path == mount.root or path.startswith(top + "/")
+def _upward(mount: _Level, path: str) -> Iterator[_Level]:
+    """Yield from the own group to the mount, which shows the group `mount.group`."""
+    top = mount.group.rstrip("/")
+    inside = path == mount.group or path.startswith(top + "/")
     # a group that the mount does not show (a container's view of the host's path) is the mount itself
     below = path[len(top) :].strip("/") if inside and ".." not in path else ""
     parts = below.split("/") if below else []
     for depth in range(len(parts), -1, -1):
         names = parts[:depth]
-        yield _Level(
-            controller=mount.controller,
-            group=path if depth == len(parts) else "/".join([top, *names]) or "/",
-            directory=mount.directory.joinpath(*names),
-            version=mount.version,
-        )
+        group = path if depth == len(parts) else "/".join([top, *names]) or "/"
+        yield replace(mount, group=group, directory=mount.directory.joinpath(*names))
 
 
 def _quota_v2(directory: Path) -> float | None:

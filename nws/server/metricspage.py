@@ -24,8 +24,9 @@ from nws.server.middleware import BUCKETS_S
 
 if TYPE_CHECKING:
     from nws.messages.snapshotcolumns import SnapshotOutlooks, SnapshotSeries
-    from nws.messages.weatherdocuments import Counters, HostState
+    from nws.messages.weatherdocuments import HostState
     from nws.server.backend import Backend
+    from nws.service.parts import Counters
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})

@@ -31,13 +31,17 @@ _FIRST_END = 1 << 53
 
 @dataclass(slots=True, kw_only=True)
 class IngestCounts:
-    """Counts since the service started; see `records.Counters`."""
+    """Counts since the service started.
+
+    batches_failed: not stored because the store could not be written
+    samples_accepted, samples_refused, samples_repeated: of all batches; repeated ones were acknowledged before
+    """
 
     batches: int = 0
-    failed: int = 0
-    accepted: int = 0
-    refused: int = 0
-    repeated: int = 0
+    batches_failed: int = 0
+    samples_accepted: int = 0
+    samples_refused: int = 0
+    samples_repeated: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +100,7 @@ class Ingestion:
             try:
                 results.update(self._keep(full, owners, pending))
             except StoreError as error:
-                self.counts.failed += len(full)
+                self.counts.batches_failed += len(full)
                 results.update(dict.fromkeys(full, error))
         return [results[i] for i in range(len(batches))]
 
@@ -175,10 +179,10 @@ class Ingestion:
                 accepted=receipt.kept, next=receipt.next, refused=refused, owners=owners[i]
             )
             self.counts.batches += 1
-            self.counts.accepted += receipt.kept
-            self.counts.refused += refused.count
+            self.counts.samples_accepted += receipt.kept
+            self.counts.samples_refused += refused.count
             # a sample left out may also be a repetition; it counts as refused
-            self.counts.repeated += max(len(batch.index) - refused.count - receipt.kept, 0)
+            self.counts.samples_repeated += max(len(batch.index) - refused.count - receipt.kept, 0)
         return results
 
     def _follow(self, now: float) -> None:

@@ -6,14 +6,14 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from nws.base.errors import StoreError
 from nws.memory import Memory
 from nws.memory.integrity import DamageLog
-from nws.messages.weatherdocuments import Counters, Health
+from nws.messages.weatherdocuments import Health
 from nws.service.batteryfile import battery_file
 from nws.service.eventlog import Events
 from nws.service.forecaster import Forecaster
@@ -72,30 +72,37 @@ class StoreStatus:
         return Health(status="degraded", store=store, reason=reason or damage)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
+class Counters(IngestCounts):
+    """Counts since the service started, and its present content; for supervision.
+
+    hosts, hosts_lost, series: now.  store_bytes: size of the store's files
+    battery_saves, battery_save_s: number of saves of the forecasters' state, and duration of the last one
+    restored: origin of the forecasters' state: ``saved``, ``replayed`` or ``empty``.  restore_s: time that took
+    """
+
+    hosts: int
+    hosts_lost: int
+    series: int
+    schedule_version: int
+    events: int
+    store_bytes: int
+    battery_saves: int
+    battery_save_failures: int
+    battery_save_s: float
+    restored: str
+    restore_s: float
+
+
 class ServiceParts:
-    """The parts of one service, shared by the classes that work on them.
+    """The parts of one service, over an open memory, shared by the classes that work on them.
 
     clock: seconds since the epoch.  steady: seconds that never step, for leases
     lock: protects directory and schedules; acquired before the forecaster's lock, never while holding that
     """
 
-    config: ServiceConfig
-    path: Path
-    clock: Clock
-    steady: Clock
-    lock: threading.RLock
-    status: StoreStatus
-    memory: Memory
-    keyvalues: KeyValueTable
-    forecaster: Forecaster
-    directory: Directory
-    schedules: ScheduleVersions
-    events: Events
-
-    @classmethod
-    def open(
-        cls,
+    def __init__(
+        self,
         config: ServiceConfig,
         memory: Memory,
         path: Path,
@@ -103,34 +110,25 @@ class ServiceParts:
         clock: Clock,
         steady: Clock,
         in_memory: bool,
-    ) -> ServiceParts:
-        """Return the parts over an open memory; raises `StoreError` if its store cannot be read."""
-        keyvalues = KeyValueTable(memory.database)
-        file = None if in_memory else battery_file(path)
-        directory = Directory(config, memory.database, clock, steady)
-        forecaster = Forecaster(
+    ) -> None:
+        """Make the parts in this order; raises `StoreError` if the store cannot be read."""
+        self.config, self.memory, self.path = config, memory, path
+        self.clock, self.steady = clock, steady
+        self.lock = threading.RLock()
+        self.status = StoreStatus(memory.database.damage)
+        self.keyvalues = KeyValueTable(memory.database)
+        self.directory = Directory(config, memory.database, clock, steady)
+        self.forecaster = Forecaster(
             memory,
-            file=file,
-            identity=keyvalues.identity(),
+            file=None if in_memory else battery_file(path),
+            identity=self.keyvalues.identity(),
             now=clock(),
-            cpu_model=directory.cpu_model,
+            cpu_model=self.directory.cpu_model,
         )
-        return cls(
-            config=config,
-            path=path,
-            clock=clock,
-            steady=steady,
-            lock=threading.RLock(),
-            status=StoreStatus(memory.database.damage),
-            memory=memory,
-            keyvalues=keyvalues,
-            forecaster=forecaster,
-            directory=directory,
-            schedules=ScheduleVersions(
-                config, keyvalues, clock=clock, steady=steady, members=directory.members()
-            ),
-            events=Events(memory.database, ahead_s=config.limits.ahead_s),
+        self.schedules = ScheduleVersions(
+            config, self.keyvalues, clock=clock, steady=steady, members=self.directory.members()
         )
+        self.events = Events(memory.database, ahead_s=config.limits.ahead_s)
 
     def counters(self, counts: IngestCounts) -> Counters:
         """Return the counts for supervision, those of ingestion among them."""
@@ -138,11 +136,7 @@ class ServiceParts:
         with self.lock:
             entries = list(self.directory.entries.values())
         return Counters(
-            batches=counts.batches,
-            batches_failed=counts.failed,
-            samples_accepted=counts.accepted,
-            samples_refused=counts.refused,
-            samples_repeated=counts.repeated,
+            **asdict(counts),
             hosts=len(entries),
             hosts_lost=sum(entry.lost for entry in entries),
             series=len(forecaster.catalogue),

@@ -30,10 +30,9 @@ class Catalogue:
         self.hosts: list[str] = []
         self._number: dict[str, int] = {}
         self._host: dict[str, int] = {}
-        self._owner = _Column()
-        self._peer = _Column()
         self._rank: dict[str, int] = {r.value: i for i, r in enumerate(Resource)}
-        self._resource = _Column()
+        #: int64[3, series]: indices in `hosts` of both ends, -1 without a peer, and the rank of the resource.
+        self._columns = np.empty((3, 0), np.int64)
         self._order: Ints | None = None
 
     def __len__(self) -> int:
@@ -43,12 +42,14 @@ class Catalogue:
     @property
     def owner(self) -> Ints:
         """Return the index in `hosts` of the host that measures each series."""
-        return self._owner.view()
+        owner: Ints = self._columns[0]
+        return owner
 
     @property
     def peer(self) -> Ints:
         """Return the index in `hosts` of the other end of each series, -1 for series of one host."""
-        return self._peer.view()
+        peer: Ints = self._columns[1]
+        return peer
 
     @property
     def bounds(self) -> Floats:
@@ -56,19 +57,21 @@ class Catalogue:
         by_resource = np.tile([[-math.inf], [math.inf]], len(self._rank))
         for resource in Resource:
             by_resource[:, self._rank[resource.value]] = resource.least, resource.most
-        chosen: Floats = by_resource[:, self._resource.view()]
+        chosen: Floats = by_resource[:, self._columns[2]]
         return chosen
 
     def extend(self, names: Iterable[str]) -> None:
         """Append series in the order of their numbers; names come from the memory and are valid."""
+        rows = []
         for name in names:
             series = Series.parse(name)
             self._number[name] = len(self.names)
             self.names.append(name)
             self.series.append(series)
-            self._owner.append(self._host_place(series.host))
-            self._peer.append(-1 if series.peer is None else self._host_place(series.peer))
-            self._resource.append(self._rank.setdefault(str(series.resource), len(self._rank)))
+            ends = [-1 if one is None else self._host_place(one) for one in (series.host, series.peer)]
+            rows.append([*ends, self._rank.setdefault(str(series.resource), len(self._rank))])
+        if rows:
+            self._columns = np.concatenate((self._columns, np.array(rows, np.int64).T), axis=1)
             self._order = None
 
     def kinds(self, cpu_model: Callable[[str], str]) -> Ints:
@@ -78,7 +81,7 @@ class Catalogue:
         """
         models: dict[str, int] = {"": -1}
         model = np.array([models.setdefault(cpu_model(host), len(models)) for host in self.hosts], np.int64)
-        resource = self._resource.view()
+        resource = self._columns[2]
         alone = np.where(self.peer < 0, model[self.owner], -1)
         return np.stack((np.where(alone < 0, -1, alone * len(self._rank) + resource), resource))
 
@@ -127,7 +130,7 @@ class Catalogue:
 
     def of_resource(self, resource: str) -> NDArray[np.bool_]:
         """Return bool[series]: series of one resource, built-in or external."""
-        chosen: NDArray[np.bool_] = self._resource.view() == self._rank.get(resource, -1)
+        chosen: NDArray[np.bool_] = self._columns[2] == self._rank.get(resource, -1)
         return chosen
 
     def _host_place(self, host: str) -> int:
@@ -144,20 +147,3 @@ def checked_series(name: str) -> Series:
         if host is not None and not is_host_name(host):
             raise Refused(f"{name!r}: {host!r} is not a host name here; legal are {HOST_NAME_LEGAL}")
     return series
-
-
-class _Column:
-    """A growing int64 array."""
-
-    def __init__(self) -> None:
-        self._room = np.empty(64, np.int64)
-        self._size = 0
-
-    def append(self, value: int) -> None:
-        if self._size == len(self._room):
-            self._room = np.concatenate((self._room, np.empty_like(self._room)))
-        self._room[self._size] = value
-        self._size += 1
-
-    def view(self) -> Ints:
-        return self._room[: self._size]

@@ -20,7 +20,6 @@ from nws.memory import Memory
 from nws.memory.database import store_lock
 from nws.messages.weatherdocuments import (
     Batch,
-    Counters,
     Event,
     Health,
     Peers,
@@ -30,7 +29,7 @@ from nws.messages.weatherdocuments import (
 )
 from nws.service.housekeeping import Housekeeping
 from nws.service.ingestion import Ingestion, IngestResult
-from nws.service.parts import ServiceParts
+from nws.service.parts import Counters, ServiceParts
 from nws.service.queries import Queries
 from nws.service.samples import checked_span
 from nws.service.serviceconfig import ServiceConfig
@@ -150,7 +149,7 @@ class WeatherService(Closing):
             memory = Memory(self.path, keep=config.keep, clock=clock, in_memory=in_memory)
             opened.callback(memory.close)
             steady = monotonic or (time.monotonic if clock is time.time else clock)
-            parts = self._parts = ServiceParts.open(
+            parts = self._parts = ServiceParts(
                 config, memory, self.path, clock=clock, steady=steady, in_memory=in_memory
             )
             # opened without an error: `close` closes it

@@ -317,13 +317,12 @@ class PrometheusSource(Closing):
         """Return the series of one host that are known."""
         shares = target.shares(nice_counts=self.settings.nice_counts)
         if shares is not None and target.cpu_t is not None:
-            yield Measurement(Series(Resource.CPU_NEW, host), target.cpu_t, shares.new)
-            yield Measurement(
-                Series(Resource.CPU_RUNNING, host), target.cpu_t, max(shares.running, shares.new)
-            )
-            yield Measurement(
-                Series(Resource.CPU_CAPACITY, host), target.cpu_t, max(shares.capacity, shares.new)
-            )
+            for resource, share in (
+                (Resource.CPU_NEW, shares.new),
+                (Resource.CPU_RUNNING, shares.running),
+                (Resource.CPU_CAPACITY, shares.capacity),
+            ):
+                yield Measurement(Series(resource, host), target.cpu_t, max(share, shares.new))
         if target.free_bytes is not None and target.free_bytes >= 0 and target.memory_t is not None:
             yield Measurement(Series(Resource.MEMORY_FREE, host), target.memory_t, target.free_bytes)
 

@@ -74,7 +74,7 @@ class FakeServer:
 
 
 class World:
-    """The rest of the daemon (`DaemonCallbacks`), with a clock that moves when a test says so."""
+    """The rest of the daemon (`SensorDaemon`), with a clock that moves when a test says so."""
 
     def __init__(self, path, wrong_s=0.0):
         self.t = 1_000_000.0

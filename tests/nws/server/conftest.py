@@ -16,7 +16,6 @@ from nws.base.errors import KeyRefused, NameTaken, StoreError, UnknownHost
 from nws.links.cliques import Clique, schedule
 from nws.messages.snapshotcolumns import SnapshotOutlooks, SnapshotSeries, WeatherSnapshot
 from nws.messages.weatherdocuments import (
-    Counters,
     Health,
     HostState,
     PutReceipt,
@@ -27,6 +26,7 @@ from nws.messages.weatherdocuments import (
 from nws.series import SHARES, Forecast, Series
 from nws.server.serve import ServerThread, warm_up
 from nws.server.tokens import Role, Tokens
+from nws.service.parts import Counters
 from nws.service.serviceconfig import Every, Limits, ServiceConfig, Tls
 
 NOW = 1.8e9
@@ -228,10 +228,7 @@ class FakeService:
         kept = sum(map(len, self.kept.values()))
         return Counters(
             batches=len(self.groups),
-            batches_failed=0,
             samples_accepted=kept,
-            samples_refused=0,
-            samples_repeated=0,
             hosts=len(self.registered),
             hosts_lost=0,
             series=len(self.kept),
