@@ -4,17 +4,16 @@ A body is counted while it arrives; one byte beyond the bound ends it. An unknow
 """
 
 import asyncio
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
+import msgspec
 import orjson
 from starlette.requests import Request
 
 from nws.base.errors import Malformed, Refused, ServiceError
-from nws.messages.fieldtypes import HOST, SERIES
+from nws.messages.fieldtypes import SERIES, Field, HostName, bounded, field_of, whole
 from nws.series import LONGEST_SPAN_S, MOST_SPANS, SHORTEST_SPAN_S
 
 _T = TypeVar("_T")
@@ -103,33 +102,35 @@ def _kind(value: object) -> str:
     return "null" if value is None else names.get(type(value), "something else")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class QueryParameter:
-    """A parameter of a query, as metadata of its type.
+class QueryParameter(NamedTuple):
+    """A parameter of a query: its type without None, our part of its bounds, and its JSON schema."""
 
-    read : converts its text, or the texts of one that may be repeated; raises `ValueError`.  text : of a problem
-    json : JSON schema
-    """
+    hint: Any
+    field: Field
+    json: dict[str, Any]
 
-    read: Callable[[Any], Any] = str
-    text: str = ""
-    json: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
-    repeated: bool = False
+    @property
+    def repeated(self) -> bool:
+        """Return whether a query may have it several times."""
+        return self.json.get("type") == "array"
 
 
 @cache
 def parameters(kind: Any) -> dict[str, QueryParameter]:
     """Return the parameters of a query by name."""
-    return {name: hint.__metadata__[0] for name, hint in get_type_hints(kind, include_extras=True).items()}
+    made = {}
+    for one in msgspec.structs.fields(kind):
+        hint = get_args(one.type)[0] if type(None) in get_args(one.type) else one.type
+        field = field_of(hint)
+        made[one.name] = QueryParameter(hint, field, msgspec.json.schema(hint) | dict(field.json or {}))
+    return made
 
 
 def read_query(request: Request, kind: Callable[..., _T] | None) -> _T | None:
     """Return the query string as a record of `kind`; raises `Refused` with all problems.
 
-    Its fields are parameters. None: no parameter is legal.
+    Without a record, no parameter is legal.
     """
-    if not request.scope["query_string"]:
-        return None if kind is None else kind()
     known = {} if kind is None else parameters(kind)
     given: dict[str, list[str]] = {}
     for name, value in request.query_params.multi_items():
@@ -143,9 +144,11 @@ def read_query(request: Request, kind: Callable[..., _T] | None) -> _T | None:
         if len(texts) > 1 and not one.repeated:
             problems.append(f"{name}: given {len(texts)} times; once is legal")
         try:
-            values[name] = one.read(texts if one.repeated else texts[0])
+            # not strict, so that texts become numbers
+            value = msgspec.convert(texts if one.repeated else texts[0], one.hint, strict=False)
+            values[name] = value if one.field.then is None else one.field.then(value)
         except ValueError:
-            problems.append(f"{name}: {texts[0][:40]!r}; {one.text}")
+            problems.append(f"{name}: {texts[0][:40]!r}; {one.field.expected}")
     if problems:
         raise unacceptable(problems)
     return None if kind is None else kind(**values)
@@ -156,132 +159,83 @@ def unacceptable(problems: list[str]) -> Refused:
     return Refused("the query is not acceptable: " + problems[0], problems=problems)
 
 
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not abs(value) <= _FARTHEST_S or "_" in text:
-        raise ValueError
-    return value
-
-
-def _spans(texts: list[str]) -> tuple[float, ...]:
-    """Return spans without repetitions, rising."""
-    spans = sorted({_seconds(text) for text in texts})
-    if not spans or len(spans) > MOST_SPANS or spans[0] < SHORTEST_SPAN_S or spans[-1] > LONGEST_SPAN_S:
-        raise ValueError
-    return tuple(spans)
-
-
-def _most(most: int) -> QueryParameter:
-    def read(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
-            raise ValueError
-        return int(text)
-
-    return QueryParameter(
-        read=read,
-        text=f"expected a whole number, 1 to {most}",
-        json={"type": "integer", "minimum": 1, "maximum": most},
-    )
-
-
-def _choice(*values: str) -> QueryParameter:
-    def read(text: str) -> str:
-        if text not in values:
-            raise ValueError
-        return text
-
-    return QueryParameter(read=read, text=f"legal are {', '.join(values)}", json={"enum": list(values)})
-
-
-Seconds = Annotated[
-    float | None,
-    QueryParameter(
-        read=_seconds,
-        text=f"expected seconds since the epoch, at most {_FARTHEST_S:.0e}",
-        json={"type": "number", "description": "Seconds since the epoch."},
-    ),
-]
-
-
+Seconds = (
+    Annotated[
+        float,
+        bounded(
+            f"expected seconds since the epoch, at most {_FARTHEST_S:.0e}",
+            ge=-_FARTHEST_S,
+            le=_FARTHEST_S,
+            json={"description": "Seconds since the epoch."},
+        ),
+    ]
+    | None
+)
 Spans = Annotated[
-    tuple[float, ...],
-    QueryParameter(
-        read=_spans,
-        repeated=True,
-        text=f"expected at most {MOST_SPANS} spans from {SHORTEST_SPAN_S:g} to {LONGEST_SPAN_S:g} seconds",
+    tuple[Annotated[float, msgspec.Meta(ge=SHORTEST_SPAN_S, le=LONGEST_SPAN_S)], ...],
+    bounded(
+        f"expected at most {MOST_SPANS} spans from {SHORTEST_SPAN_S:g} to {LONGEST_SPAN_S:g} seconds",
+        min_length=1,
+        max_length=MOST_SPANS,
+        # without repetitions, rising
+        then=lambda spans: tuple(sorted(set(spans))),
         json={
-            "type": "array",
-            "items": {"type": "number", "minimum": SHORTEST_SPAN_S, "maximum": LONGEST_SPAN_S},
-            "minItems": 1,
-            "maxItems": MOST_SPANS,
-            "description": "Seconds. For each, the distribution of the mean over so long from now is added.",
+            "description": "Seconds. For each, the distribution of the mean over so long from now is added."
         },
     ),
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesQuery:
+class SeriesQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which series. host: either end of a pair"""
 
-    host: Annotated[str | None, QueryParameter(json=HOST)] = None
-    resource: Annotated[str | None, QueryParameter()] = None
+    host: HostName | None = None
+    resource: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplesQuery:
+class SamplesQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which samples of a series. since, until: by default all until now.  most: of the newest"""
 
     since: Seconds = None
     until: Seconds = None
-    resolution: Annotated[str, _choice("auto", "raw", "60", "600")] = "auto"
-    most: Annotated[int, _most(MOST_SAMPLES)] = 10_000
+    resolution: Annotated[Literal["auto", "raw", "60", "600"], bounded("legal are auto, raw, 60, 600")] = (
+        "auto"
+    )
+    most: Annotated[int, whole(MOST_SAMPLES, 1)] = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlotQuery:
+class PlotQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of a series. since: by default a day before `until`"""
 
     since: Seconds = None
     until: Seconds = None
-    points: Annotated[int, _most(5_000)] = 500
+    points: Annotated[int, whole(5_000, 1)] = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventsQuery:
+class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which events. most: of the newest"""
 
     since: Seconds = None
     until: Seconds = None
-    most: Annotated[int, _most(10_000)] = 1000
+    most: Annotated[int, whole(10_000, 1)] = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastsQuery:
+class ForecastsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which forecasts; None: all. over: spans of their outlooks"""
 
-    series: Annotated[
-        list[str] | None,
-        QueryParameter(
-            read=list, repeated=True, json={"type": "array", "items": SERIES, "maxItems": MOST_NAMES}
-        ),
-    ] = None
+    series: Annotated[list[str], bounded(json={"items": SERIES, "maxItems": MOST_NAMES})] | None = None
     over: Spans = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotQuery:
+class SnapshotQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which hosts, as names with commas between them. over: spans of the outlooks of their series"""
 
-    hosts: Annotated[
-        str | None, QueryParameter(json={"type": "string", "description": "Names with commas between them."})
-    ] = None
-    composed: Annotated[str, _choice("true", "false")] = "false"
+    hosts: Annotated[str, bounded(json={"description": "Names with commas between them."})] | None = None
+    composed: Annotated[Literal["true", "false"], bounded("legal are true, false")] = "false"
     over: Spans = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsQuery:
+class MetricsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which additions to the metrics. over: spans of outlooks"""
 
     over: Spans = ()
