@@ -21,7 +21,8 @@ from apples.daemons.nodeclient import find_node
 from apples.daemons.nodemessages import NodeStatus
 from apples.daemons.paths import ManagerAccess, new_key, serving_socket
 from apples.errors import SharingError
-from nws.base.files import make_private, open_log, write_whole
+from nws.base.detach import open_log
+from nws.base.files import make_private, write_whole
 from nws.base.oserrors import REASON, os_errors_as
 from nws.base.paths import local_host, state_dir
 from nws.base.program import OWN_PYTHON

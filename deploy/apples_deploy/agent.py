@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from nws.base.files import put_in_place, write_whole
+from nws.base.files import put_in_place, untrusted, write_whole
 from nws.base.lock import FileLock, LockHeld
 from nws.base.program import ProgramFailed, output_of
 
@@ -93,6 +93,12 @@ class PlannedHost:
     def __init__(self, plan: dict[str, Any], say: Any = lambda text: None) -> None:
         self.plan, self.layout, self.say = plan, plan["layout"], say
 
+    def refuse_shared(self) -> None:
+        """Raise `StepFailed` if others could replace programs that are started here, or secrets that are written."""
+        for name in ("environments", "bin", "settings", "state"):
+            if self.layout[name] is not None and (problem := untrusted(self.layout[name])):
+                raise StepFailed(f"{self.layout[name]}: other users may replace it, as {problem}")
+
     def compare(self) -> list[str]:
         """Return the differences, each a sentence without its subject."""
         found = []
@@ -114,6 +120,7 @@ class PlannedHost:
 
     def apply(self, wheel: str | None) -> list[str]:
         """Apply the plan; return the changed parts. wheel : content in base64"""
+        self.refuse_shared()
         changed = []
         if not self.installed():
             if self.plan["package"] is None:
@@ -205,6 +212,7 @@ class PlannedHost:
 
     def remove(self) -> list[str]:
         """Stop services; remove settings, units and packages, not the daemons' state. Return the removed parts."""
+        self.refuse_shared()
         removed = []
         for service in self.plan["services"]:
             if self.running(service):

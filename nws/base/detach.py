@@ -20,12 +20,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import click
 
 from nws.base.errors import ConfigError, StoreError, WeatherError
-from nws.base.files import make_private, open_log
+from nws.base.files import make_private
 from nws.base.lock import FileLock, LockHeld
 from nws.base.paths import local_host, state_dir
 
@@ -253,6 +253,23 @@ def _read_pid(path: Path) -> int:
             raise StoreError(f"{path}: holds no process id; find the process with `fuser {path}`")
         time.sleep(0.01)
     return int(text)
+
+
+def open_log(path: str | os.PathLike[str], longest_bytes: int) -> BinaryIO:
+    """Return a log file, open for appending at its end; raises `OSError`.
+
+    A log longer than `longest_bytes` is renamed to ``NAME.1`` first, over an older one.
+    """
+    name = os.fspath(path)
+    try:
+        if os.stat(name).st_size > longest_bytes:
+            os.replace(name, f"{name}.1")
+    except FileNotFoundError:
+        # the first log, or another process has just renamed it
+        pass
+    log = open(name, "a+b", opener=lambda path, flags: os.open(path, flags, 0o600))  # noqa: SIM115 - the caller closes it
+    log.seek(0, os.SEEK_END)
+    return log
 
 
 def _open_log(path: Path) -> IO[bytes]:

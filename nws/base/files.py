@@ -11,11 +11,12 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import BinaryIO
 
 _SUFFIX = ".whole-tmp"
 #: A temporary file of this age, in seconds, belongs to a writer that was killed.
 _ABANDONED_AFTER_S = 3600.0
+#: User that the kernel shows in place of those without a number here.
+_NOBODY = 65534
 #: Damaged files of one name that are kept.
 _MOST_ASIDE = 3
 
@@ -88,8 +89,8 @@ def untrusted(path: str | os.PathLike[str]) -> str:
     """Return how other users could change or replace a file or directory; empty if only this user and root can.
 
     Looks at it and at every directory above, also of the targets of symbolic links. A group may write if it has the
-    number of the owner, as private groups of users have, and to directories above; all may write to directories above
-    with the sticky bit, as /tmp has. What does not exist is trusted.
+    number of the owner, as private groups of users have, or no other member, and to directories above; all may write to
+    directories above with the sticky bit, as /tmp has. What does not exist is trusted. The text ends with the remedy.
     """
     name = os.path.abspath(path)
     # The owner of / is root, also where a user namespace gives root another number.
@@ -100,19 +101,58 @@ def untrusted(path: str | os.PathLike[str]) -> str:
     for end in dict.fromkeys([*ends, os.path.realpath(name)]):
         part, above = end, False
         while True:
-            try:
-                about = os.lstat(part)
-            except OSError:
-                about = None
-            if about is not None:
-                mode = 0 if os.path.islink(part) else about.st_mode
-                group = not above and mode & 0o020 and about.st_gid != about.st_uid
-                if about.st_uid not in trusted or group or (mode & 0o002 and not (above and mode & 0o1000)):
-                    return f"{part} has mode {about.st_mode & 0o7777:04o} and owner {about.st_uid}"
+            if problem := _problem(part, trusted, above=above):
+                return problem
             if part == os.path.dirname(part):
                 break
             part, above = os.path.dirname(part), True
     return ""
+
+
+def _problem(part: str, trusted: set[int], *, above: bool) -> str:
+    """Return how other users could change a path itself, with the remedy; empty if they cannot, or it is absent."""
+    try:
+        about = os.lstat(part)
+    except OSError:
+        return ""
+    mode = 0 if os.path.islink(part) else about.st_mode
+    if about.st_uid not in trusted:
+        remedy = "use a path of this user"
+        if about.st_uid == _NOBODY:
+            remedy = (
+                "that stands for users unknown here (root-squashed NFS, user namespaces): use a local disk"
+            )
+    elif mode & 0o002 and not (above and mode & 0o1000):
+        remedy = f"chmod o-w {part}"
+    elif not above and mode & 0o020 and about.st_gid != about.st_uid and not _alone_in(about.st_gid):
+        remedy = f"chmod g-w {part}, as group {about.st_gid} may have other members"
+    else:
+        return ""
+    return f"{part} has mode {about.st_mode & 0o7777:04o} and owner {about.st_uid}{_name(about.st_uid)}; {remedy}"
+
+
+def _name(user: int) -> str:
+    """Return a user's name in brackets, empty if it has none."""
+    import pwd
+
+    try:
+        return f" ({pwd.getpwuid(user).pw_name})"
+    except KeyError:
+        return ""
+
+
+def _alone_in(group: int) -> bool:
+    """Return whether this user is known to be the only member of a group."""
+    import grp
+    import pwd
+
+    try:
+        name, members = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group).gr_mem
+    except KeyError:
+        return False
+    users = {user.pw_name: user.pw_gid for user in pwd.getpwall()}
+    # Some directories of users are not listed: then nothing is known of their groups.
+    return name in users and {*members, *(n for n, gid in users.items() if gid == group)} == {name}
 
 
 def make_private(directory: str | os.PathLike[str]) -> None:
@@ -157,23 +197,6 @@ def set_aside(path: str | os.PathLike[str], *, keep: bool = False) -> str:
         if number <= new - _MOST_ASIDE:
             _remove(os.path.join(directory, f"{prefix}{number}"))
     return aside
-
-
-def open_log(path: str | os.PathLike[str], longest_bytes: int) -> BinaryIO:
-    """Return a log file, open for appending at its end; raises `OSError`.
-
-    A log longer than `longest_bytes` is renamed to ``NAME.1`` first, over an older one.
-    """
-    name = os.fspath(path)
-    try:
-        if os.stat(name).st_size > longest_bytes:
-            os.replace(name, f"{name}.1")
-    except FileNotFoundError:
-        # the first log, or another process has just renamed it
-        pass
-    log = open(name, "a+b", opener=lambda path, flags: os.open(path, flags, 0o600))  # noqa: SIM115 - the caller closes it
-    log.seek(0, os.SEEK_END)
-    return log
 
 
 def flush_to_disk(path: str | os.PathLike[str]) -> None:

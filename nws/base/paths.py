@@ -43,8 +43,8 @@ def refuse_shared(path: Path) -> Path:
     """
     if problem := untrusted(path):
         raise StoreError(
-            f"{path}: other users may write there or replace it, as {problem}; expected user {os.geteuid()} or root. "
-            "Check its contents and run chmod go-w, or set APPLES_STATE to another directory"
+            f"{path}: other users may write there or replace it, as {problem}. Check its contents "
+            f"(expected owner: user {os.geteuid()} or root), or set APPLES_STATE to another directory"
         )
     return path
 

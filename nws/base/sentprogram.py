@@ -30,11 +30,15 @@ PYTHON = "python3"
 #: Whether only this user and root can replace the path $1, with all that links lead to, where no Python may run yet:
 #: as `nws.base.files.untrusted`. `ls -ldn` gives type and mode, links, owner, group, in the order of names, / first.
 _TRUSTED = (
+    "alone() { n=$(id -un); "
+    '[ "$({ getent group "$1" | cut -d: -f4 | tr , "\\n"; getent passwd | cut -d: -f1,4 | sed -n "s/:$1\\$//p"; } | '
+    'sort -u | grep .)" = "$n" ] && getent passwd | grep -q "^$n:"; }; '
     'trusted() { q=$1; set --; while :; do d=$q; while [ "$d" ]; do set -- "$@" "$d"; d=${d%/*}; done; '
     '[ -L "$q" ] || break; l=$(readlink "$q"); case $l in /*) q=$l;; *) q=${q%/*}/$l;; esac; done; '
     'd=$(readlink -f "$q"); while [ "$d" ]; do set -- "$@" "$d"; d=${d%/*}; done; '
     'ls -ldn / "$@" | { u=$(id -u); r=; while read -r m n o g x; do r=${r:-$o}; '
-    'case $o in "$u"|"$r"|0) ;; *) exit 1;; esac; case $m in -????w*) [ "$o" = "$g" ] || exit 1;; esac; '
+    'case $o in "$u"|"$r"|0) ;; *) exit 1;; esac; '
+    'case $m in -????w*) [ "$o" = "$g" ] || alone "$g" || exit 1;; esac; '
     "case $m in l*|????????[!w]*|d????????[tT]*) ;; *) exit 1;; esac; done; exit 0; }; }; "
 )
 
@@ -70,7 +74,7 @@ def sent_program(modules: Sequence[str], *arguments: str, kept: bool = True) -> 
     texts |= {f"{_path(name)}.py": _text(name) for name in ("nws.base.files", *modules)}
     content = json.dumps(texts).encode()
     digest = hashlib.sha256(content).hexdigest()[:16]
-    packed = base64.b64encode(zlib.compress(content)).decode()
+    packed = base64.b64encode(zlib.compress(content, 9)).decode()
     call = f"run({packed!r}, {digest if kept else ''!r}, {modules[0]!r}, {[*arguments]!r})"
     return f"{_text(unpacking.__name__)}\n{call}\n".encode()
 

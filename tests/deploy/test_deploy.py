@@ -178,6 +178,21 @@ def test_text_of_hosts_cannot_control_the_terminal(monkeypatch):
     assert lines[0].startswith("a: \\x1b[2J is not there")
 
 
+@pytest.mark.parametrize("part", ["", "env", "settings"])
+def test_agent_prefix_that_others_may_replace_is_refused(tmp_path, part):
+    (tmp_path / "p" / part).mkdir(parents=True)
+    (tmp_path / "p" / part).chmod(0o777)
+    host = agent.PlannedHost(plan_of(tmp_path / "p"))
+    host.layout["settings"] = str(tmp_path / "p/settings")
+    host.layout["bin"] = str(tmp_path / "p/env/bin")
+    for change in (lambda: host.apply(None), host.remove):
+        with pytest.raises(
+            agent.StepFailed, match=r"other users may replace it, as .* has mode 0777 .*; chmod o-w"
+        ):
+            change()
+    assert list(tmp_path.rglob("*.token")) == []
+
+
 def test_agent_names_each_difference(tmp_path):
     plan = plan_of(tmp_path)
     assert agent.PlannedHost(plan).compare() == [

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import grp
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -195,6 +198,41 @@ def test_interpreter_that_others_may_replace_is_not_run(tmp_path, monkeypatch, p
         change(tmp_path / part)
         seen.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert seen == ["launcher\n", f"{python}\n"][: len(seen)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(
+    ("group", "users", "alone"),
+    [
+        ("root", "root:x:0:0", True),
+        ("", "root:x:0:77", True),
+        ("eve,root", "root:x:0:0", False),
+        ("root", "root:x:0:0\neve:x:9:77", False),
+        ("", "root:x:0:0", False),
+        # users that are not listed may be members, too
+        ("root", "eve:x:9:9", False),
+    ],
+)
+def test_group_of_this_user_alone_may_write(tmp_path, monkeypatch, group, users, alone) -> None:
+    python, getent = tmp_path / "python", tmp_path / "getent"
+    python.write_text("#!/bin/sh\necho launcher\n")
+    getent.write_text(f"#!/bin/sh\ncase $1 in group) echo 'team:x:77:{group}';; *) echo '{users}';; esac\n")
+    getent.chmod(0o755)
+    os.chown(python, 0, 77)
+    python.chmod(0o775)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(sys, "executable", str(python))
+    shown = subprocess.run(interpreter("-c", "print()"), capture_output=True, text=True, check=True).stdout
+    assert (shown == "launcher\n") == alone
+    listed = [line.split(":") for line in users.splitlines()]
+    accounts = [SimpleNamespace(pw_name=name, pw_gid=int(gid)) for name, _, _, gid in listed]
+    monkeypatch.setattr(pwd, "getpwall", lambda: accounts)
+    members = SimpleNamespace(gr_mem=[name for name in group.split(",") if name])
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: members)
+    problem = (
+        f"{python} has mode 0775 and owner 0 (root); chmod g-w {python}, as group 77 may have other members"
+    )
+    assert untrusted(python) == ("" if alone else problem)
 
 
 def test_unused_modules_are_removed_after_a_month(tmp_path, monkeypatch) -> None:

@@ -35,5 +35,5 @@ def test_state_dir_of_this_user_is_accepted(tmp_path):
 def test_state_dir_of_another_user_is_refused(tmp_path):
     os.chown(tmp_path, 65534, 65534)
     for path in (tmp_path, tmp_path / "mine"):
-        with pytest.raises(StoreError, match="owner 65534"):
+        with pytest.raises(StoreError, match=r"owner 65534 \(nobody\); that stands for users unknown here"):
             state_dir({"APPLES_STATE": str(path)})
