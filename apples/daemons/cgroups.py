@@ -65,11 +65,14 @@ class Group:
     def __init__(self, hierarchy: Hierarchy, pids: Sequence[int]) -> None:
         self.hierarchy = hierarchy
         self._path = hierarchy.root / f"apples-{os.getpid()}-{pids[0]}"
+        # Fails if it exists, so that two node managers never share a group.
         self._path.mkdir()
         try:
             for pid in pids:
                 with suppress(*([ProcessLookupError] if pid != pids[0] else [])):
+                    # One process for each write: the kernel takes no list.
                     _put(self._path / "cgroup.procs", str(pid).encode())
+            # Kept open: the watchdog gets this descriptor, and needs no path and no right to open it.
             self.fd = os.open(self._path / hierarchy.control, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             _remove(self._path)
@@ -118,6 +121,7 @@ def _remove(group: Path) -> None:
         for pid in pids:
             with suppress(OSError):
                 _put(group.parent / "cgroup.procs", pid.encode())
+        # Empty: only now the kernel lets the directory be removed.
         if not pids:
             break
     # A group of processes that are just ending stays until the kernel is done with them.
@@ -129,6 +133,7 @@ def sweep(*, proc: Path = Path("/proc/self")) -> None:
     """Free and remove the groups of daemons that were killed, beside the group of this process."""
     for hierarchy in _all_candidates(proc):
         for path in hierarchy.root.glob("apples-*-*"):
+            # The name has the process id of its node manager. One that has got a new process is left alone.
             if _OURS.fullmatch(path.name) and not os.path.exists(f"/proc/{path.name.split('-')[1]}"):
                 _free(hierarchy, path)
 
@@ -137,6 +142,7 @@ def release(pid: int) -> None:
     """Free a process from all groups of an earlier node manager, with all processes of these groups."""
     for hierarchy in _all_candidates(Path(f"/proc/{pid}")):
         group = hierarchy.root
+        # Groups of this node manager are in use.
         if _OURS.fullmatch(group.name) and not group.name.startswith(f"apples-{os.getpid()}-"):
             _free(hierarchy, group)
 
@@ -176,6 +182,7 @@ def _candidates(kind: Kind, proc: Path) -> list[Hierarchy]:
     ours = {}
     for line in (proc / "cgroup").read_text(encoding="utf-8").splitlines():
         _, controllers, path = line.split(":", 2)
+        # Version 2 has an empty list of controllers.
         ours.update(dict.fromkeys(controllers.split(","), path))
     mounts = []
     for line in (proc / "mounts").read_text(encoding="utf-8").splitlines():
@@ -184,6 +191,7 @@ def _candidates(kind: Kind, proc: Path) -> list[Hierarchy]:
             mounts.append(Hierarchy(kind=kind, root=_within(mount_point, ours.get(kind, "/")), version=1))
         elif kind_of_mount == "cgroup2":
             mounts.append(Hierarchy(kind=kind, root=_within(mount_point, ours.get("", "/")), version=2))
+    # On hosts with both, controllers that are mounted as version 1 are missing in version 2, and its test fails.
     return sorted(mounts, key=lambda h: -h.version)
 
 
@@ -197,8 +205,10 @@ def _try(hierarchy: Hierarchy) -> None:
     """Make a group with a child process in it, and use it; raises `OSError`."""
     if hierarchy.kind == "cpu" and hierarchy.version == 2:
         with open(hierarchy.root / "cgroup.subtree_control", "wb", buffering=0) as file:
+            # Children have the file `cpu.max` only if their parent passes the controller on.
             file.write(b"+cpu")
     # Waits for input until it is killed.
+    # Some containers let a group be made, but no process be moved into it.
     child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     group = None
     try:

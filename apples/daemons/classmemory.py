@@ -48,6 +48,7 @@ class ClassMemory:
             suppress(OSError, ValueError, RecursionError),
             open(open_private(path, os.O_RDONLY), "rb") as file,
         ):
+            # Bounded and checked: the file outlives releases, and a power failure may damage it.
             remembered = msgspec.convert(unseal(file.read()), _Remembered)
         self._classes, self._duties = remembered.classes, remembered.duties
 
@@ -74,6 +75,7 @@ class ClassMemory:
             return
         changed = seen is not None and _remember(self._classes, key, seen.value)
         if duty is not None:
+            # Rounded, so that the file is not written again for each run.
             changed |= _remember(self._duties, key, round(duty, 2))
         if changed:
             with suppress(OSError):
@@ -106,6 +108,7 @@ def _remember(known: dict[str, Value], key: str, value: Value) -> bool:
     """Make a value the last of a bounded mapping; return whether that has changed the mapping."""
     if known.get(key) == value and next(reversed(known)) == key:
         return False
+    # Mappings keep the order of insertion: the newest is last, and the oldest goes first.
     known.pop(key, None)
     known[key] = value
     while len(known) > _MOST:

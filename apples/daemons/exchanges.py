@@ -24,6 +24,7 @@ Text = Annotated[str, Meta(max_length=4096)]
 class RegisterRequest(LinePart, frozen=True):
     """The argument of `register`. pid : without it, the process that is connected.  page : of its monitor"""
 
+    # Names of jobs become names of files.
     job: Annotated[str, matching(r"\A(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,64}\Z", f"expected {LEGAL}")]
     rank: Annotated[int, Meta(ge=0)]
     ranks: Annotated[int, Meta(ge=1, le=_MOST_RANKS)]

@@ -63,9 +63,11 @@ class HeartbeatReceiver:
 
     def open(self, stream: socket.socket, manager: tuple[str, int], group: str | None) -> None:
         """Open the sockets, on the interface of a connected stream; raises `OSError`."""
+        # Another manager counts from 1 again, on a clock of its own.
         self._fresh, self._manager = Freshness(), manager
         local = stream.getsockname()[0]
         self._direct = _datagrams(stream.family)
+        # Any port: the manager reads it from presence datagrams.
         self._direct.bind((local, 0))
         self._loop.watch(self._direct.fileno(), partial(self._receive, self._direct, multicast=False))
         if group is not None and stream.family == socket.AF_INET:
@@ -85,6 +87,7 @@ class HeartbeatReceiver:
     def show(self, *, silent: bool) -> None:
         """Send a presence datagram, if there is a manager. `silent`: the node receives no heartbeats."""
         if self._direct is not None and self.seal is not None and self._manager is not None:
+            # Also if it cannot be sent: the number only has to rise.
             self.shown += 1
             here = PresenceMessage(self._word, self.shown, silent, self.multicast_heard and not silent)
             with suppress(OSError):
@@ -97,12 +100,14 @@ class HeartbeatReceiver:
         try:
             # One byte more than a heartbeat, so that longer datagrams are recognized and dropped.
             datagram = source.recv(HEARTBEAT_BYTES + 1)
+            # Before the check of the seal, whose time is not that of the network.
             received = raw()
             heartbeat = seal.open_beat(datagram)
         except (OSError, Forged):
             # Any host can send datagrams; only the manager's count.
             return
         if multicast:
+            # Also a late or repeated one: it shows that multicast works.
             self._group_heartbeat, self._group_at = heartbeat, received
         if self._fresh.admits(heartbeat, received, late_s=_LATE_SLICES * heartbeat.slice_s):
             self.last = instant = now()
@@ -119,6 +124,7 @@ def _joined(group: str, port: int, local: str) -> socket.socket:
     try:
         # Several node managers of one machine receive the same group.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # To the group's address: else datagrams to this port for other groups would arrive as well.
         made.bind((group, port))
         membership = struct.pack("4s4s", socket.inet_aton(group), socket.inet_aton(local))
         made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)

@@ -89,11 +89,13 @@ class HeartbeatSender:
     def start(self) -> None:
         """Send the first heartbeat now."""
         self.started = now()
+        # By the kernel, periodically: a timer that is set anew each time would drift.
         self._timer.set(self.started, self.slice_s)
         self._loop.watch(self._timer.fileno(), self._expired)
 
     def close(self) -> None:
         """Close timer and socket. Nodes resume all processes when no heartbeat arrives."""
+        # Nodes notice by the missing heartbeats, and resume everything.
         self._datagrams.close()
         self._timer.close()
 
@@ -107,16 +109,19 @@ class HeartbeatSender:
         # At most heartbeats there is none, which costs less to ask than the exception of a read.
         if not self._arrived.poll(0):
             return
+        # Others wait in the socket until after the next heartbeat.
         for _ in range(_MOST_DATAGRAMS + 4 * len(self._nodes)):
             try:
                 datagram, address = self._datagrams.recvfrom(PRESENCE_BYTES + 1)
             except OSError:
                 return
             with suppress(Forged):
+                # The word selects a key, and proves nothing: the seal is checked below.
                 node = self.words.get(presence_word(datagram))
                 if node is None or node.datagrams is None:
                     continue
                 here = node.datagrams.open_here(datagram)
+                # A repeated datagram, perhaps sent by another host, must not redirect heartbeats.
                 if here.number > node.shown:
                     node.shown, node.address, node.heard_at = here.number, address[:2], now()
                     node.silent, node.multicast = here.silent, here.multicast
@@ -125,16 +130,19 @@ class HeartbeatSender:
         due = self._timer.expired()
         if due == 0:
             return
+        # All expiries since the last read: after a stop of this process there are several.
         self._tick += due
         late = now() - (self.started + self._tick * self.slice_s)
         timely = late < 0.5 * self.slice_s
         if due > 1 or not timely or self._version != self._jobs.version:
+            # Their instants, or the matrix to which they refer, are over.
             self._ahead.clear()
         if timely:
             if not self._ahead:
                 self._prepare()
             self.sent += 1
             self._send(self._ahead.popleft())
+            # Only of heartbeats that were sent; the others are counted below.
             self._late.append(late)
             due -= 1
         self.skipped += due
@@ -142,7 +150,9 @@ class HeartbeatSender:
 
     def _prepare(self) -> None:
         """Seal the heartbeats of this tick and of those within a second."""
+        # Sealed with the key of each node, so that no node can make heartbeats for another.
         direct = {name: node.datagrams for name, node in self._nodes.items() if not node.multicast}
+        # The instant at which it is due, on the clock that nothing slews: nodes measure lateness by it.
         first_s = raw() - now() + self.started + self._tick * self.slice_s
         self._version = self._jobs.version
         for number, turn in enumerate(self._jobs.machine.upcoming(max(int(PULSE_S / self.slice_s), 1))):
@@ -154,11 +164,13 @@ class HeartbeatSender:
 
     def _send(self, heartbeat: _Heartbeat) -> None:
         turn, body, group, direct = heartbeat
+        # Only now: a heartbeat that is dropped takes no turn from its user.
         self._jobs.machine.take(turn)
         if self.multicast is not None:
             self._send_to((self.multicast, self._port), group)
         for name, node in self._nodes.items():
             if not node.multicast and node.address is not None and node.datagrams is not None:
+                # A node that has just lost multicast was not sealed for in advance.
                 self._send_to(node.address, direct.get(name) or node.datagrams.sealed(body))
 
     def _send_to(self, address: tuple[str, int], datagram: bytes) -> None:

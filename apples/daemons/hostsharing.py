@@ -63,7 +63,9 @@ class HostSharing:
             self._notify(
                 f"the manager at {self.status.manager} is not connected: everything runs until it is back"
             )
+        # Kept open: its end is noticed by both sides.
         self._client = NodeClient(self.path)
+        # Else a node manager that was started for runs could end between two of them.
         self._client.ask("hold")
 
     @property
@@ -95,6 +97,7 @@ class HostSharing:
             self._client = None
         # The node manager first: it resumes everything, and does not wait for heartbeats.
         for daemon in () if self._lasting else reversed(self._daemons):
+            # Only where Slurm would kill them with its step, and leave processes stopped.
             daemon.terminate()
         for daemon in () if self._lasting else self._daemons:
             with suppress(subprocess.TimeoutExpired):
@@ -124,6 +127,7 @@ def converse(texts: Iterator[bytes], send: Callable[[bytes, bytes], object]) -> 
         send(FromAgent.ANSWER, msgspec.json.encode(Refusal(refused=text)))
 
     try:
+        # The first text says whether daemons may outlive this conversation.
         _, lasting = read_request(LASTING, next(texts, b""))
     except ReportedError as error:
         refuse(error)
@@ -141,6 +145,7 @@ def converse(texts: Iterator[bytes], send: Callable[[bytes, bytes], object]) -> 
             except (ReportedError, OSError) as error:
                 refuse(error)
     finally:
+        # Also after a broken connection: a run that was killed releases its hosts.
         sharing.leave()
 
 

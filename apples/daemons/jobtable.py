@@ -73,8 +73,10 @@ class JobTable:
 
         processes : registered there, with job, rank, ranks, uid.  placed : its jobs that had a slot in a matrix
         """
+        # It is back in time: its jobs have kept their rows.
         self._away.pop(node, None)
         self._here[node] = processors
+        # First, so that its jobs can be placed below.
         self.machine.set_node(node, processors)
         self.version += 1
         held: dict[str, set[int]] = {}
@@ -90,6 +92,7 @@ class JobTable:
             if was is not None and name in held:
                 self._remember(job, was, node)
             for rank, where in job.nodes.items():
+                # It has ended while the node was away, and its report of that was lost.
                 if where == node and rank not in held.get(name, ()):
                     job.ended.add(rank)
             self._settle_job(name, job, now)
@@ -99,6 +102,7 @@ class JobTable:
         """Remove a node that does not answer; its jobs stay for a while."""
         if self._here.pop(node, None) is not None:
             self._away[node] = now
+            # Its jobs stay in their rows for a while: a cut of the network often mends.
             self.machine.remove_node(node)
             self.version += 1
 
@@ -127,12 +131,14 @@ class JobTable:
             self.version += 1
             for name, job in list(self._jobs.items()):
                 self._settle_job(name, job, now)
+        # A list, because the mapping changes on the way.
         for node in [node for node, since in self._away.items() if now - since >= FORGET_S]:
             del self._away[node]
             for name, job in list(self._jobs.items()):
                 if node in job.nodes.values():
                     self._take_out(name, job)
                     job.nodes = {rank: where for rank, where in job.nodes.items() if where != node}
+                    # A rank that was forgotten may register again, and has not ended then.
                     job.ended &= set(job.nodes)
                     self._settle_job(name, job, now)
 
@@ -184,6 +190,7 @@ class JobTable:
             return f"a job {name} of user {job.uid} is known; choose another name"
         if job.ranks != entry.ranks:
             return f"job {name} is known with {job.ranks} ranks, not {entry.ranks}; choose another name"
+        # Two runs of one name would count as one job.
         where = job.nodes.get(rank)
         if where not in (None, node):
             return f"rank {rank} of job {name} is on {where}; choose another name"
@@ -199,6 +206,7 @@ class JobTable:
         for rank, where in enumerate(was.nodes):
             if rank not in job.nodes:
                 job.nodes[rank] = where
+                # That node has reported already, and this rank was not among its processes.
                 if where in self._here and where != node:
                     job.ended.add(rank)
 
@@ -210,6 +218,7 @@ class JobTable:
             return
         if job.arrived or not job.complete or not all(node in self._here for node in job.nodes.values()):
             return
+        # Until the manager is settled, only jobs that had a row come in, or they would find theirs taken.
         if self.settled or job.slot is not None:
             job.arrived = True
             self.version += 1
@@ -219,6 +228,7 @@ class JobTable:
     def _take_out(self, name: str, job: _Job) -> None:
         if job.arrived:
             allotment = self.machine.matrix.allotments.get(name)
+            # Remembered: if its node comes back, the job gets its row again.
             job.slot = None if allotment is None else allotment.slot
             job.arrived = False
             self.version += 1

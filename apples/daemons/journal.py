@@ -42,6 +42,7 @@ class Journal:
         self._path = socket_path.with_suffix(".json")
         lock = socket_path.with_suffix(".lock")
         try:
+            # Held as long as this process lives: the kernel releases it however the process ends.
             self._lock = FileLock(lock, private=True)
         except LockHeld as held:
             raise SharingError(
@@ -56,6 +57,7 @@ class Journal:
             if machine is not None:
                 machine.write(socket_path)
         except OSError as error:
+            # The next attempt, perhaps of this same process, must not be refused.
             self._lock.release()
             raise SharingError(f"{machine_file(socket_path)}: cannot be written: {error.strerror}") from error
 
@@ -63,6 +65,7 @@ class Journal:
         """Return the registrations of an earlier node manager; empty if no file can be read."""
         try:
             with open(open_private(self._path, os.O_RDONLY), "rb") as file:
+                # Sealed by a checksum: a half-written file is no journal.
                 registrations = msgspec.convert(unseal(file.read()), _Registered).processes
         except (OSError, ValueError, RecursionError):
             return []

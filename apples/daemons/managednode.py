@@ -98,8 +98,10 @@ class ManagedNode:
         )
         process = registration.process
         self.processes[process] = managed
+        # A plan has steps for all processes; it would leave out this one.
         self._plans.clear()
         if not self.kind.coordinated:
+            # Without a manager, the processors of ranks follow from their numbers.
             here = self._placed.get(process.job, {})
             self._set_processors(process.job, {**here, process: process.rank % self._processors}, now)
         return managed
@@ -110,17 +112,22 @@ class ManagedNode:
         if managed is None:
             return None
         self._plans.clear()
+        # A last time, while its page is there.
         managed.read()
         job = process.job
+        # The job must not look needier because one of its processes has ended.
         self._left_cpu_s[job] = self._left_cpu_s.get(job, 0.0) + (managed.control.cpu_s() or 0.0)
+        # Before the policy hears of it: after that no order covers the process, and it would stay stopped.
         managed.release(now)
         if any(other.job == job for other in self.processes):
             self._placed[job] = {p: n for p, n in self._placed.get(job, {}).items() if p != process}
             self.policy.on(ProcessLeft(process=process, now=now))
         else:
             self._placed.pop(job, None)
+            # The last one: a later job of this name begins at zero.
             self._left_cpu_s.pop(job, None)
             self.policy.on(JobLeft(job=job, now=now))
+        # Last, because it closes the descriptor by which the process was resumed.
         managed.close()
         return managed
 
@@ -132,12 +139,14 @@ class ManagedNode:
             here = {p: entry.processors.get(p.rank, 0) for p in self.processes if p.job == job}
             if here:
                 self._set_processors(job, here, now)
+        # A manager that was restarted does not know all jobs at first; they keep their orders until it does.
         for job in [job for job in self._placed if view.settled and job not in view.jobs]:
             del self._placed[job]
             self.policy.on(JobLeft(job=job, now=now))
 
     def heartbeat(self, slot: int, now: float) -> None:
         """Begin a slot, after reading the counts of the owners of the slot that ends."""
+        # Of the slot that ends, so before it is replaced: a policy judges owners by their own slots only.
         measured = _of_owners(self.policy, self.slot, self._placed, self.processes, now)
         row = self.view.rows.get(slot)
         owners: dict[str, Any] = {} if row is None else {"jobs": row.jobs, "fill": row.fill}
@@ -152,6 +161,7 @@ class ManagedNode:
 
     def measure(self, now: float) -> None:
         """Report the counts of all processes to the policy."""
+        # Without those whose page is gone: old counts would look like a process that does nothing.
         readings = {process: managed.reading for process, managed in self.processes.items() if managed.read()}
         self.policy.on(Measured(readings=readings, now=now))
 
@@ -167,6 +177,7 @@ class ManagedNode:
         for process, managed in self.processes.items():
             if managed.has_request():
                 arrived = True
+                # A kernel call for each process, so only for a policy that counts CPU time.
                 used = _used_cpu_s(self.policy.jobs, self._left_cpu_s, self.processes) if counted else {}
                 self.policy.on(MessageArrived(process=process, sender_scheduled=True, now=now, cpu_s=used))
         return arrived
@@ -179,10 +190,12 @@ class ManagedNode:
             may_stop: False while no watchdog runs; then nothing is stopped.
             stopping: Called once before the first process is stopped.
         """
+        # This runs at each heartbeat for all processes: attributes are looked up once.
         policy, spin_s, runs = self.policy, self._constants.fcs.spin_s, []
         announces, pulse, stopped = policy.announces_scheduled, self.pulse, False
         scheduled = policy.scheduled if announces else None
         for managed, order, wait in self._plan():
+            # A process has to know how to wait before it runs or stops.
             if wait is not managed.wait or order.favoured is not managed.favoured:
                 managed.set_wait(wait, spin_s)
                 managed.favour(order.favoured)
@@ -194,20 +207,25 @@ class ManagedNode:
                     self._changed_guards(managed)
             if announces:
                 managed.announce(managed.registration.process.job == scheduled)
+            # A process with a limit and without a quota runs during pulses only.
             if may_stop and not (order.run and (pulse or not managed.limited)):
                 if not stopped:
+                    # The watchdog is armed first: this process may be killed after any of the stops.
                     stopping()
                     stopped = True
                 managed.stop(now)
             else:
+                # Resumed after all stops, so that processes of two slots never compete.
                 runs.append(managed)
         for managed in runs:
+            # Also processes that should run already: another program may have stopped them.
             managed.resume(now)
         return stopped
 
     def release(self, now: float) -> None:
         """Resume all processes now."""
         for managed in self.processes.values():
+            # Without a look at the orders: this is the way out of every failure.
             managed.resume(now)
 
     @property
@@ -235,6 +253,7 @@ class ManagedNode:
 
     def _plan(self) -> list[tuple[ManagedProcess, Order, Wait | None]]:
         """Return the steps to the wanted state, cached by slot if the policy repeats its orders."""
+        # By identity: policies return the same object as long as nothing has changed.
         orders, slot = self.policy.wanted(), None if self.slot is None else self.slot.slot
         if slot is not None and (known := self._plans.get(slot)) is not None and known.orders is orders:
             return known.steps
@@ -305,6 +324,7 @@ def _of_owners(
     jobs = ended.jobs if ended is not None else {}
     for of_job in placed.values() if jobs else ():
         for process, processor in of_job.items():
+            # Jobs are placed by the manager, which hears of an end a moment later.
             if jobs.get(processor) != process.job or (managed := processes.get(process)) is None:
                 continue
             if policy.needs_monitor and managed.read():
@@ -321,6 +341,7 @@ def _processors(
     if order.share is None or order.share >= _UNLIMITED_SHARE:
         return None
     job = managed.registration.process.job
+    # The share is that of a job on the node, and a quota that of one process.
     return order.share * processors / sum(process.job == job for process in processes)
 
 

@@ -66,6 +66,7 @@ class ManagedProcess:
     def own_duty(self) -> float | None:
         """Return its duty cycle as of the last read; None if unknown, or if others had much of its CPU's time."""
         t_cpu_s, t_comm_s, _ = self.reading
+        # Others had its CPU, so its partners waited for it: the times say little about the program.
         if self.queued_s > (1.0 - LEAST_SHARE) * (t_cpu_s + self.queued_s):
             return None
         return duty_cycle(t_cpu_s, t_comm_s)
@@ -76,8 +77,10 @@ class ManagedProcess:
 
     def stop(self, now: float) -> None:
         """Stop it. Repeated at every heartbeat: that costs less than a check whether another program resumed it."""
+        # The begin of the stop, not of the last repetition: the page subtracts all of it.
         if self.stopped_at is None:
             self.stopped_at = now
+        # Always: another program may have resumed it.
         self.control.stop()
 
     def resume(self, now: float) -> None:
@@ -91,6 +94,7 @@ class ManagedProcess:
                 self.use_page(lambda page: page.add_stopped(held_s))
             finally:
                 self.control.resume()
+            # It has just been resumed, so that a look in /proc would find nothing.
             self.looked_at = now
         elif now - self.looked_at >= LOOK_AGAIN_S:
             # Not resumed unconditionally: a program may handle SIGCONT in its own way.
@@ -127,6 +131,7 @@ class ManagedProcess:
         A quota is written again from time to time: the watchdog may have lifted it while the node manager hung.
         """
         changed = processors != self.processors
+        # Pulses need no repetition: signals are sent at each of them.
         quota = processors is not None and not self.limited
         if changed or (quota and now - self.limited_at >= LIMIT_AGAIN_S):
             self._limit(processors, now)
@@ -135,12 +140,14 @@ class ManagedProcess:
     def _limit(self, processors: float | None, now: float) -> None:
         self.processors, self.limited_at = processors, now
         done = self.control.limit(processors)
+        # The caller's pulses take over where the kernel has no quota for us.
         self.limited = processors is not None and not done
 
     def release(self, now: float) -> None:
         """Let it run like a process that is not registered."""
         self.resume(now)
         self.use_page(lambda page: page.set_wait(None))
+        # Its library would go on to report messages to a node manager that is gone.
         if self.scheduled is False:
             self.use_page(lambda page: page.set_scheduled(True))
         self.stopped_s = self.held_s(now)
@@ -155,6 +162,7 @@ class ManagedProcess:
         """Read its counts from its page; False if it has no valid page."""
 
         def take(page: MonitorPage) -> None:
+            # With the begin of the current stop, because a stopped process cannot write its own times.
             seen = page.times(self.stopped_at)
             self.reading, self.ran_s, self.threads = seen.reading, seen.ran_s, seen.threads
             self.off_s, self.queued_s = seen.off_s, seen.queued_s
@@ -167,6 +175,7 @@ class ManagedProcess:
         None the first time, if it was never ready, and where the kernel does not count. A process that has run counts
         as looked at: no other program has stopped it.
         """
+        # Differences only: the kernel counts since the start of the process.
         before, self.ready_s = self.ready_s, self.control.ready_s()
         if before is None or self.ready_s is None:
             return None
@@ -182,6 +191,7 @@ class ManagedProcess:
         def count(page: MonitorPage) -> None:
             nonlocal has_new
             requests = page.requests()
+            # Different, not larger: a program that starts again begins at zero.
             has_new, self.requests = requests != self.requests, requests
 
         self.use_page(count)
@@ -194,6 +204,7 @@ class ManagedProcess:
         try:
             use(self.page)
         except ApplesError:
+            # The page is a file of the user: damage there must cost processes of that user only.
             self.page.close()
             self.page = None
             return False

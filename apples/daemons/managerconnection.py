@@ -66,9 +66,11 @@ class Lookup:
     def start(self) -> None:
         """Start a lookup unless one is running; raises `OSError` if no descriptor or thread is left."""
         if self._read is None:
+            # The loop can wait for a descriptor only, and a thread cannot call into it.
             self._read, ended = os.pipe2(os.O_CLOEXEC)
             self._loop.watch(self._read, self._take)
             try:
+                # Daemon: a look-up that hangs must not keep the process from ending.
                 threading.Thread(target=self._resolve, args=(ended,), daemon=True).start()
             except RuntimeError as error:
                 self.close()
@@ -92,6 +94,7 @@ class Lookup:
             self._outcome = OSError(str(error))
         # The reading end may be closed already.
         with suppress(OSError):
+            # After the outcome was stored: the loop reads it when this byte arrives.
             os.write(ended, b"x")
         os.close(ended)
 
@@ -111,6 +114,7 @@ class ManagerConnection:
 
     def __init__(self, loop: Loop, manager: tuple[str, int], key: bytes, session: ManagerSession) -> None:
         self._loop, self._manager, self._key, self._session = loop, manager, key, session
+        # Of the process, not of the connection: by it the manager knows datagrams of a node that connects again.
         self.word = random_word()
         self.welcomed = self._closed = False
         self.refused_since: float | None = None
@@ -135,6 +139,7 @@ class ManagerConnection:
         """Connect to the last known address; look the name up at the same time if that is old."""
         self._attempt = None
         try:
+            # A host that has moved to another address is found again.
             if self._resolved is None or now() - self._looked_at > _LOOK_UP_S:
                 self._looked_at = now()
                 self._lookup.start()
@@ -144,6 +149,7 @@ class ManagerConnection:
             self._gone(f"no connection can be tried: {error.strerror or error}")
 
     def _looked_up(self, outcome: Address | OSError) -> None:
+        # With an address from before, an attempt runs already; the new one is for the next.
         knew = self._resolved is not None
         if not isinstance(outcome, OSError):
             self._resolved = outcome
@@ -163,11 +169,13 @@ class ManagerConnection:
         family, kind, protocol, _, address = candidate
         connection = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
         keep_honest(connection, SILENCE_S)
+        # Does not wait: the loop reports when the socket can be written to, or is broken.
         code = connection.connect_ex(address)
         if code not in (0, errno.EINPROGRESS):
             connection.close()
             self._gone(os.strerror(code))
             return
+        # Silence counts from here.
         self._last_line = now()
         self._stream = Stream(self._loop, connection, on_line=self._challenged, on_end=self._gone)
         self._loop.after(_CONNECT_S, lambda stream=self._stream: self._check_attempt(stream))  # type: ignore[misc]
@@ -179,6 +187,7 @@ class ManagerConnection:
 
     def tick(self, instant: float, *, silent: bool) -> None:
         """Give up a silent manager, else show presence, about once a second. `silent`: no heartbeats arrive."""
+        # Heartbeats are signs of life, too: with short slices the manager sends no others.
         heard_at = max(self._last_line, self.receiver.last)
         if self._stream is not None and self.welcomed and instant - heard_at > SILENCE_S:
             self._stream.close(f"no sign of life for {SILENCE_S:g} s")
@@ -186,10 +195,12 @@ class ManagerConnection:
 
     def close(self) -> None:
         """Close the connection for ever."""
+        # First: the end of the stream below is no loss that would be logged.
         self._closed = True
         if self._stream is not None:
             self._stream.close()
         if self._attempt is not None:
+            # `_gone` may have just planned it.
             self._attempt.cancel()
         self._lookup.close()
         self.receiver.close()
@@ -202,6 +213,7 @@ class ManagerConnection:
         """Answer the manager's challenge with a challenge and an introduction, under a key of this purpose."""
         # Nothing is proved yet: another program may have taken the manager's port.
         challenge = read_challenge(line)
+        # Random words of both sides go into the key, so that neither can be made to use an old one.
         theirs, session = challenge.challenge, challenge.session
         nonce, stream = random_word(), self._stream
         assert stream is not None
@@ -210,8 +222,10 @@ class ManagerConnection:
         self._reveal = lambda text: DatagramSeal(
             hidden(self._key, theirs, nonce, bytes.fromhex(text)), session
         )
+        # The manager must still prove the key with its first sealed line, but that line may be long.
         stream.trust(LONGEST_LINE)
         stream.on_line = self._line
+        # At each connection anew: processes may have come and gone meanwhile.
         hello = self._session.hello(nonce, self.word, self.receiver.shown)
         seal = Seal(derive(self._key, "hello", theirs), ours="node", theirs="manager")
         stream.send(seal.line(msgspec.json.encode(hello)))
@@ -229,6 +243,7 @@ class ManagerConnection:
             return
         if not isinstance(message, Welcome):
             raise Forged("a first sealed line that is no welcome")
+        # Both sides have proved the key: the manager by this line, the node by its introduction.
         self.welcomed = True
         self.refused_since = None
         self._reported = ""
@@ -236,11 +251,13 @@ class ManagerConnection:
         self.receiver.group_seal = self._reveal(message.group_key)
         try:
             host, port = connection.getpeername()[:2]
+            # On the interface of the stream, because a host may have several.
             self.receiver.open(connection, (str(host), int(port)), message.multicast)
         except OSError as error:
             self._stream.close(f"no socket for its heartbeats: {error.strerror}")
             return
         self._session.welcome(message)
+        # At once: the manager learns the address for heartbeats from this datagram.
         self.receiver.show(silent=True)
 
     def _gone(self, reason: str) -> None:
@@ -248,6 +265,7 @@ class ManagerConnection:
         self.welcomed = False
         self._stream = self._seal = None
         self.receiver.close()
+        # The host answers and no process listens: the manager has ended. Other reasons may pass.
         refused = reason == os.strerror(errno.ECONNREFUSED)
         self.refused_since = (self.refused_since or now()) if refused else None
         if not self._closed and (was or reason != self._reported):

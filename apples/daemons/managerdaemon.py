@@ -58,12 +58,14 @@ class NodeAdmission:
         self._key, self._policy, self._log_refused = key, policy, RefusalLog(log)
         self._most = min(_MOST_UNPROVED, max(raise_descriptors() // _UNPROVED_SHARE, 1))
         self._unproved: Counter[str] = Counter()
+        # A restarted manager has another one, so that datagrams of the earlier session are worth nothing.
         self.session = random_word()
         self._group_key = derive(key, "group", self.session)
         self.group_seal = DatagramSeal(self._group_key, self.session)
 
     def greet(self, node: NodeConnection) -> None:
         """Send the challenge to a new connection, or refuse it if its address has too many without a proof."""
+        # Before the challenge: each connection costs a descriptor from its first moment.
         self._unproved[node.peer] += 1
         if self._unproved[node.peer] > self._most:
             node.refuse(f"{self._most} connections of this address have not proved a key yet")
@@ -91,6 +93,7 @@ class NodeAdmission:
         try:
             text = node.open_hello(self._key, line)
         except Forged:
+            # Not sealed, because there is no common key; the node only logs it.
             node.refuse("the keys differ; give the node a key of this manager, made for its name")
             return None
         hello = legal(TO_MANAGER, text)
@@ -137,6 +140,7 @@ def _objection(
     if hello.policy != policy:
         return f"the manager's policy is {policy}, the node's {hello.policy}"
     known = names.get(hello.node)
+    # The same word is the same process, which connects again after a cut.
     if known is not None and known.word != hello.word and now() - known.heard_at < SILENCE_S:
         return f"a node {hello.node} is connected already; give one of them another --name"
     holder = words.get(hello.word)
@@ -167,6 +171,7 @@ class ManagerDaemon:
         self._while_needed, self._needed_at = while_needed, now() + _FIRST_S
         self._admission = NodeAdmission(key, sharing.policy.name, log=log)
         self._loop = Loop(precise=False, failed=lambda error: log(f"refused, because of {error!r}"))
+        # Both have one port: nodes know a single address.
         listener, datagrams = bound(sharing.listen)
         self.address: tuple[str, int] = listener.getsockname()[:2]
         self.place = address_text(self.address)
@@ -201,12 +206,14 @@ class ManagerDaemon:
     def close(self) -> None:
         """Close all connections. Nodes resume all processes when no heartbeat arrives."""
         for connection in list(self._connections):
+            # Nodes connect again, to the next manager.
             connection.stream.close()
         self._listener.close()
         self.heartbeats.close()
         self._loop.close()
 
     def _connected(self, accepted: socket.socket) -> None:
+        # A peer whose host has lost power says nothing; the kernel ends such connections.
         keep_honest(accepted, SILENCE_S)
         stream = Stream(
             self._loop,
@@ -224,10 +231,13 @@ class ManagerDaemon:
             self._hello(node, line)
             return
         message = node.opened(line)
+        # Only for lines that are sealed: other hosts can make no sign of life.
         node.heard_at = now()
+        # A newer connection of this node has taken its place.
         if node.name is None:
             return
         if isinstance(message, ProcessRegistered):
+            # The job is refused, not the process: it runs, without slots.
             why = self.jobs.registered(node.name, message.process, now())
             if why is not None:
                 node.send(RefuseJob(job=message.process.job, why=why))
@@ -239,6 +249,7 @@ class ManagerDaemon:
         elif isinstance(message, Ask):
             stale = {one for one in self._nodes.values() if node.heard_at - one.told_at > FRESH_S}
             self._queries.put(node, message.query, stale)
+        # After every message: one line may end a job and let another one begin.
         self._send_changes()
 
     def _answer(self, queries: list[tuple[NodeConnection, int]]) -> None:
@@ -254,12 +265,15 @@ class ManagerDaemon:
         name = hello.node
         old = self._nodes.get(name)
         if old is not None:
+            # Before the new one is entered under the same name.
             self._forget(old)
+            # So that its end, which follows, does not count as the loss of the node.
             old.name = None
             old.stream.close()
         self._admission.admit(node, hello)
         self._nodes[name] = self.heartbeats.words[node.word] = node
         self._count()
+        # The first sealed line: it proves the key to the node.
         self._admission.welcome(node, self.place, self._sharing.slice_s, self.heartbeats.multicast)
         node.ask()
         if self._nodes.get(name) is not node:
@@ -307,8 +321,10 @@ class ManagerDaemon:
         # After a stop of this process, all datagrams are read before any node counts as silent.
         self.heartbeats.receive()
         instant = now()
+        # After the datagrams, so that a stop of this process makes no node look lost.
         self.jobs.tick(instant)
         self._send_changes()
+        # A copy: silent connections are closed on the way.
         for node in list(self._connections):
             node.keep_alive(instant, self.heartbeats.slice_s)
         if self._nodes:

@@ -69,6 +69,7 @@ class ManagerSession:
         self.slice_s = settings.sharing.slice_s
         self.acted_at = 0.0
         self.heartbeats: deque[tuple[int, float, float, float]] = deque(maxlen=_HEARTBEATS)
+        # A datagram may overtake the line with the matrix to which it refers.
         self._pending: HeartbeatMessage | None = None
         self._queries: dict[int, ViewAnswer] = {}
         self._query_number = 0
@@ -101,10 +102,13 @@ class ManagerSession:
 
     def query_view(self, answer: ViewAnswer) -> None:
         """Ask the manager for the view of the whole machine; answer with None if it cannot be had in time."""
+        # At once, instead of after a wait: the client shows its own node then.
         if self.connection is None or not self.connection.welcomed:
+            # Clients must not wait for an answer that cannot come.
             answer(None)
             return
         self._query_number += 1
+        # Of its own for each query: a late answer must not go to the next client.
         number = self._query_number
         self._queries[number] = answer
         self.connection.send(Ask(query=number))
@@ -132,6 +136,7 @@ class ManagerSession:
             processors=self._settings.processors,
             policy=self._node.kind.name,
             processes=[_entry(managed.registration) for managed in processes.values()],
+            # A manager that was restarted gets rows and ranks back from its nodes.
             placed={job: view for job, view in self._node.view.jobs.items() if job in jobs},
         )
 
@@ -139,6 +144,7 @@ class ManagerSession:
         """Handle the proof of the manager's key."""
         self.slice_s = welcome.slice_s
         self._log(f"manager at {welcome.place}: policy {welcome.policy}, slices of {self.slice_s * 1e3:g} ms")
+        # It refers to the matrix of the manager before.
         self._pending = None
 
     def line(self, message: FromManager) -> None:
@@ -154,6 +160,7 @@ class ManagerSession:
         elif isinstance(message, RefuseJob):
             for process, managed in self._node.processes.items():
                 if process.job == message.job:
+                    # Shown by `apples jobs`; the processes run on.
                     managed.refused = message.why
             self._log(f"job {message.job} is not accepted: {message.why}")
         elif isinstance(message, View):
@@ -161,11 +168,13 @@ class ManagerSession:
             if answer is not None:
                 answer(message.view)
         elif isinstance(message, Tell) and self.connection is not None:
+            # The report is to be of now.
             self._node.read_all()
             self.connection.send(Report(status=self._status()))
 
     def heartbeat(self, heartbeat: HeartbeatMessage, received: float, instant: float) -> None:
         """Handle a heartbeat. received : by the raw clock of its `sent_s`.  instant : by the clock of timers"""
+        # From the heartbeat: a restarted manager may have another slice.
         self.slice_s = heartbeat.slice_s
         if heartbeat.version == self._node.view.version:
             self._pending = None
@@ -174,10 +183,12 @@ class ManagerSession:
             # The matrix of this version is on its way over the stream.
             self._pending = heartbeat
         self.heartbeats.append((heartbeat.number, heartbeat.sent_s, received, raw()))
+        # After the orders: these tasks have no hurry.
         self._acted(instant)
 
     def _act(self, heartbeat: HeartbeatMessage, instant: float) -> None:
         self.acted_at = instant
+        # One and a half: a single lost datagram ends no slice, and a cut network stops nothing for long.
         self._loop.expect(instant + SILENT_SLICES * self.slice_s, self._silence)
         if not self._node.processes:
             # A process that registers now runs freely until the next heartbeat.

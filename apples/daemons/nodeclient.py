@@ -45,6 +45,7 @@ def find_node(given: Path | None = None) -> tuple[Path, NodeStatus] | None:
     for path in known_sockets(given):
         try:
             with NodeClient(path) as client:
+                # Asked, not only connected: a node manager that hangs still accepts connections.
                 return path, client.ask("status")
         except SharingError:
             continue
@@ -106,6 +107,7 @@ def survey(given: Path | None = None) -> MachineState:
             with NodeClient(path) as client:
                 status: NodeStatus = client.ask("status")
                 statuses[status.node] = status
+                # The first that knows its manager speaks for the machine; all others have the same one.
                 machine = machine or client.ask("view")
         except SharingError:
             continue
@@ -127,6 +129,7 @@ def machine_state(machine: MachineView | None, here: Mapping[str, NodeStatus]) -
     """
     views = {} if machine is None else machine.nodes
     nodes = {name: SurveyedNode(report=view.report, view=view) for name, view in views.items()}
+    # Answers of now go before reports to the manager, which may be seconds old.
     nodes |= {name: SurveyedNode(report=status) for name, status in here.items()}
     reports = (node.report for node in nodes.values() if node.report is not None)
     return MachineState(

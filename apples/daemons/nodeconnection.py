@@ -84,8 +84,10 @@ class NodeConnection:
 
     def open_hello(self, key: bytes, line: bytes) -> bytes:
         """Return the text of a node's first line; raises `Forged` unless it proves the key of that node."""
+        # The name is only claimed: a line of another node is not sealed with its key.
         claimed_key = node_key(key, claimed_node(line))
         hello = Seal(derive(claimed_key, "hello", self.challenge), ours="manager", theirs="node").open(line)
+        # From here on the log of refusals counts by connection, no longer by address.
         self.proved, self.key = True, claimed_key
         return hello
 
@@ -97,6 +99,7 @@ class NodeConnection:
         )
         self.name, self.word, self.heard_at = hello.node, hello.word, now
         self.processors, self.shown = hello.processors, hello.shown
+        # Reports of many processes are long; until the proof a line of a stranger costs little memory.
         self.stream.trust(LONGEST_LINE)
 
     def hidden(self, secret: bytes) -> str:
@@ -117,6 +120,7 @@ class NodeConnection:
     def refuse(self, why: str) -> None:
         """Send the reason, which is not sealed, and close the connection."""
         self.stream.send(plain_line(ConnectionRefused(refused=why)))
+        # After the reason was sent: the stream writes it before it closes, if the socket takes it.
         self.stream.close(why)
 
     def ask(self) -> None:
@@ -128,6 +132,7 @@ class NodeConnection:
         if self.seal is None:
             if now - self.since > _UNPROVED_S:
                 self.stream.close(f"no proof of the key within {_UNPROVED_S:g} s")
+        # The kernel ends dead connections as well, but not those of a process that is stopped.
         elif now - self.heard_at > SILENCE_S:
             self.stream.close(f"no sign of life for {SILENCE_S:g} s")
         elif self.name is not None and now - self.heard_at > _ASK_S:
@@ -139,6 +144,7 @@ class NodeConnection:
 
     def take_report(self, status: NodeStatus) -> None:
         """Store a report of the node's state."""
+        # Age of the report is measured here, because clocks of hosts differ.
         self.status, self.told_at = status, self.heard_at
         self.silent, self.multicast = status.silent, status.multicast
 

@@ -72,6 +72,7 @@ class OwnTimer:
         self._request = None
         if self._node.look_for_messages(now()):
             self._enforce()
+        # From the end of the work, so that requests leave the CPU to others however long it takes.
         self._requests_from = now() + _REQUEST_S
 
     def _end_slice(self, due: float) -> None:
@@ -83,9 +84,11 @@ class OwnTimer:
 
     def _poll_messages(self, due: float) -> None:
         """Read messages, then begin a pulse of the processes that are limited and have no quota."""
+        # After a stop of this daemon, missed reads are not made up for.
         following = max(due + LOOK_S, now())
         self._loop.at(following, lambda: self._poll_messages(following))
         self._node.look_for_messages(now())
+        # All limited processes have one pulse: the largest of their shares.
         share = min(self._node.pulsing, 1.0)
         self._node.pulse = share > 0
         self._enforce()
@@ -114,6 +117,7 @@ class NodeDaemon:
         )
         private_directory(settings.socket.parent, all_users=settings.everybody)
         self._journal = Journal(settings.socket, settings.machine)
+        # Heartbeats bring the time with them; only time slices of its own need exact timers.
         self._loop = Loop(precise=kind.own_timer, failed=lambda error: log(f"failed: {error!r}"))
         self.node = ManagedNode(
             settings.processors,
@@ -156,6 +160,7 @@ class NodeDaemon:
             limits,
             removed=self._removed,
         )
+        # After the socket listens: programs that try to register meanwhile wait, instead of running unregistered.
         adopted = self._registry.adopt()
         if adopted:
             log(f"{adopted} processes of an earlier node manager taken over")
@@ -171,19 +176,23 @@ class NodeDaemon:
         if self.timer is not None:
             self.timer.start()
         self._next_second()
+        # After everything long-lived was made, and before the first heartbeat.
         settle_memory()
         notify(f"READY=1\nSTATUS=listens at {self._settings.socket}")
 
     def close(self) -> None:
         """Resume all processes, leave them to the next node manager, and remove socket and watchdog."""
         left = [managed.registration for managed in self.node.processes.values()]
+        # First of all: if anything below fails, nothing stays stopped all the same.
         self.node.release(now())
         for process in list(self.node.processes):
             self._registry.remove(process, "left alone")
+        # Programs that try to register from here on find no node manager, and run freely.
         self._server.close()
         if self._manager.connection is not None:
             self._manager.connection.close()
         self._watchdog.close()
+        # Nearly last: until then another node manager of this name is refused.
         self._journal.close(left)
         self._loop.close()
 
@@ -209,11 +218,13 @@ class NodeDaemon:
         """Answer a query, now or later."""
         instant = now()
         if what == "status":
+            # Pages change all the time, and the last read may be a second old.
             self.node.read_all()
             answer(self._status(instant))
         elif what == "job":
             self.node.read_all()
             live: list[ProcessReport] = [e for e in self.node.describe(instant) if e.job == argument]
+            # Ranks that have ended are reported as well: a run asks when all of its ranks have.
             answer([*self._registry.ended.get(str(argument), {}).values(), *live])
         elif what == "beats":
             answer(list(self._manager.heartbeats))
@@ -226,6 +237,7 @@ class NodeDaemon:
         instant = now()
         if self.node.kind.measured:
             self.node.measure(instant)
+        # Without heartbeats and slices nothing else would assert the orders again.
         if not self.node.kind.own_timer and not self.node.kind.coordinated:
             self._enforce()
         if self._manager.connection is not None:
@@ -241,6 +253,7 @@ class NodeDaemon:
         # At the heartbeat closest to it, or half a slice later without one.
         manager, instant = self._manager, now()
         half_s = manager.slice_s / 2 if manager.connection is not None and manager.slice_s < PULSE_S else 0.0
+        # The earliest heartbeat that takes the tasks along, and below the latest alarm that does them without one.
         self._second_due = instant + PULSE_S - half_s
         self._second_alarm = self._loop.at(instant + PULSE_S + half_s, self._second)
 
@@ -251,15 +264,18 @@ class NodeDaemon:
             self._second()
 
     def _enforce(self) -> None:
+        # While nothing is stopped the watchdog has no deadline, so that an idle node wakes nothing.
         if not self.node.enforce(now(), may_stop=self._watchdog.ready, stopping=self._stopping):
             self._watchdog.running()
 
     def _stopping(self) -> None:
         """Arm the watchdog before a process is stopped: it resumes everything unless it is armed again in time."""
+        # The longest time until this daemon has to act again.
         turn_s = LOOK_S if self.timer is not None else self._manager.slice_s
         self._watchdog.stopping(now() + _HUNG_SLICES * turn_s + _LATE_S)
 
     def _removed(self, process: Process) -> None:
+        # Its connection may outlive it, held by a child.
         self._server.end(process)
         self._manager.report_end(process)
         self._enforce()

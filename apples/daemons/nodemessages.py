@@ -317,6 +317,7 @@ class _Greeting(Struct, frozen=True):
 def legal(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     """Return the record of a line; raises `Forged` if it is not legal."""
     try:
+        # RecursionError: JSON may be nested deeper than the decoder goes.
         return decoder.decode(body)
     except (ValueError, RecursionError) as error:
         raise Forged(f"a line that is not legal: {str(error)[:400]}") from None
@@ -324,6 +325,7 @@ def legal(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
 
 def claimed_node(line: bytes) -> str:
     """Return the name by which the sender of a sealed first line calls itself; nothing is proved yet."""
+    # The seal is not checked here, because the key follows from the name.
     claim: _Claim = legal(_CLAIM, line.partition(b" ")[2])
     return claim.node
 
@@ -331,6 +333,7 @@ def claimed_node(line: bytes) -> str:
 def read_challenge(line: bytes) -> Challenge:
     """Return the manager's first line; raises `Forged` with its reason, or if it is of another version."""
     greeting: _Greeting = legal(_GREETING, line)
+    # Before the version: a manager of another release may refuse for another reason.
     if greeting.refused:
         raise Forged(greeting.refused)
     if greeting.apples != VERSION:

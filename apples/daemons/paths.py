@@ -51,6 +51,7 @@ def serving_socket(name: str, given: Path | None = None) -> Path:
             else user_directory()
         )
         path = directory / f"node-{name}.sock"
+    # The daemon may change its directory.
     path = path.absolute()
     if len(os.fsencode(path)) > _LONGEST:
         raise ConfigError(
@@ -83,6 +84,7 @@ def machine_of(address: str | None, socket: Path) -> ManagerAccess | None:
         access = ManagerAccess(**json.loads(machine_file(socket).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
+    # The file of an earlier manager, if a node manager was killed before it could remove it.
     return access if access.address == address else None
 
 
@@ -110,6 +112,7 @@ def private_directory(path: Path, *, all_users: bool = False) -> Path:
         f"{path}: cannot be made: {REASON}; name another place with --socket or {SOCKET_VARIABLE}",
     ):
         path.mkdir(parents=True, exist_ok=True, mode=0o755 if reached else 0o700)
+        # Of the directory itself: a link may be redirected after the check.
         about = path.lstat()
     # Also where others may add files only (mode 1777): lock and journal stand beside the socket.
     loose = about.st_mode & 0o022
@@ -183,6 +186,7 @@ def read_manager_key(path: Path) -> bytes:
 def new_key(path: Path) -> None:
     """Write a new key to a file of mode 0600; raises `ConfigError` if the file exists or cannot be made."""
     try:
+        # With its mode from the start: a `chmod` afterwards would leave the key readable for a moment.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(f"{secrets.token_hex(32)}\n")

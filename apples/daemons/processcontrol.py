@@ -65,6 +65,7 @@ def find_capabilities(freezer: Freezer, *, limits: bool, cpus: Sequence[int] | N
     frozen = quota = None
     if freezer != "signals":
         try:
+            # By a test with a real process: delegation may be incomplete in many ways.
             frozen = cgroups.find("freezer")
         except SharingError:
             if freezer == "cgroup":
@@ -83,10 +84,12 @@ def pin(pid: int, cpus: Sequence[int]) -> dict[int, set[int]]:
     """
     before: dict[int, set[int]] = {}
     seen: set[int] = set()
+    # Threads that start between listing and pinning inherit the old CPUs, so the list is read until it is stable.
     while new := set(threads(pid)) - seen:
         for thread in new:
             with suppress(ProcessLookupError, PermissionError):
                 before[thread] = os.sched_getaffinity(thread)
+                # Affinity belongs to a thread, not to a process.
                 os.sched_setaffinity(thread, _narrowed(before[thread], cpus))
         seen |= new
     return before
@@ -97,6 +100,7 @@ def unpin(pid: int, cpus: Sequence[int], before: dict[int, set[int]]) -> None:
     for thread in threads(pid):
         with suppress(ProcessLookupError, PermissionError):
             were = before.get(thread) or before.get(pid)
+            # The program, or its user, may have bound the thread anew meanwhile.
             if were is not None and os.sched_getaffinity(thread) == _narrowed(were, cpus):
                 os.sched_setaffinity(thread, were)
 
@@ -122,6 +126,7 @@ class ProcessControl:
         # Unknown: one that is taken over may have been favoured by a node manager that was killed.
         self._favoured: bool | None = None
         self._nice = self._steps = 0
+        # Opened once: the descriptor stays bound to this process, also when its number is used again.
         self._schedule = _opened(f"/proc/{self._pid}/schedstat")
         self._were = (
             {} if capabilities.cpus is None or not alive(pidfd) else pin(self._pid, capabilities.cpus)
@@ -130,6 +135,7 @@ class ProcessControl:
     def stop(self) -> None:
         """Stop it and its group."""
         if self._frozen is not None:
+            # The kernel freezes in the background: the process may run for some microseconds more.
             self._frozen.write(self._frozen.hierarchy.frozen)
         else:
             self._send(signal.SIGSTOP)
@@ -137,16 +143,19 @@ class ProcessControl:
     def resume(self) -> None:
         """Let it run, also if another program has stopped it."""
         if self._frozen is not None:
+            # Thawing does not undo a SIGSTOP, and SIGCONT does not thaw: both are needed.
             self._frozen.write(self._frozen.hierarchy.free)
         self._send(signal.SIGCONT)
 
     def stopped(self) -> bool | None:
         """Return whether /proc or the freezer shows it as stopped; None if it has ended."""
         about = facts(self._pid)
+        # A zombie has ended, though its number still exists.
         if about is None or about.state in "ZX":
             return None
         if self._frozen is None:
             return about.state == "T"
+        # Version 1 has a third value between both, FREEZING.
         frozen = os.pread(self._frozen.fd, 16, 0).strip() != self._frozen.hierarchy.free
         return frozen or about.state == "T"
 
@@ -161,12 +170,15 @@ class ProcessControl:
             self._weigh(bool(self._favoured), steps)
 
     def _weigh(self, favoured: bool, steps: int) -> None:
+        # Niceness is set by process id, which may belong to another process once this one has ended.
         if not self._capabilities.nice or not alive(self._pidfd):
             return
         unchanged = not self._favoured and self._steps == 0
         if unchanged and (favoured or steps):
             with suppress(ProcessLookupError):
+                # Its own value, read before the first change: the user may have started it under `nice`.
                 self._nice = os.getpriority(os.PRIO_PROCESS, self._pid)
+        # An adopted process counts as favoured once, so that the niceness of an earlier node manager is undone.
         unknown = self._favoured is None and not favoured and not steps
         before = self._niceness(bool(self._favoured) or unknown, self._steps)
         self._favoured, self._steps = favoured, steps
@@ -191,6 +203,7 @@ class ProcessControl:
         if self._capabilities.quota is None:
             return False
         if self._limited is None and processors is not None:
+            # Made late: most processes are never limited, and each group costs a directory and a descriptor.
             self._limited = self._group_of(self._capabilities.quota)
             if self._limited is None:
                 return False
@@ -211,6 +224,7 @@ class ProcessControl:
         if self._schedule is None:
             return None
         try:
+            # `pread` from 0: the kernel writes the text anew for each read from the begin.
             ran_ns, queued_ns, _ = os.pread(self._schedule, 80, 0).split()
         except (OSError, ValueError):
             return None
@@ -220,6 +234,7 @@ class ProcessControl:
         """Return descriptors for the watchdog, with the action for each: of its control groups and of itself."""
         groups = [g for g in (self._frozen, self._limited) if g is not None]
         return [
+            # Groups first: a frozen process does not act on SIGCONT.
             *((g.fd, b"w" + g.hierarchy.free) for g in groups),
             (self._pidfd, b"s%d" % self._group),
         ]
@@ -231,6 +246,7 @@ class ProcessControl:
             if self._favoured or self._steps:
                 self._weigh(favoured=False, steps=0)
             if self._capabilities.cpus is not None:
+                # The process may go on for hours without this node manager.
                 unpin(self._pid, self._capabilities.cpus, self._were)
         for group in (self._frozen, self._limited):
             if group is not None:
@@ -251,6 +267,7 @@ class ProcessControl:
 
     def _send(self, number: signal.Signals) -> None:
         try:
+            # By descriptor: between a look at a process id and a signal, the id may get another process.
             send(self._pidfd, number, self._group)
         except PermissionError:
             # It has taken another identity since: its new owner's business. (No `suppress`: this is most of a turn.)
@@ -268,6 +285,7 @@ def _may_renice() -> bool:
     try:
         with open("/proc/self/status", encoding="ascii") as file:
             words = dict(line.split(":", 1) for line in file)
+        # By the capability: a test would change the niceness of a process.
         return bool(int(words["CapEff"], 16) >> _CAP_SYS_NICE & 1)
     except (OSError, KeyError, ValueError):
         return False

@@ -93,6 +93,7 @@ def owner(pid: int) -> int | None:
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             for line in file:
+                # The first number is the real user: that of the person, also of a set-user-ID program.
                 if line.startswith(b"Uid:"):
                     return int(line.split()[1])
     except OSError:
@@ -110,6 +111,7 @@ def threads(pid: int) -> list[int]:
 
 def group_members(group: int) -> list[int]:
     """Return the processes of a process group other than its leader."""
+    # The kernel has no list of a group's members.
     processes = [(int(name), facts(int(name))) for name in os.listdir("/proc") if name.isdecimal()]
     return [pid for pid, about in processes if about is not None and about.group == group != pid]
 
@@ -145,11 +147,13 @@ def check(request: RegisterRequest, connection: socket.socket) -> tuple[ProcessR
         pidfd = os.pidfd_open(pid)
     try:
         # Looked at while the descriptor holds it: if it lives afterwards, all of this was about the same process.
+        # Both are read by number while `pidfd` is held.
         about, whose = facts(pid), owner(pid)
         if whose != uid or not _descends(pid, peer_pid):
             raise RegistrationRefused(
                 f"process {pid} is neither the process that registers ({peer_pid}) nor started by it for the same user"
             )
+        # Last: if it is alive now, its number was its own during all of the checks.
         if about is None or not alive(pidfd):
             raise RegistrationRefused(f"process {pid} has ended")
     except BaseException:
@@ -176,6 +180,7 @@ def adopt(registration: ProcessRegistration) -> int | None:
     except OSError:
         return None
     about = facts(registration.pid)
+    # A later process with this number has started later.
     same = about is not None and about.started == registration.started
     if same and owner(registration.pid) == registration.uid and alive(pidfd):
         return pidfd
@@ -184,10 +189,12 @@ def adopt(registration: ProcessRegistration) -> int | None:
 
 
 def _descends(pid: int, ancestor: int) -> bool:
+    # Bounded: parents change while they are followed.
     for _ in range(_GENERATIONS):
         if pid == ancestor:
             return True
         about = facts(pid)
+        # A process whose parents have ended belongs to init, which is an ancestor of everything.
         if about is None or about.parent <= 1:
             return False
         pid = about.parent

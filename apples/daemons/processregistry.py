@@ -58,6 +58,7 @@ class ProcessRegistry:
 
     def register(self, request: RegisterRequest, connection: socket.socket) -> ManagedProcess:
         """Register the process that sent a request over a connection; raises `RegistrationRefused`."""
+        # The descriptor is held from here on: the process cannot be mistaken for another any more.
         registration, pidfd = processes.check(request, connection)
         try:
             check_free(self._node.processes, registration)
@@ -67,9 +68,11 @@ class ProcessRegistry:
                 raise RegistrationRefused(f"process {registration.pid} is registered already")
             page = self._page(registration)
         except BaseException:
+            # A refused process must not cost descriptors, or any user could use them up.
             os.close(pidfd)
             raise
         managed = self._take(registration, pidfd, page)
+        # After the process is in the node: the journal lists all that may be stopped.
         self._write()
         return managed
 
@@ -87,12 +90,14 @@ class ProcessRegistry:
                 control = self._take(registration, pidfd, page).control
                 control.favour(False)
                 control.resume()
+        # After the processes were taken out: groups of killed node managers are empty then.
         cgroups.sweep()
         return len(self._node.processes)
 
     def hold(self, managed: ManagedProcess) -> None:
         """Have the watchdog hold the current descriptors of a process."""
         for number, (fd, action) in enumerate(managed.control.guards()):
+            # Before the process can be stopped for the first time.
             self._watchdog.hold(_key(managed.registration.process, number), fd, action)
 
     def remove(self, process: Process, why: str) -> None:
@@ -102,7 +107,9 @@ class ProcessRegistry:
             return
         managed.read()
         self._memory.note(managed.registration, self._node.policy.learned(process), managed.own_duty)
+        # While its page and its control exist.
         self._remanaged(process, why)
+        # Before `node.remove` closes the descriptor: a closed one cannot be forgotten.
         self._loop.forget(self._pidfds.pop(process))
         for number, _ in enumerate(managed.control.guards()):
             self._watchdog.drop(_key(process, number))
@@ -127,6 +134,7 @@ class ProcessRegistry:
 
     def _seen(self, process: Process, pidfd: int) -> None:
         """Handle an exit event of a pidfd. Ignored if the descriptor number now belongs to another process."""
+        # The event may have been read before `forget`, and the number given to another file since.
         if not processes.alive(pidfd):
             self.remove(process, "ended")
 
@@ -149,6 +157,7 @@ class ProcessRegistry:
                 )
             return None
         try:
+            # Of the same user: else a program could have this daemon write into files of others.
             return MonitorPage.attach(Path(registration.page), owner=registration.uid)
         except MonitorError as error:
             raise RegistrationRefused(str(error)) from None

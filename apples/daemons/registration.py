@@ -59,6 +59,7 @@ class RegistrationServer:
             loop,
             path,
             all_users=all_users or path.parent == SYSTEM_DIRECTORY,
+            # The user of this node manager is not limited: its own runs may have thousands of ranks here.
             limits=SocketLimits(connections=most_of_user, line_bytes=UNTRUSTED_LINE, own=False),
             remedy="name another path with --socket",
             log=log,
@@ -79,6 +80,7 @@ class RegistrationServer:
 
     def close(self) -> None:
         """Close the socket and all connections."""
+        # The ends of connections below are no ends of processes.
         self._registered.clear()
         self._server.close()
         with suppress(FileNotFoundError):
@@ -99,8 +101,10 @@ class RegistrationServer:
             try:
                 process = self._node.register(argument, client)
             except RegistrationRefused as error:
+                # Also in the log: programs seldom show the answer.
                 self._server.log_refused(f"user {client.uid}", f"refused: {error}")
                 raise
+            # After the registration has succeeded; the connection now represents the process.
             self._registered[client] = process
             self._needed = True
             answer(RegisteredProcess(process.job, process.rank))
@@ -112,6 +116,7 @@ class RegistrationServer:
             # Not answered: it goes on meanwhile.
             self._node.requested()
         elif what == "hold":
+            # Released by the end of the connection, however the client ends.
             self._holding.add(client)
             self._needed = True
             answer(Held())

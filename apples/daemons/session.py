@@ -93,6 +93,7 @@ class SharingSession:
             if self._run or find_node() is not None:
                 self._join()
         except BaseException:
+            # A context whose entry fails is not left by Python.
             self.__exit__()
             raise
         return self
@@ -109,6 +110,7 @@ class SharingSession:
         self._notify(f"policy {self.kind.name}, node {self.node}: {others_there(self.slots)}")
 
     def __exit__(self, *exception: object) -> None:
+        # First the node manager, which may use the pages until then.
         self._here.leave()
         self._pages.close()
 

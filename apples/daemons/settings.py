@@ -63,6 +63,7 @@ class UserLimits:
 def parse_address(text: str, *, what: str = "address") -> tuple[str, int]:
     """Return (host, port) of HOST:PORT, [IPV6]:PORT or HOST; raises `ConfigError`."""
     host, colon, port = text.rpartition(":")
+    # A bare IPv6 address has colons, and no port.
     if not colon or (":" in host and not host.startswith("[")):
         host, port = text, str(DEFAULT_PORT)
     host = host.removeprefix("[").removesuffix("]")

@@ -21,10 +21,12 @@ def send(pidfd: int, number: int, group: int) -> bool:
     Returns False if the process has ended. Raises `PermissionError` if it now belongs to another user.
     """
     try:
+        # One call that can hit neither another process nor another group.
         signal.pidfd_send_signal(pidfd, number, None, _PROCESS_GROUP if group else 0)
     except ProcessLookupError:
         return False
     except OSError as error:
+        # EINVAL: the kernel does not know the flag yet.
         if error.errno != errno.EINVAL or not group:
             raise
         return _send_to_group(pidfd, number, group)
@@ -41,6 +43,7 @@ def _send_to_group(pidfd: int, number: int, group: int) -> bool:
             _continue_rest(pidfd, group)
         return False
     try:
+        # Between poll and this call the leader may end, but its number stays taken until it is waited for.
         os.killpg(group, number)
     except ProcessLookupError:
         return False
@@ -49,6 +52,7 @@ def _send_to_group(pidfd: int, number: int, group: int) -> bool:
 
 def _continue_rest(pidfd: int, group: int) -> None:
     """Resume the members that a dead leader has left: while there are any, the group number is not reused."""
+    # While the number of the leader is its own or free, the group with this number is ours.
     if not _waited_for(pidfd) or not os.path.exists(f"/proc/{group}"):
         for name in os.listdir("/proc"):
             if name.isdecimal() and int(name) != group:
@@ -58,6 +62,7 @@ def _continue_rest(pidfd: int, group: int) -> None:
 
 def _waited_for(pidfd: int) -> bool:
     try:
+        # Signal 0 checks only.
         signal.pidfd_send_signal(pidfd, 0)
     except ProcessLookupError:
         return True
@@ -69,6 +74,7 @@ def _waited_for(pidfd: int) -> bool:
 def _continue_member(pid: int, group: int) -> None:
     if os.getpgid(pid) != group:
         return
+    # From here on the number cannot move to another process unnoticed.
     pidfd = os.pidfd_open(pid)
     try:
         # Looked at again while the descriptor holds it.

@@ -99,6 +99,7 @@ def start_node(
                     address_file.read_text(encoding="utf-8").strip(), key.read_text(encoding="ascii")
                 )
             else:
+                # A file, because command lines are public on a host.
                 write_whole(key, machine.key.encode(), mode=0o600)
                 options += ["--key", str(key)]
             options += ["--manager", machine.address]
@@ -138,5 +139,6 @@ def _daemon(arguments: list[str], said: int) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         stdout=said,
         stderr=said,
+        # They outlive the run, and Ctrl-C at its terminal.
         start_new_session=True,
     )

@@ -27,6 +27,7 @@ class StatusQueries(Generic[T]):
     def put(self, who: T, number: int, stale: set[T]) -> None:
         """Add a query. `stale`: nodes with an old report; nodes that join after the first query are not waited for"""
         self._questions.append((who, number))
+        # Reports are on their way: the answer to the first query is that to this one.
         if self._untold:
             return
         self._untold = stale
@@ -45,8 +46,10 @@ class StatusQueries(Generic[T]):
 
     def _answer(self) -> None:
         if self._patience is not None:
+            # All reports are there; without this the alarm would answer later queries too early.
             self._patience.cancel()
         self._untold = set()
+        # Emptied first: an answer may break a connection, whose end comes back here.
         questions, self._questions = self._questions, []
         if questions:
             self._answer_to(questions)

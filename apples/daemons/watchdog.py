@@ -40,6 +40,7 @@ class Watchdog:
         import socket
 
         self._socket = socket.socket(fileno=connection)
+        # As one word of 8 bytes: aligned loads of a word are never torn.
         self._deadline = memoryview(mmap.mmap(page, PAGE_BYTES, prot=mmap.PROT_READ)).cast("Q")
         self._held: dict[bytes, tuple[int, bytes]] = {}
 
@@ -47,11 +48,14 @@ class Watchdog:
         """Run until the node manager has ended."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
+        # Processes may be stopped from here on.
         self._socket.send(READY)
         wait_ms = self._left_ms()
         while True:
+            # Messages first: the descriptor of a process that is about to be stopped may be among them.
             if poll.poll(wait_ms):
                 if not self._take():
+                    # The socket has ended, so the node manager has, however it was killed.
                     self.resume()
                     return
                 wait_ms = self._left_ms()
@@ -65,6 +69,7 @@ class Watchdog:
         """Resume all processes; those that have ended are ignored."""
         for fd, action in self._held.values():
             try:
+                # A value for the file of a control group; else a signal for the process.
                 if action.startswith(b"w"):
                     os.pwrite(fd, action[1:], 0)
                 else:
@@ -85,12 +90,14 @@ class Watchdog:
         import socket
 
         try:
+            # SOCK_SEQPACKET keeps messages apart, and each descriptor with its own.
             message, fds, _, _ = socket.recv_fds(self._socket, 4096, 1)
         except ConnectionError:
             return False
         kind, rest = message[:1], message[1:]
         if kind == HOLD and fds:
             key, _, action = rest.partition(b"\0")
+            # A process gets new descriptors under its old key when its control changes.
             self._drop(key)
             self._held[key] = (fds[0], action)
         elif kind == DROP:
@@ -107,6 +114,7 @@ def main(arguments: list[str]) -> None:
     """Watch over the descriptors from the inherited socket `arguments[0]`, by the page `arguments[1]`."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         # Ends with the node manager and not before it.
+        # A shutdown signals all processes at once; this one has to see the end of the others.
         signal.signal(number, signal.SIG_IGN)
     if int(arguments[2]):
         _become_realtime()
@@ -117,6 +125,7 @@ def _become_realtime() -> None:
     """Raise the priority as far as allowed; called only if the node manager itself was allowed to."""
     for priority in range(PRIORITY, 0, -1):
         try:
+            # A limit (`ulimit -r`) may allow a lower priority only.
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
         except PermissionError:
             continue

@@ -38,6 +38,7 @@ class WatchdogClient:
         self._loop, self._log, self._changed = loop, log, changed
         self._realtime = str(int(realtime))
         self._held: dict[str, tuple[int, bytes]] = {}
+        # Memory without a file name, which ends with its last descriptor.
         self._page_fd = os.memfd_create("watchdog", os.MFD_CLOEXEC)
         os.ftruncate(self._page_fd, PAGE_BYTES)
         # One 8-byte store, so that the watchdog never reads half a value.
@@ -54,6 +55,7 @@ class WatchdogClient:
 
     def start(self) -> None:
         """Start a watchdog and send it all held descriptors; `ready` becomes True when it answers."""
+        # Its end is the news of this process's death, which the kernel delivers after any signal.
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far:
             fds = (far.fileno(), self._page_fd)
@@ -69,6 +71,7 @@ class WatchdogClient:
         self._socket = near
         self._loop.watch(near.fileno(), self._receive)
         for key in list(self._held):
+            # A new watchdog knows none of the processes that the last one held.
             self._send_held(key)
 
     def hold(self, key: str, fd: int, action: bytes) -> None:
@@ -84,12 +87,14 @@ class WatchdogClient:
     def stopping(self, deadline: float) -> None:
         """Arm the watchdog: it resumes all processes unless called again before `deadline` (CLOCK_MONOTONIC)."""
         looks = self._deadline[0] != 0
+        # Stored before any process is stopped.
         self._deadline[0] = int(deadline * 1e9)
         if not looks:
             self._send(LOOK)
 
     def running(self) -> None:
         """Disarm the watchdog, because no process is stopped."""
+        # No message: the watchdog finds the zero when its present deadline is over.
         self._deadline[0] = 0
 
     def close(self) -> None:
@@ -107,6 +112,7 @@ class WatchdogClient:
             self._socket = None
         if self._process is not None:
             try:
+                # It resumes everything at the end of its socket, and then ends by itself.
                 self._process.wait(_SEND_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
@@ -125,6 +131,7 @@ class WatchdogClient:
             socket.send_fds(self._socket, [message], [fd])
             self._socket.setblocking(False)
         except OSError:
+            # A watchdog that does not know all processes is worse than none: without one nothing is stopped.
             self._died()
 
     def _send(self, message: bytes) -> None:
@@ -148,6 +155,7 @@ class WatchdogClient:
             self._died()
 
     def _died(self) -> None:
+        # One that never answered would be started again without end.
         stood = self.ready
         self._end()
         self._changed()

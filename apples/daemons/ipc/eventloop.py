@@ -52,6 +52,7 @@ class Loop:
             self._epoll.register(self._timer.fileno(), select.EPOLLIN | select.EPOLLET)
         self._ready: dict[int, Handler] = {}
         self._alarms: list[tuple[float, int, Alarm]] = []
+        # Breaks ties: alarms of one instant go in the order in which they were made, and are never compared.
         self._order = itertools.count()
         self._armed: float | None = None
         self._deadline: float | None = None
@@ -61,8 +62,10 @@ class Loop:
 
     def watch(self, fd: int, handler: Handler, *, writing: bool = False) -> None:
         """Call `handler` whenever `fd` is readable (or writable, or broken), in place of an earlier handler."""
+        # A socket with room is always writable, so writing is watched only while bytes wait.
         mask = select.EPOLLOUT | select.EPOLLIN if writing else select.EPOLLIN
         if fd in self._ready:
+            # A descriptor can be registered once.
             self._epoll.modify(fd, mask)
         else:
             self._epoll.register(fd, mask)
@@ -74,6 +77,7 @@ class Loop:
 
     def forget(self, fd: int) -> None:
         """Stop watching a descriptor; to be called before it is closed."""
+        # A closed descriptor leaves epoll by itself, but only when its last copy is closed.
         if self._ready.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
@@ -96,11 +100,13 @@ class Loop:
 
     def run(self) -> None:
         """Run until `stop`."""
+        # Alarms that were due before the loop began.
         patience_s = self._ring()
         while not self._stopped:
             # After SIGSTOP and SIGCONT the first poll may return empty without having looked.
             ready = self._epoll.poll(patience_s, _MOST_READY) or self._epoll.poll(0, _MOST_READY)
             if len(ready) == _MOST_READY:
+                # There may be more than one poll returns, and the heartbeat's descriptor among the rest.
                 self._urgent()
             for fd, _ in ready:
                 if (handler := self._ready.get(fd)) is None:
@@ -139,12 +145,14 @@ class Loop:
         """Run due alarms; return the time to wait for descriptors, None without limit or if the timer ends it."""
         instant = now()
         if self._deadline is not None and self._deadline <= instant and self._overdue is not None:
+            # Once: the next heartbeat sets another one.
             self._deadline = None
             self._overdue()
             instant = now()
         alarms, looked_at = self._alarms, instant
         # Alarms that become due meanwhile run after the descriptors, so that a late one cannot starve them.
         while alarms and (alarms[0][0] <= looked_at or alarms[0][2].call is None) and not self._stopped:
+            # Cancelled alarms stay in the heap until their turn: removing them there would cost a search.
             alarm = heapq.heappop(alarms)[2]
             if alarm.call is not None:
                 self._armed = None
@@ -156,6 +164,7 @@ class Loop:
                 first = self._deadline
             return None if first is None else max(first - instant, 0.0)
         if first != self._armed:
+            # Only if it has changed, because each setting is a system call.
             self._timer.set(first)
             self._armed = first
         return None
@@ -207,6 +216,7 @@ def become_realtime(priority: int) -> bool:
     missing (CAP_SYS_NICE, or an rtprio limit).
     """
     try:
+        # Without the second flag every program that the daemon starts would run before all others.
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
     except PermissionError:
         return False
@@ -216,4 +226,5 @@ def become_realtime(priority: int) -> bool:
 def settle_memory() -> None:
     """Exclude all objects made so far from garbage collection, which would scan them again and again."""
     gc.collect()
+    # Collected before: garbage would be frozen as well.
     gc.freeze()

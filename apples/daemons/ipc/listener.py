@@ -47,12 +47,14 @@ def bound(listen: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
                 host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
             listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            # Connections of an earlier manager keep its port for a minute after their end.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             datagrams = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
             # Of a thousand nodes at once; the system may give less.
             datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVED)
             try:
                 listener.bind(address)
+                # The port that the kernel chose may be taken for UDP: then another one is tried.
                 datagrams.bind(listener.getsockname())
                 listener.listen(_BACKLOG)
             except OSError:
@@ -70,7 +72,9 @@ def may_multicast(datagrams: socket.socket, address: str) -> bool:
     if datagrams.family != socket.AF_INET:
         return False
     try:
+        # Heartbeats are for this network; routers must not pass them on.
         datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
+        # The manager's own host may be a node.
         datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
         if address != "0.0.0.0":
             datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
@@ -107,6 +111,7 @@ class Listener:
             # Other errors: the client has disconnected already.
             if error.errno in _SCARCE:
                 self._loop.forget(self._listener.fileno())
+                # The connection waits in the backlog; a descriptor may be free soon.
                 self._pause = self._loop.after(_PAUSE_S, self._open)
             return
         self._on_connection(connection)

@@ -39,6 +39,7 @@ def connect_trusted(path: Path, *, timeout_s: float, remedy: str) -> socket.sock
     try:
         connection.settimeout(timeout_s)
         connection.connect(str(path))
+        # Of the process that listens, as the kernel saw it: no byte has been sent yet.
         _, uid = peer(connection)
         if uid not in (os.geteuid(), 0):
             raise SharingError(

@@ -57,6 +57,7 @@ def read_request(exchanges: Mapping[str, Exchange[Any]], line: bytes) -> tuple[s
         ConfigError: values of the argument are not legal; the message has every problem.
     """
     name, argument = _one(line)
+    # Before the argument is decoded: its type is not known otherwise.
     if name not in exchanges:
         raise RequestRejected(f"{short(name)} is no request; legal are {', '.join(exchanges)}")
     decoder = exchanges[name].argument
@@ -85,6 +86,7 @@ def problems(name: str, kind: Any, text: msgspec.Raw | bytes, error: Exception) 
         text: The document.
         error: Raised for the whole document; it names the first problem only.
     """
+    # msgspec stops at the first problem, so each field is decoded by itself.
     fields = list(_field_problems(name, kind, text)) if isinstance(kind, type) else []
     return fields[:_REPORTED] or [_problem(name, "", text, error)]
 

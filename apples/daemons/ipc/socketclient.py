@@ -54,6 +54,7 @@ class DaemonClient(Closing):
                 reasons.append(f"{path}: {error.strerror or error}")
                 continue
             self.path = path
+            # Another one than for the connection: some answers take hours.
             self._socket.settimeout(self.answer_s)
             self._lines = self._socket.makefile("rb")
             return
@@ -72,6 +73,7 @@ class DaemonClient(Closing):
         try:
             for first in range(0, len(arguments), _BATCH):
                 batch = arguments[first : first + _BATCH]
+                # Many in one write: a round trip for each would take most of the time.
                 lines = [msgspec.json.encode({request: argument}) + b"\n" for argument in batch]
                 # A daemon that refuses the connection closes it. Its reason can be read all the same.
                 with suppress(BrokenPipeError, ConnectionResetError):

@@ -49,6 +49,7 @@ class Stream:
 
     def send(self, line: bytes) -> None:
         """Send a line, later if the socket is full. A line to an ended stream is lost, as on the wire."""
+        # Looked at before the line is added: a single line may be longer than the limit.
         if self._open and len(self._waiting) > self._most_waiting:
             self.close("it does not read what it is sent")
         if self._open:
@@ -59,8 +60,10 @@ class Stream:
         """End the stream."""
         if self._open:
             self._open = False
+            # While the descriptor still has its number.
             self._loop.forget(self.socket.fileno())
             self.socket.close()
+            # Last: the owner may drop this stream.
             self._on_end(reason)
 
     @property
@@ -72,6 +75,7 @@ class Stream:
         try:
             while self._waiting:
                 sent = self.socket.send(self._waiting)
+                # Kernel buffers take a part of a long line.
                 del self._waiting[:sent]
         except BlockingIOError:
             pass
@@ -106,6 +110,7 @@ class Stream:
         try:
             for line in self._lines.feed(data):
                 self.on_line(line)
+                # The handler has closed the stream; lines that follow are not its business any more.
                 if not self.open:
                     return
         except Forged as error:
@@ -120,10 +125,12 @@ def keep_honest(connection: socket.socket, silence_s: float) -> None:
 
     An idle connection is probed every `_IDLE_S`.
     """
+    # Lines are short and answers are waited for.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+    # Bytes that are not acknowledged: keep-alive alone probes idle connections only.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(silence_s * 1000))
 
 

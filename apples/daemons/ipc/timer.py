@@ -28,6 +28,7 @@ class Timer:
         self._fd: int = self._libc.timerfd_create(_CLOCK_MONOTONIC, _FLAGS)
         if self._fd < 0:
             raise OSError(ctypes.get_errno(), "timerfd_create")
+        # Kept: making one at each heartbeat would cost more than the call.
         self._spec = _Spec()
         self._reference = ctypes.byref(self._spec)
 

@@ -146,6 +146,7 @@ class UnixServer:
         client = Client(stream=stream, pid=pid, uid=uid)
         self._clients.add(client)
         self._connections[uid] += 1
+        # The kernel has named the user: no proof is needed on a Unix socket.
         stream.trust(self._limits.line_bytes)
         refused = self._stranger(client)
         if refused is not None:
@@ -165,12 +166,14 @@ class UnixServer:
 
     def _receive(self, client: Client, line: bytes) -> None:
         turn = self._turns.setdefault(client.uid, _Turn())
+        # An empty request costs memory, too.
         turn.size += len(line) + _REQUEST_BYTES
         if turn.size > _WAITING_BYTES + self._limits.line_bytes:
             client.stream.close("too many requests without waiting for their answers")
             return
         turn.lines.append((client, line))
         if self._due is None:
+            # Not at once: requests of other users that have arrived meanwhile get into the same round.
             self._due = self._loop.after(0.0, self._serve)
 
     def _serve(self) -> None:
@@ -182,6 +185,7 @@ class UnixServer:
                 client, line = turn.lines.popleft()
                 turn.size -= len(line) + _REQUEST_BYTES
                 self.guarded(client, lambda client=client, line=line: self._request(client, line))  # type: ignore[misc]
+            # Users without requests cost nothing.
             if not turn.lines:
                 del self._turns[uid]
         if self._turns:
@@ -209,7 +213,9 @@ def _listening(path: Path, *, all_users: bool, remedy: str) -> socket.socket:
     try:
         # The caller holds the lock, so an existing socket was left by a daemon that was killed.
         with suppress(FileNotFoundError):
+            # A socket's file outlives its process, and `bind` refuses a path that exists.
             path.unlink()
+        # The socket has its mode from the start: between `bind` and `chmod` others could connect.
         before = os.umask(0o177)
         try:
             listener.bind(str(path))

@@ -65,6 +65,7 @@ def hidden(key: bytes, challenge: str, nonce: str, secret: bytes) -> bytes:
     key : of the node.  challenge, nonce : random words of both sides, so that no pad is used twice
     """
     pad = derive(key, "pad", challenge, nonce)
+    # A pad of its own for each connection: two secrets under one pad would show their difference.
     return bytes(one ^ other for one, other in zip(secret, pad, strict=True))
 
 
@@ -84,12 +85,15 @@ class Seal:
     def open(self, line: bytes) -> bytes:
         """Return the text of the next received line; raises `Forged`."""
         mac, _, body = line.partition(b" ")
+        # In constant time: the time of a plain comparison would show how many bytes were right.
         if not hmac.compare_digest(mac, self._mac(self._theirs, self._received, body)):
             raise Forged("a line that is not sealed with our key, or not in its place")
+        # Only for valid lines; a forged one ends the connection anyway.
         self._received += 1
         return body
 
     def _mac(self, direction: bytes, number: int, body: bytes) -> bytes:
+        # Direction and number: a line cannot be sent back, repeated or put elsewhere.
         text = b"%s\0%d\0%s" % (direction, number, body)
         return hmac.digest(self._key, text, "sha256").hex().encode()
 
@@ -177,6 +181,7 @@ class DatagramSeal:
 
     def here(self, message: PresenceMessage) -> bytes:
         """Return the datagram of a sign of life."""
+        # The first bytes of the format are left free for magic and session.
         fields = _HERE.pack(bytes.fromhex(message.node), *message[1:])
         return self.sealed(self._here_begins + fields[_BEGIN:])
 
@@ -221,9 +226,11 @@ class Freshness:
 
     def admits(self, beat: HeartbeatMessage, now: float, *, late_s: float) -> bool:
         """Return whether to act on a heartbeat that arrived at `now`, on a clock that nothing slews."""
+        # Repeated, or overtaken by a later one.
         if beat.number <= self.number:
             return False
         ahead = now - beat.sent_s
+        # The reference may grow slowly, because the clocks of both hosts drift.
         best = ahead if self._ahead_s is None else min(ahead, self._ahead_s + _DRIFT * beat.slice_s)
         self._ahead_s = best
         if ahead - best > late_s and not self._only_late(beat.number, now):
