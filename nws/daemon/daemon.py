@@ -190,7 +190,7 @@ class SensorDaemon(Closing):
     @property
     def lost(self) -> int:
         """Return samples that were dropped for want of room, or refused by the server."""
-        return self.spool.dropped + self._delivery.refused
+        return self.spool.dropped + self._delivery.samples.refused
 
     def close(self) -> None:
         """End the echo server, let go of spool and lock."""

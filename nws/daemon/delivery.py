@@ -70,10 +70,53 @@ class _Told:
     looked_at: float = float("-inf")
 
 
+class WaitingSamples:
+    """The samples of a spool on their way to the server. refused : number of those that it did not accept"""
+
+    def __init__(self, spool: Spool, say: Callable[[str], None]) -> None:
+        self._spool, self._say = spool, say
+        self._limit = MOST_SAMPLES
+        self._reasons: set[str] = set()
+        self.refused = 0
+
+    def batch(self) -> SampleBatch | None:
+        """Return the next batch, None if no sample waits."""
+        return self._spool.oldest(self._limit)
+
+    def acknowledge(self, batch: SampleBatch, answer: PutReceipt) -> None:
+        """Remove the samples that the server has from the spool, and count those that it refused."""
+        if answer.next <= batch.first:
+            raise _odd(f"samples {batch.first} to {batch.next - 1} with next {answer.next}")
+        unsent = self._spool.acknowledge(answer.next) - len(batch.samples)
+        if unsent > 0:
+            self.drop(
+                unsent, "the server had their numbers already; was the spool's file restored from a copy?"
+            )
+        self._limit = min(2 * self._limit, MOST_SAMPLES)
+        if answer.refused.count:
+            self.drop(answer.refused.count, _in_short(answer.refused.reasons or ("no reason given",)))
+
+    def halve(self, batch: SampleBatch) -> bool:
+        """Make the next batch half as large as a rejected one; return False for a batch of one."""
+        many = len(batch.samples)
+        if many > 1:
+            self._limit = many // 2
+        return many > 1
+
+    def drop(self, many: int, reason: str) -> None:
+        """Count samples that are lost, and report a new reason."""
+        self.refused += many
+        if reason not in self._reasons and len(self._reasons) < _MOST_REASONS:
+            self._reasons.add(reason)
+            self._say(
+                f"server: {many} sample{'s' if many > 1 else ''} refused and dropped: {reason[:_LONGEST_REASON]}"
+            )
+
+
 class DeliveryJob:
     """The job `deliver` of one host.
 
-    refused : samples that the server did not accept.  period_s : from one delivery to the next
+    samples : those of the spool.  period_s : from one delivery to the next
     """
 
     def __init__(
@@ -94,11 +137,9 @@ class DeliveryJob:
         self._backoff = Backoff(say, self._dice)
         self._server: ServiceClient | None = None
         self._reload = threading.Event()
-        self._limit = MOST_SAMPLES
+        self.samples = WaitingSamples(spool, say)
         self._told = _Told()
-        self._reasons: set[str] = set()
         self.period_s = period_s
-        self.refused = 0
         self._ready = False
 
     def reload(self) -> None:
@@ -201,7 +242,7 @@ class DeliveryJob:
 
     def _put(self, server: ServiceClient) -> None:
         """Send the next batch, or a sign of life if nothing waits or the clock is not set well enough."""
-        batch = self._spool.oldest(self._limit) if self._clock.is_set else None
+        batch = self.samples.batch() if self._clock.is_set else None
         status = self._home.status()
         if batch is None:
             self._timed(PutReceipt, lambda: server.put(status=status))
@@ -224,37 +265,17 @@ class DeliveryJob:
         self._acknowledge(batch, answer)
 
     def _acknowledge(self, batch: SampleBatch, answer: PutReceipt) -> None:
-        if answer.next <= batch.first:
-            raise _odd(f"samples {batch.first} to {batch.next - 1} with next {answer.next}")
-        unsent = self._spool.acknowledge(answer.next) - len(batch.samples)
-        if unsent > 0:
-            self._drop(
-                unsent, "the server had their numbers already; was the spool's file restored from a copy?"
-            )
-        self._limit = min(2 * self._limit, MOST_SAMPLES)
+        self.samples.acknowledge(batch, answer)
         if not self._ready:
             self._ready = True
             notify(f"READY=1\nSTATUS={self._host} is registered and delivers")
-        if answer.refused.count:
-            self._drop(answer.refused.count, _in_short(answer.refused.reasons or ("no reason given",)))
 
     def _refuse(self, server: ServiceClient, batch: SampleBatch, error: ServiceError) -> None:
         """Halve a rejected batch; drop a single sample, unless the server rejects everything."""
-        many = len(batch.samples)
-        if many > 1:
-            self._limit = many // 2
-            return
-        self._timed(PutReceipt, lambda: server.put(status=self._home.status()))
-        self._spool.acknowledge(batch.next)
-        self._drop(1, str(error))
-
-    def _drop(self, many: int, reason: str) -> None:
-        self.refused += many
-        if reason not in self._reasons and len(self._reasons) < _MOST_REASONS:
-            self._reasons.add(reason)
-            self._say(
-                f"server: {many} sample{'s' if many > 1 else ''} refused and dropped: {reason[:_LONGEST_REASON]}"
-            )
+        if not self.samples.halve(batch):
+            self._timed(PutReceipt, lambda: server.put(status=self._home.status()))
+            self._spool.acknowledge(batch.next)
+            self.samples.drop(1, str(error))
 
     def _look_for_news(self, server: ServiceClient) -> None:
         renewed, moved = self._home.wants_news(self._told.version)

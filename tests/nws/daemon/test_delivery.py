@@ -242,7 +242,7 @@ def test_server_that_cannot_now_is_asked_again_and_nothing_is_dropped(world, sta
     world.server.fail = None
     world.run()
     assert world.server.kept == [1]
-    assert world.delivery.refused == 0
+    assert world.delivery.samples.refused == 0
 
 
 def test_silly_retry_after_is_bounded(world):
@@ -264,7 +264,7 @@ def test_samples_that_are_refused_are_found_dropped_and_counted_and_block_nothin
     world.server.fail = picky
     world.run(3)
     assert world.server.kept == [n for n in range(100) if n != 50]
-    assert world.delivery.refused == 1
+    assert world.delivery.samples.refused == 1
     assert world.said[-1] == "server: 1 sample refused and dropped: memory.free@a: no such series"
     assert len(world.spool) == 0
 
@@ -276,7 +276,7 @@ def test_server_that_refuses_everything_costs_no_sample(world, status):
     world.add(*range(10))
     world.server.fail = refused(status, "not here")
     world.run(20)
-    assert (len(world.spool), world.delivery.refused) == (10, 0)
+    assert (len(world.spool), world.delivery.samples.refused) == (10, 0)
     world.server.fail = None
     world.run(10)
     assert world.server.kept == list(range(10))
@@ -295,7 +295,7 @@ def test_series_too_many_does_not_hold_up_the_others(world):
     world.server.fail = full
     world.run(3)
     assert world.server.kept == [0, 1, 3]
-    assert world.delivery.refused == 1
+    assert world.delivery.samples.refused == 1
 
 
 def test_nothing_is_delivered_before_the_time_is_known_well(tmp_path):
@@ -348,7 +348,7 @@ def test_samples_the_server_acknowledges_without_keeping_are_counted(world):
     world.server.answer = {"refused": {"count": 2, "reasons": ["too far in the future"]}}
     world.add(1, 2, 3)
     world.run()
-    assert world.delivery.refused == 2
+    assert world.delivery.samples.refused == 2
     assert "server: 2 samples refused and dropped: too far in the future" in world.said
 
 
@@ -496,7 +496,7 @@ def test_samples_whose_numbers_the_server_has_seen_already_are_counted_not_swall
     world.server.answer = {"next": 10**6}
     world.run()
     assert len(world.spool) == 0
-    assert world.delivery.refused == 3
+    assert world.delivery.samples.refused == 3
     assert any("3 samples refused and dropped: the server had their numbers already" in s for s in world.said)
 
 
