@@ -98,7 +98,6 @@ class ManagedNode:
         )
         process = registration.process
         self.processes[process] = managed
-        # A plan has steps for all processes; it would leave out this one.
         self._plans.clear()
         if not self.kind.coordinated:
             # Without a manager, the processors of ranks follow from their numbers.
@@ -112,7 +111,6 @@ class ManagedNode:
         if managed is None:
             return None
         self._plans.clear()
-        # A last time, while its page is there.
         managed.read()
         job = process.job
         # The job must not look needier because one of its processes has ended.
@@ -124,10 +122,8 @@ class ManagedNode:
             self.policy.on(ProcessLeft(process=process, now=now))
         else:
             self._placed.pop(job, None)
-            # The last one: a later job of this name begins at zero.
             self._left_cpu_s.pop(job, None)
             self.policy.on(JobLeft(job=job, now=now))
-        # Last, because it closes the descriptor by which the process was resumed.
         managed.close()
         return managed
 
@@ -177,7 +173,6 @@ class ManagedNode:
         for process, managed in self.processes.items():
             if managed.has_request():
                 arrived = True
-                # A kernel call for each process, so only for a policy that counts CPU time.
                 used = _used_cpu_s(self.policy.jobs, self._left_cpu_s, self.processes) if counted else {}
                 self.policy.on(MessageArrived(process=process, sender_scheduled=True, now=now, cpu_s=used))
         return arrived
@@ -190,12 +185,10 @@ class ManagedNode:
             may_stop: False while no watchdog runs; then nothing is stopped.
             stopping: Called once before the first process is stopped.
         """
-        # This runs at each heartbeat for all processes: attributes are looked up once.
         policy, spin_s, runs = self.policy, self._constants.fcs.spin_s, []
         announces, pulse, stopped = policy.announces_scheduled, self.pulse, False
         scheduled = policy.scheduled if announces else None
         for managed, order, wait in self._plan():
-            # A process has to know how to wait before it runs or stops.
             if wait is not managed.wait or order.favoured is not managed.favoured:
                 managed.set_wait(wait, spin_s)
                 managed.favour(order.favoured)
@@ -228,21 +221,10 @@ class ManagedNode:
             # Without a look at the orders: this is the way out of every failure.
             managed.resume(now)
 
-    @property
-    def pulsing(self) -> float:
-        """The largest number of processors that any process gets in pulses, 0 if there are no pulses."""
-        return max((m.processors or 0.0 for m in self.processes.values() if m.limited), default=0.0)
-
     def read_all(self) -> None:
         """Read the counts of all processes."""
         for managed in self.processes.values():
             managed.read()
-
-    def describe(self, now: float, *, cpu: bool = True) -> Iterator[ProcessReport]:
-        """Yield the report of each process. `cpu`: with its CPU seconds, which cost a kernel call each."""
-        orders, known = self.policy.wanted(), self.policy.classifications
-        for process, managed in self.processes.items():
-            yield report_of(managed, now, ordered=process in orders, known=known.get(process), cpu=cpu)
 
     def _set_processors(self, job: str, here: Mapping[Process, int], now: float) -> None:
         if self._placed.get(job) != here:
@@ -253,7 +235,6 @@ class ManagedNode:
 
     def _plan(self) -> list[tuple[ManagedProcess, Order, Wait | None]]:
         """Return the steps to the wanted state, cached by slot if the policy repeats its orders."""
-        # By identity: policies return the same object as long as nothing has changed.
         orders, slot = self.policy.wanted(), None if self.slot is None else self.slot.slot
         if slot is not None and (known := self._plans.get(slot)) is not None and known.orders is orders:
             return known.steps
@@ -266,6 +247,18 @@ class ManagedNode:
         if slot is not None and self.policy.repeats:
             self._plans[slot] = _Plan(orders, steps)
         return steps
+
+
+def pulsing(node: ManagedNode) -> float:
+    """Return the largest number of processors that any process gets in pulses, 0 if there are no pulses."""
+    return max((m.processors or 0.0 for m in node.processes.values() if m.limited), default=0.0)
+
+
+def reports(node: ManagedNode, now: float, *, cpu: bool = True) -> Iterator[ProcessReport]:
+    """Yield the report of each process. `cpu`: with its CPU seconds, which cost a kernel call each."""
+    orders, known = node.policy.wanted(), node.policy.classifications
+    for process, managed in node.processes.items():
+        yield report_of(managed, now, ordered=process in orders, known=known.get(process), cpu=cpu)
 
 
 def slots_held(node: ManagedNode) -> int:

@@ -206,7 +206,6 @@ class ManagerDaemon:
     def close(self) -> None:
         """Close all connections. Nodes resume all processes when no heartbeat arrives."""
         for connection in list(self._connections):
-            # Nodes connect again, to the next manager.
             connection.stream.close()
         self._listener.close()
         self.heartbeats.close()
@@ -324,7 +323,6 @@ class ManagerDaemon:
         # After the datagrams, so that a stop of this process makes no node look lost.
         self.jobs.tick(instant)
         self._send_changes()
-        # A copy: silent connections are closed on the way.
         for node in list(self._connections):
             node.keep_alive(instant, self.heartbeats.slice_s)
         if self._nodes:

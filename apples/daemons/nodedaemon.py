@@ -24,7 +24,7 @@ from apples.daemons.ipc.timer import now
 from apples.daemons.ipc.unixserver import Client
 from apples.daemons.ipc.wire import PULSE_S
 from apples.daemons.journal import Journal
-from apples.daemons.managednode import ManagedNode, slots_held
+from apples.daemons.managednode import ManagedNode, pulsing, reports, slots_held
 from apples.daemons.managersession import ManagerSession
 from apples.daemons.nodemessages import NodeStatus, ProcessReport
 from apples.daemons.paths import private_directory
@@ -89,7 +89,7 @@ class OwnTimer:
         self._loop.at(following, lambda: self._poll_messages(following))
         self._node.look_for_messages(now())
         # All limited processes have one pulse: the largest of their shares.
-        share = min(self._node.pulsing, 1.0)
+        share = min(pulsing(self._node), 1.0)
         self._node.pulse = share > 0
         self._enforce()
         if share > 0:
@@ -117,7 +117,6 @@ class NodeDaemon:
         )
         private_directory(settings.socket.parent, all_users=settings.everybody)
         self._journal = Journal(settings.socket, settings.machine)
-        # Heartbeats bring the time with them; only time slices of its own need exact timers.
         self._loop = Loop(precise=kind.own_timer, failed=lambda error: log(f"failed: {error!r}"))
         self.node = ManagedNode(
             settings.processors,
@@ -176,7 +175,6 @@ class NodeDaemon:
         if self.timer is not None:
             self.timer.start()
         self._next_second()
-        # After everything long-lived was made, and before the first heartbeat.
         settle_memory()
         notify(f"READY=1\nSTATUS=listens at {self._settings.socket}")
 
@@ -187,12 +185,10 @@ class NodeDaemon:
         self.node.release(now())
         for process in list(self.node.processes):
             self._registry.remove(process, "left alone")
-        # Programs that try to register from here on find no node manager, and run freely.
         self._server.close()
         if self._manager.connection is not None:
             self._manager.connection.close()
         self._watchdog.close()
-        # Nearly last: until then another node manager of this name is refused.
         self._journal.close(left)
         self._loop.close()
 
@@ -218,12 +214,11 @@ class NodeDaemon:
         """Answer a query, now or later."""
         instant = now()
         if what == "status":
-            # Pages change all the time, and the last read may be a second old.
             self.node.read_all()
             answer(self._status(instant))
         elif what == "job":
             self.node.read_all()
-            live: list[ProcessReport] = [e for e in self.node.describe(instant) if e.job == argument]
+            live: list[ProcessReport] = [e for e in reports(self.node, instant) if e.job == argument]
             # Ranks that have ended are reported as well: a run asks when all of its ranks have.
             answer([*self._registry.ended.get(str(argument), {}).values(), *live])
         elif what == "beats":
@@ -253,7 +248,6 @@ class NodeDaemon:
         # At the heartbeat closest to it, or half a slice later without one.
         manager, instant = self._manager, now()
         half_s = manager.slice_s / 2 if manager.connection is not None and manager.slice_s < PULSE_S else 0.0
-        # The earliest heartbeat that takes the tasks along, and below the latest alarm that does them without one.
         self._second_due = instant + PULSE_S - half_s
         self._second_alarm = self._loop.at(instant + PULSE_S + half_s, self._second)
 
@@ -264,18 +258,15 @@ class NodeDaemon:
             self._second()
 
     def _enforce(self) -> None:
-        # While nothing is stopped the watchdog has no deadline, so that an idle node wakes nothing.
         if not self.node.enforce(now(), may_stop=self._watchdog.ready, stopping=self._stopping):
             self._watchdog.running()
 
     def _stopping(self) -> None:
         """Arm the watchdog before a process is stopped: it resumes everything unless it is armed again in time."""
-        # The longest time until this daemon has to act again.
         turn_s = LOOK_S if self.timer is not None else self._manager.slice_s
         self._watchdog.stopping(now() + _HUNG_SLICES * turn_s + _LATE_S)
 
     def _removed(self, process: Process) -> None:
-        # Its connection may outlive it, held by a child.
         self._server.end(process)
         self._manager.report_end(process)
         self._enforce()
@@ -300,7 +291,7 @@ class NodeDaemon:
             contended=sorted(node.policy.contended),
             realtime=self._realtime,
             powers=self._capabilities.describe(),
-            processes=list(node.describe(instant, cpu=cpu)),
+            processes=list(reports(node, instant, cpu=cpu)),
         )
 
     def _introduction(self) -> str:

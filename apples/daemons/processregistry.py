@@ -21,7 +21,7 @@ from apples.daemons.exchanges import RegisterRequest
 from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.timer import now
 from apples.daemons.journal import Journal
-from apples.daemons.managednode import ManagedNode, check_free, check_limits
+from apples.daemons.managednode import ManagedNode, check_free, check_limits, reports
 from apples.daemons.managedprocess import ManagedProcess
 from apples.daemons.nodemessages import ProcessReport
 from apples.daemons.processcontrol import Capabilities
@@ -140,7 +140,7 @@ class ProcessRegistry:
 
     def _remanaged(self, process: Process, why: str) -> None:
         self._node.read_all()
-        (final,) = (e for e in self._node.describe(now()) if (e.job, e.rank) == process)
+        (final,) = (e for e in reports(self._node, now()) if (e.job, e.rank) == process)
         ranks = self.ended.setdefault(process.job, {})
         ranks[process.rank] = msgspec.structs.replace(final, state=why)
         while len(ranks) > _ENDED_RANKS:

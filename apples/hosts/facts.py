@@ -98,6 +98,7 @@ def _installed(facts: HostFacts, needs: Needs) -> list[str]:
 
 def not_installed(facts: HostFacts, versions: Mapping[str, str]) -> list[str]:
     """Return the reasons why a host cannot run this package's own programs."""
+    # The one problem that explains all others; a list of missing distributions would hide it.
     if PACKAGE not in facts.versions:
         return [
             f"has no {PACKAGE} ({versions.get(PACKAGE)} here), which this package's own applications need; install the "
@@ -162,6 +163,7 @@ def _named(facts: HostFacts, known_as: tuple[str, ...]) -> list[str]:
 def _equipped(facts: HostFacts, needs: Needs) -> list[str]:
     problems = []
     if abs(facts.skew_s) > MOST_SKEW_S:
+        # Times of ranks on different hosts are compared, and records of the run sorted by them.
         way = "ahead of" if facts.skew_s > 0 else "behind"
         problems.append(
             f"has a clock {abs(facts.skew_s):.0f} s {way} ours, more than {MOST_SKEW_S:.0f} s; "
@@ -173,6 +175,7 @@ def _equipped(facts: HostFacts, needs: Needs) -> list[str]:
             problems.append(f"did not report the directory of {path}")
         else:
             problems += _disk(disk, path, size_bytes, shared=path in needs.tokens)
+    # Of one rank: how many ranks a host gets is not known before the plan.
     free = facts.shared_memory_bytes
     if free is None or free < needs.shared_memory_bytes:
         has = "no" if free is None else f"{free / 2**20:.1f} MiB in"

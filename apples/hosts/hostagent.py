@@ -94,13 +94,10 @@ class HostAgent:
             (out, out_write), (err, err_write) = os.pipe(), os.pipe()
             self._outputs, outputs = {out: FromAgent.STDOUT, err: FromAgent.STDERR}, (out_write, err_write)
         self._proxies = Proxies((lifeline_read, events_write, *outputs), setup["proxies"])
-        # One thread serves everything: a launcher that reads slowly must not keep signals and heartbeats waiting.
         for fd in (0, 1, self._events):
             os.set_blocking(fd, False)
         self._wake = signal_pipe((signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT))
-        # A launcher that has gone shows as an error of `write`, which is handled.
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        # Orphans of proxies and ranks become children of this process, which can then find and kill them.
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._sources = {0: self._listen, self._events: self._on_events, self._wake: self._on_wake}
         self._sources.update(dict.fromkeys(self._outputs, self._on_output))
@@ -111,13 +108,11 @@ class HostAgent:
         self._launcher.send(
             FromAgent.REPORT, json.dumps(_report(self._setup["directory"], self._shared)).encode()
         )
-        # Output may still be in the pipes when the last process has gone.
         while self._events in self._sources or self._out_of(self._outputs):
             self._serve()
             now = time.monotonic()
             if self._setup["silence_s"] is not None and now - self._received_at > self._setup["silence_s"]:
                 self._cut()
-            # The first time everything is killed. Survivors of that are not waited for.
             if self._end_at is not None and now > self._end_at:
                 if self._killed:
                     break
@@ -135,7 +130,6 @@ class HostAgent:
         now = time.monotonic()
         moments = [] if self._end_at is None else [self._end_at]
         if self._setup["beat_s"] is not None:
-            # From the time of now: after a stop of this process the missed heartbeats are not made up for.
             if now >= self._beat_at:
                 self._beat_at = now + self._setup["beat_s"]
                 self._launcher.send(FromAgent.HEARTBEAT)
@@ -182,14 +176,12 @@ class HostAgent:
                 self._handle(kind, payload)
         except (ValueError, OSError) as error:
             self._launcher.send(FromAgent.REFUSED, _reason(error, "an order"))
-            # Frames after an illegal one cannot be trusted either.
             self._sources.pop(0, None)
             self._cut()
 
     def _handle(self, kind: bytes, payload: bytes) -> None:
         if kind == ToAgent.START:
             order = read_order(payload, START)
-            # Of this host: remote shells carry none, and variables such as HOME differ between hosts.
             environment = order["environment"] or {**os.environ, **self._setup["environment"]}
             command = helper(*order["command"]) if order["helper"] else order["command"]
             self._proxies.start(order["id"], command, environment)
@@ -197,7 +189,6 @@ class HostAgent:
             self._supervisors.forward(read_signal(payload))
         elif kind == ToAgent.SLABS:
             offer(self._run_dir, read_slabs(payload))
-            # Rank 0 has moved here with the rows, or is about to.
             self._tail = self._tail or ProgressReader(self._run_dir, "")
         elif kind == ToAgent.FILE:
             name, content = read_file(payload)
@@ -214,13 +205,10 @@ class HostAgent:
             del self._sources[fd]
             os.close(fd)
             return
-        # Writes of several supervisors may arrive in one read, and the last one in two.
         *ranks, self._partial = (self._partial + data).split(b"\n")
         for rank in dict.fromkeys(map(int, ranks)):
-            try:
-                with open(os.path.join(self._run_dir, f"status-{rank:05d}.json"), "rb") as file:
-                    text = file.read()
-            except FileNotFoundError:
+            text = _status_text(self._run_dir, rank)
+            if text is None:
                 why = f"the status of rank {rank} disappeared from {self._run_dir}"
                 self._launcher.send(
                     FromAgent.REFUSED, f"{why}; use a run directory that nothing else cleans".encode()
@@ -228,7 +216,6 @@ class HostAgent:
                 self._cut()
                 return
             status = json.loads(text)
-            # An ended rank has no supervisor any more; its process id may be another's.
             if status["ended"] is None:
                 self._supervisors.add(rank, status["keeper"])
             self._launcher.send(FromAgent.STATUS, text)
@@ -254,7 +241,6 @@ class HostAgent:
     def _cut(self) -> None:
         """Close the lifeline. Processes that do not end in time are killed."""
         if self._lifeline >= 0:
-            # Supervisors wait for the other end, and kill their programs when it ends.
             os.close(self._lifeline)
             self._lifeline = -1
             self._end_at = time.monotonic() + GONE_S
@@ -274,18 +260,26 @@ class HostAgent:
             # They have closed all they had, and are about to end.
             time.sleep(0.002)
             _report_ended(self._proxies, self._launcher)
-        # Also processes that a rank has put into a session of their own, as daemons do.
         self._proxies.sweep()
         _report_ended(self._proxies, self._launcher)
         if not self._shared:
             rundirectory.send_back(self._run_dir, self._launcher)
-        # Last of all: after this frame the launcher waits for nothing from this host.
         self._launcher.send(FromAgent.GONE)
         self._launcher.drain(GONE_S)
 
 
+def _status_text(run_dir: str, rank: int) -> bytes | None:
+    """Return the status of a rank; None if its file has disappeared."""
+    try:
+        with open(os.path.join(run_dir, f"status-{rank:05d}.json"), "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
 def _report_ended(proxies: Proxies, launcher: FrameWriter) -> None:
     """Send the exit codes of the commands that have ended since the last report."""
+    # Also orphans are reaped by this call; only proxies have numbers.
     for number, code in proxies.ended():
         launcher.send(FromAgent.ENDED, json.dumps({"id": number, "code": code}).encode())
 
@@ -344,6 +338,7 @@ def converse(module: str, payloads: Iterator[bytes]) -> None:
     """Answer the questions of one conversation by a module's `converse`, in frames."""
     from importlib import import_module
 
+    # The descriptor of the connection, before number 1 is given to other output.
     frames = os.dup(1)
     # A sensor or a program that prints must not break the frames.
     os.dup2(2, 1)

@@ -45,6 +45,7 @@ def versions() -> dict[str, str]:
     for name in DISTRIBUTIONS:
         # a broken installation has no version
         with contextlib.suppress(metadata.PackageNotFoundError, KeyError):
+            # By metadata: an import would take seconds, and may fail.
             version_of[name] = metadata.version(name) or "unknown"
     return version_of
 
@@ -82,6 +83,7 @@ def called_back(callback: dict[str, Any], first: str | None) -> list[str] | None
     addresses = list(dict.fromkeys([*([first] if first else []), *callback["addresses"]]))[:MOST_CALLED]
     if not addresses:
         return None
+    # At once: each address that a firewall drops takes the whole time limit.
     with ThreadPoolExecutor(len(addresses)) as pool:
         return list(filter(None, pool.map(answering, addresses)))
 
@@ -99,6 +101,7 @@ def network() -> dict[str, Any]:
         connection = []
     name = socket.gethostname()
     try:
+        # As MPI does it: the name of a host has to lead to addresses that others reach.
         resolved = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None)})
     except OSError:
         resolved = []
@@ -122,6 +125,7 @@ def _numeric(address: str) -> bool:
 def interfaces() -> dict[str, list[str]]:
     """Return the numeric addresses of each network interface; nothing without the program `ip`."""
     try:
+        # Shells without a login often have no /sbin in their PATH.
         text = output_of(["ip", "-json", "address"], limit_s=ASK_S, environment={**os.environ, "PATH": PATH})
         return {one["ifname"]: [entry["local"] for entry in one["addr_info"]] for one in json.loads(text)}
     except (ProgramFailed, ValueError, KeyError):
@@ -158,6 +162,7 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
         "untrusted": os.environ.get("APPLES_UNTRUSTED", "").splitlines(),
     }
     with contextlib.suppress(OSError):
+        # Segments of MPICH are mapped there, and a rank dies of SIGBUS without room.
         state = os.statvfs("/dev/shm")
         report["shared_memory_bytes"] = state.f_bavail * state.f_frsize
     if request.get("callback"):
@@ -216,6 +221,7 @@ def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
                 yield survey()
             elif order["do"] == "serve":
                 try:
+                    # One for all peers, until the conversation ends.
                     server = server or hostprobe.serve(order["address"])
                     yield {"port": server.address[1]}
                 except ProbeError as error:

@@ -202,6 +202,7 @@ def addresses_of(candidate: Candidate) -> tuple[str, ...]:
     """Return the numeric addresses of a host's name on this machine; none if only ssh's own configuration knows it."""
     if candidate.address is None:
         return ()
+    # Destinations of ssh may name a user.
     name = candidate.address.rpartition("@")[2]
     try:
         return tuple(sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None)}))
@@ -224,5 +225,6 @@ def _without_duplicates(checked: Sequence[Checked]) -> list[Checked]:
                     f"is the same machine as {seen[key]}; name it once, with as many slots",
                 )
             seen.setdefault(key, one.candidate.name)
+        # The first of equal hosts stays: its name is the one that the user gave first.
         unique.append(replace(one, problems=problems))
     return unique

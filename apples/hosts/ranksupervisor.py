@@ -65,7 +65,6 @@ class RankSupervisor:
         self._relays: dict[int, Labeller | PmiRelay] = {}
         self._pmi: PmiRelay | None = None
         self._node = registering.NodeHold()
-        # Signals, output, lifeline and node manager are waited for in one `poll`.
         self._wake = signal_pipe((*FORWARDED, ORPHANED, signal.SIGCHLD))
 
     def run(self, wrapper: int) -> int:
@@ -77,7 +76,6 @@ class RankSupervisor:
         # Not KILL: the supervisor has to record how the program ended after its wrapper was killed.
         prctl(PR_SET_PDEATHSIG, ORPHANED)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        # The wrapper died before `prctl`: no signal will come.
         if os.getppid() != wrapper:
             return self._record(LOST << 8, ended_by="parent")
         stdout, stderr = self._fds.get("stdout", 1), self._fds.get("stderr", 2)
@@ -105,7 +103,6 @@ class RankSupervisor:
             return self._record(
                 code << 8, error=f"cannot run {self._command[0]}: {_why(self._command[0], failure)}"
             )
-        # Only now: a status with a process id says that the program runs.
         self._status.pid = self._program
         self._status.started()
         self._register()
@@ -157,7 +154,6 @@ class RankSupervisor:
     def _attend(self) -> float | None:
         """Hold a new node manager and answer PMI when it is time; return the ms until the next, None for never."""
         if self._node.left_s() == 0.0:
-            # A new node manager has adopted the program, and may stop it again.
             if self._node.resume():
                 self._poll.register(self._node.fd, select.POLLIN)
             else:
@@ -178,7 +174,6 @@ class RankSupervisor:
                 self._pump(fd)
             elif fd == self._node.fd:
                 # The node manager has ended, perhaps while it held the program stopped.
-                # It stays readable at its end.
                 self._poll.unregister(fd)
                 self._to_program(signal.SIGCONT)
                 self._node.lose()
@@ -190,7 +185,6 @@ class RankSupervisor:
     def _pump(self, fd: int) -> None:
         if not self._relays[fd].pump(fd):
             self._poll.unregister(fd)
-            # The other direction may go on: a program may close its output and still talk to hydra.
             del self._relays[fd]
         if self._pmi is not None and self._pmi.aborted is not None:
             # The caller waits for hydra's answer, which does not come: the relay has kept the abort.
@@ -203,7 +197,6 @@ class RankSupervisor:
             self._end("parent")
         else:
             if number in INTERRUPTS:
-                # Also if the program handles the signal and ends with a code of its own.
                 self._ended_by = "request"
             # To the whole group: the commands of a script get the signal with it.
             self._to_program(number)
@@ -225,7 +218,6 @@ class RankSupervisor:
 
     def _to_program(self, number: int) -> None:
         try:
-            # The group of a leader that has ended exists until its last member is gone.
             os.killpg(self._program, number)
         except ProcessLookupError:
             return

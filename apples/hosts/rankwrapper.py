@@ -85,6 +85,7 @@ def main(arguments: list[str]) -> None:
 
 def own_rank() -> int:
     """Return the rank of this process, from the variables of hydra, Open MPI or Slurm."""
+    # In this order: inside an allocation, ranks of hydra have SLURM_PROCID, too.
     names = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
     return int(next((os.environ[name] for name in names if name in os.environ), "0"))
 

@@ -103,6 +103,7 @@ def _share(survey: Survey) -> list[str]:
 
 
 def _cpu(host: str, cells: Mapping[str, float]) -> list[str]:
+    # Without this host, which of two would be half of the median.
     others = [seconds for name, seconds in cells.items() if name != host]
     if host not in cells or not others or cells[host] <= SLOW_CPU * median(others):
         return []
@@ -112,6 +113,7 @@ def _cpu(host: str, cells: Mapping[str, float]) -> list[str]:
 def _links(host: str, hosts: Mapping[str, Survey], links: Sequence[LinkSpeed]) -> list[str]:
     """Return the reasons about links: a host's links are slow if all are, compared with the links of the others."""
     links_of_host = [link for link in links if host in (link.source, link.target)]
+    # Links between other hosts only: this host's own would hide that they are slow.
     rest = [link for link in links if host not in (link.source, link.target)]
     failed = [link for link in links_of_host if link.error is not None]
     reasons = [f"no link: {link.source} → {link.target}: {link.error}" for link in failed[:1]]

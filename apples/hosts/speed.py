@@ -109,6 +109,7 @@ def addresses_among(checked: Sequence[Checked]) -> dict[str, str]:
     address_of_host: dict[str, str] = {}
     for one in checked:
         reached_at = None if one.facts is None else one.facts.reached_at
+        # This machine was not reached by ssh, so the others tell how they see it.
         address = here if one.candidate.address is None else reached_at
         if address is not None:
             address_of_host[one.candidate.name] = address
@@ -159,6 +160,7 @@ def _probe(
     try:
         measure = AskLink(peer=peer, address=address, port=port, within_s=LINK_S)
         link = source[1].question(measure, LinkAnswer, LINK_S + ANSWER_S)
+        # Not measured unless it was asked for: it takes longer than the rest.
         lost = None
         if losses:
             # Messages that are lost take long: the kernel waits before it sends them again.

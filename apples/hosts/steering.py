@@ -110,6 +110,7 @@ def offer(directory: str, heights: str) -> None:
 def clear(directory: str) -> None:
     """Remove the files of an earlier run."""
     for name in (PROGRESS, SLABS):
+        # Old slabs would be taken for new ones by the next run in this directory.
         if os.path.exists(path := os.path.join(directory, name)):
             os.unlink(path)
 
@@ -122,6 +123,7 @@ def steered(request: LaunchRequest) -> LaunchRequest:
     from dataclasses import replace
 
     run_dir = str(request.run_dir.absolute())
+    # Absolute, because programs may change their directory.
     variables = {PROGRESS_VARIABLE: os.path.join(run_dir, PROGRESS)}
     if controller is not None:
         variables[SLABS_VARIABLE] = os.path.join(run_dir, SLABS)

@@ -179,6 +179,7 @@ def _ldd(program: str) -> Linked | None:
     if match is None:
         return None
     path = None if match[2] == "not found" else match[2]
+    # A library that is missing leaves the directories of the program.
     prefixes = _prefixes(path or program)
     # By the libraries below it: `libmpi.so` alone may be Open MPI's or Intel's.
     if _OF_OPEN_MPI.search(result.stdout):

@@ -50,6 +50,7 @@ def find_mpi(request: LaunchRequest, beside: Path | None = None) -> Mpi:
     program = find_program(request)
     # Programs of this environment need no look at their libraries, which takes a process.
     if request.mpi.which is None and (beside is not None or in_environment(program)):
+        # The environment has MPICH from PyPI as a dependency, beside its interpreter.
         return Mpi(family=Family.MPICH, mpiexec=find_mpiexec(beside))
     seen = seen_family(program, request.workload.application)
     return mpi_of(program, request.mpi.which, lambda: find_mpiexec(beside), search_path(request), seen)
@@ -61,6 +62,7 @@ def learn_mpi(request: LaunchRequest, library: str) -> bool:
     Args:
         library: as the library of the program names itself
     """
+    # The library was seen at work, so it counts more than any look at files.
     family, program = library_family(library), find_program(request)
     if family is None or request.mpi.which is not None or in_environment(program):
         return False
@@ -114,6 +116,7 @@ def find_program(request: LaunchRequest) -> str:
         )
     if not os.path.exists(name):
         raise ProgramNotFound(f"program {name!r} does not exist; give the path of an executable file")
+    # `shutil.which` returns nothing for either.
     kind = "is a directory" if os.path.isdir(name) else "may not be executed (chmod +x would allow it)"
     raise NotExecutable(f"program {name!r} {kind}; give the path of an executable file")
 

@@ -70,22 +70,18 @@ class RunProcesses:
         self._request, self._method = request, method
         self._run_dir: Path = request.run_dir
         self._log = self._run_dir / "mpiexec.log"
-        # Rank 0 writes the progress and reads new slabs, so its host is the one to ask and to tell.
         self._first_host = next(iter(method.agents)) if method.here else groups_of(request)[0][0]
         self._readers: set[str] = set()
         self._progress: list[bytes] = []
-        # A name that no earlier run can have left: a host that sees this file sees this very directory.
         self._token = f".shared-{secrets.token_hex(8)}"
         self._started = self._cut = False
         self._starter: Starter | None = None
         self._starter_code = 0
         self._output = RankOutput(request)
-        # An epoll has a descriptor of its own: the run loop waits for one descriptor, however many hosts there are.
         self._poll = select.epoll()
         self.events = self._poll.fileno()
         self._agents = HostAgents(self._poll, method.timeouts, beat=not method.here)
         try:
-            # Before any rank starts, because its status would be removed as well.
             clear_statuses(self._run_dir)
             clear(str(self._run_dir))
             (self._run_dir / self._token).touch()
@@ -118,7 +114,6 @@ class RunProcesses:
 
         Raises `LaunchError` when the operating system refuses to start the command.
         """
-        # By rank, the latest only: a rank that starts and ends at once has written two statuses by now.
         changed: dict[int, RankRecord] = {}
         for fd, _ in self._poll.poll(0):
             if self._starter is not None and fd == self._starter.fd:
@@ -127,22 +122,18 @@ class RunProcesses:
                 # Processes that it has not ended would stay.
                 self.cut()
             elif self._starter is not None and fd == self._starter.shells.fileno():
-                # Each remote shell waits until the agent reports the end of its command, and ends with that code.
                 for number, host, command in self._starter.shells.orders():
                     self._order(host, number, command)
             else:
                 self._take_frames(fd, changed)
-        # After the frames were read: those that waited while the launcher was stopped are no silence.
         self._agents.check_silence()
         if self._starter is not None:
             self._starter.check_time()
-        # The first rank may start only when the lifelines of all hosts can be closed.
         if not self._started and not self._cut and self._agents.ready:
             try:
                 self._start()
             except OSError as error:
                 raise _refused("the ranks", error) from error
-        # `mpiexec` outlives its ranks for a moment; its time begins when no host has a process left.
         over = self._agents.over and (self._starter is None or self._starter.end_soon())
         return list(changed.values()), over
 
@@ -153,13 +144,11 @@ class RunProcesses:
 
     def offer(self, order: NewSlabs) -> None:
         """Write new slabs, as in `20,22,22`, where rank 0 looks for them on its host."""
-        # Rank 0 may have moved with the rows: hosts that had it before keep their file up to date, too.
         self._readers |= {self._first_host, order.reader or self._first_host}
         self._agents.send(ToAgent.SLABS, ",".join(map(str, order.rows)).encode(), only=self._readers)
 
     def lost_hosts(self) -> Mapping[str, str]:
         """Return the hosts that were lost, each with the reason."""
-        # Here the loss of the agent shows in the exit code of `mpiexec`; there is no other host to go on with.
         return {} if self._method.here else self._agents.lost()
 
     def leaving_hosts(self) -> Mapping[str, str]:
@@ -173,13 +162,11 @@ class RunProcesses:
     def cut(self) -> None:
         """Close the lifeline on every host: supervisors kill their programs and agents end. Idempotent."""
         if not self._cut:
-            # No command is started any more, also when agents become ready meanwhile.
             self._cut = True
             self._agents.send(ToAgent.CUT)
 
     def kill(self) -> None:
         """Kill all processes on every host, and the command here."""
-        # `kill` may come without `cut` before it.
         self._cut = True
         self._agents.send(ToAgent.KILL)
         if self._starter is not None:
@@ -188,25 +175,20 @@ class RunProcesses:
     def close(self) -> int:
         """End all processes that are left; return the exit code of the command, negative for a signal."""
         self.cut()
-        # Agents kill survivors after their own, shorter time: this limit ends a wait for a dead link.
         deadline = time.monotonic() + GONE_S
         while not self.listen()[1] and (left_s := deadline - time.monotonic()) > 0:
-            # Limited, because silent hosts and the time of the starter are checked by `listen` only.
             self._poll.poll(min(left_s, 0.2))
         if self._starter is not None:
             self._starter_code = self._starter.close()
         self._agents.close()
         self._poll.close()
-        # It may be gone: a run directory belongs to the user.
         (self._run_dir / self._token).unlink(missing_ok=True)
         hosts_path(self._run_dir).unlink(missing_ok=True)
         remove_noted(str(self._run_dir))
         ended_well = all(record.exit_code == 0 for record in self.records.values())
         if self._method.spawns and ended_well and self._log.exists():
             # The ranks that a program spawns have no supervisor, and write to `mpiexec`.
-            with self._log.open("rb") as log:
-                for part in iter(partial(log.read, _PART_BYTES), b""):
-                    self._output.take(FromAgent.STDOUT, part)
+            _pass_on(self._log, self._output)
         self._output.close()
         return self._starter_code
 
@@ -223,14 +205,11 @@ class RunProcesses:
         reports = [agent.report for agent in self._agents.values() if agent.report is not None]
         command = self._method.command(_rendezvous(reports, self._run_dir))
         for host, words in _fd_servers(request, self._method):
-            # On this machine the only agent is called localhost, whatever the plan calls its host.
             self._order(host if host in self._agents else self._first_host, FD_SERVER, words, helper=True)
-        # Built late: the name of the socket for remote shells is not known before the starter has made it.
         environment = partial(self._method.environment, request, os.environ)
         if self._method.here:
             self._order(self._first_host, COMMAND, command, environment=environment(""))
             return
-        # Read once by `mpiexec` when it starts, and removed at the end of the run.
         hosts_path(self._run_dir).write_text(self._method.hostfile(request))
         self._starter = Starter(command, environment, self._log, shell=self._method.shell)
         for fd in (self._starter.fd, self._starter.shells.fileno()):
@@ -240,7 +219,6 @@ class RunProcesses:
         """Have the agent of a host start a command, and report its exit code under this number."""
         agent = self._agents.get(host)
         if agent is None or agent.over:
-            # As ssh ends when it cannot connect.
             self._answer(number, 255)
         else:
             agent.send(ToAgent.START, encoded(StartOrder(id=number, command=command, **more)))
@@ -256,7 +234,6 @@ class RunProcesses:
         if agent is None:
             return
         try:
-            # Frames of an agent that is lost with them count all the same: they were sent before.
             for kind, payload in agent.receive():
                 if kind == FromAgent.STATUS:
                     record = _taken_record(self._run_dir, agent, payload)
@@ -317,6 +294,13 @@ def clear_statuses(run_dir: Path) -> None:
     for pattern in ("status-*.json*", ".status-*.whole-tmp"):
         for path in run_dir.glob(pattern):
             path.unlink(missing_ok=True)
+
+
+def _pass_on(log: Path, output: RankOutput) -> None:
+    """Write a log to the output of the ranks."""
+    with log.open("rb") as file:
+        for part in iter(partial(file.read, _PART_BYTES), b""):
+            output.take(FromAgent.STDOUT, part)
 
 
 def _taken_record(run_dir: Path, agent: AgentConnection, payload: bytes) -> RankRecord:

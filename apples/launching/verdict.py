@@ -114,6 +114,7 @@ def aftermath(launch: LaunchResult) -> str:
 
 def _ranks(records: Sequence[RankRecord]) -> str:
     """Return the numbers of ranks as `rank 3` or `ranks 0-2,5`."""
+    # Folded like hosts, `[0-2,5]`, but without the brackets.
     numbers = fold([str(r.rank) for r in records]).strip("[]")
     return f"rank{'s' if len(records) > 1 else ''} {numbers}"
 
@@ -153,6 +154,7 @@ def _lost(lost: Mapping[str, str]) -> str:
 
 
 def _blame(culprits: Sequence[RankRecord], ranks: int) -> str:
+    # The earliest by the clocks of their hosts, which agree well enough for a sentence.
     first = min(culprits, key=lambda r: (r.ended, r.rank))
     others = len(culprits) - 1
     more = f"; {others} of the other {ranks - 1} ranks failed as well" if others else ""
@@ -168,6 +170,7 @@ def _launcher_lost(launch: LaunchResult) -> Outcome:
     if silent:
         listed = ", ".join(f"{rank} on {launch.hosts[rank]}" for rank in silent[:8])
         what = f"rank {listed}{' …' if len(silent) > 8 else ''} did not start"
+        # Reversed, so that the lowest rank of each host names the reason.
         absent = {launch.hosts[rank]: f"did not start rank {rank}" for rank in reversed(silent)}
         if absent.keys() == set(launch.hosts):
             # Nothing started anywhere: that is not a matter of hosts.

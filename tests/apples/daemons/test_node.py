@@ -5,7 +5,7 @@ import pytest
 from apples.coscheduling.classes import FcsConstants, MonitorCounts, ProcessClass
 from apples.coscheduling.events import Process
 from apples.coscheduling.messagedriven import MessageDrivenConstants
-from apples.daemons.managednode import check_free
+from apples.daemons.managednode import check_free, pulsing, reports
 from apples.daemons.managedprocess import LOOK_AGAIN_S
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from tests.transcripts import replay, transcripts
@@ -39,8 +39,8 @@ class NodeSession:
     def _enforced(self, stops):
         lines = self.made.done()
         assert stops or not any(line.startswith("stop ") for line in lines)
-        pulsing = self.made.node.pulsing
-        lines += [f"pulses of {pulsing:g} of the time"] * bool(pulsing)
+        share = pulsing(self.made.node)
+        lines += [f"pulses of {share:g} of the time"] * bool(share)
         return [*lines, *["holds a process stopped"] * stops]
 
     def beat(self, slot, now, watchdog="yes"):
@@ -98,7 +98,7 @@ class NodeSession:
     def describe(self, now):
         """What is told of all processes and what pages were asked."""
         self.made.node.read_all()
-        for told in self.made.node.describe(float(now)):
+        for told in reports(self.made.node, float(now)):
             name = f"{told.job}.{told.rank}"
             page = self.made.node.processes[process(name)].page
             since = None if page is None else page.held_since_s
