@@ -7,29 +7,17 @@ import pytest
 
 from apples.errors import LaunchError
 from apples.model.launchrequest import LaunchRequest
-from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
 from apples.simulation.mock_launcher import run_on_grid
 from apples.simulation.mock_sensors import MockSensors
 from nws.series import Resource, Series
+from tests.apples.samples import a_plan, an_assignment
 
 
 def request(*rows, hosts=None, time_limit_s=None):
     hosts = hosts or [f"h{i}" for i in range(len(rows))]
-    chain = tuple(
-        Assignment(rank=i, host=h, slot=0, rows=r, compute_s=0.0, communicate_s=0.0, overhead_s=0.0)
-        for i, (h, r) in enumerate(zip(hosts, rows, strict=True))
-    )
-    plan = Plan(
-        scheduler="test",
-        application="toy",
-        size=sum(rows),
-        model="none",
-        assignments=chain,
-        predicted_s=0.0,
-        low_s=0.0,
-        high_s=0.0,
-    )
+    chain = (an_assignment(i, h, r) for i, (h, r) in enumerate(zip(hosts, rows, strict=True)))
+    plan = a_plan(*chain, application="toy", model="none", predicted_s=0.0)
     workload = Workload(application="toy", size=sum(rows), iterations=10, messages=10.0)
     return LaunchRequest(
         plan=plan, workload=workload, command=("toy", "10"), run_dir=Path(), time_limit_s=time_limit_s
