@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from apples.queueing.easyqueue import JobQueue
-from apples.queueing.jobs import Beliefs, QueueJob
+from apples.queueing.jobs import QueueJob
 from apples.queueing.settings import QueueSettings
 
 
@@ -155,9 +155,3 @@ def line():
 def ids():
     """Numbers of jobs."""
     return lambda jobs: [job.id for job in jobs]
-
-
-@pytest.fixture
-def believed():
-    """Believes that a job takes this long, asked for or not."""
-    return lambda seconds: Beliefs(priority_s=seconds, backfill_s=seconds, running_s=seconds)

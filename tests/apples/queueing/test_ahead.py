@@ -16,26 +16,6 @@ def job(number, procs, request, submit=0.0):
     return QueueJob(id=number, procs=procs, request_s=request, submit_s=submit)
 
 
-def test_waiting_job_has_a_start_between_estimates_and_requests(line, ids):
-    queue = line((6, 100), (8, 50), (4, 60), (2, 80))
-    assert ids(queue.start(0.0)) == [0, 3]
-    seen = predict_starts(queue, 0.0, {0: 0.0, 3: 0.0}, {0: 30.0, 1: 10.0, 2: 20.0, 3: 40.0})
-    assert {number: (one.early_s, one.late_s) for number, one in seen.items()} == {
-        1: (40.0, 100.0),
-        2: (50.0, 150.0),
-    }
-    assert ids(queue.waiting) == [1, 2]
-
-
-def test_one_that_outlived_its_estimate_ends_with_its_request_and_one_past_that_in_a_while(line):
-    queue = line((8, 100), (8, 50))
-    queue.start(0.0)
-    seen = predict_starts(queue, 60.0, {0: 0.0}, {0: 30.0, 1: 10.0})
-    assert (seen[1].early_s, seen[1].late_s) == (100.0, 100.0)
-    seen = predict_starts(queue, 120.0, {0: 0.0}, {})
-    assert seen[1].late_s == 120.0 + queue.settings.increment_s
-
-
 def test_what_can_never_start_has_no_start(line):
     queue = line(processors=2)
     queue.resume(job(0, 2, 10.0), None, 0.0, None)

@@ -84,29 +84,3 @@ def test_no_job_is_early_and_the_machine_never_overfull(easy, backfill, overrun)
         assert live(trace, 8, how).run() == starts
 
     hold()
-
-
-def test_short_job_overtakes_and_a_long_one_may_not(line, ids):
-    queue = line((6, 100), (8, 50), (2, 101), (2, 100))
-    assert ids(queue.start(0)) == [0, 3]
-    promised = queue.reservation(0)
-    assert (promised.job.id, promised.at_s, promised.extra) == (1, 100.0, 0)
-
-
-def test_long_job_overtakes_in_the_processors_that_the_reserved_one_leaves(line, ids):
-    queue = line((6, 100), (5, 50), (2, 1000), (1, 1000))
-    assert ids(queue.start(0)) == [0, 2]
-    queue.end(0)
-    assert ids(queue.start(60)) == [1, 3]
-
-
-def test_without_backfilling_nobody_overtakes(line, ids):
-    queue = line((6, 100), (8, 50), (1, 1), settings=QueueSettings(backfill="none"))
-    assert ids(queue.start(0)) == [0]
-
-
-def test_conservative_protects_the_second_in_line_too(line, ids):
-    """EASY lets job 3 pass because it does not delay the first in line; it would delay the second."""
-    jobs = ((6, 10), (4, 10), (8, 10), (2, 25))
-    assert ids(line(*jobs).start(0)) == [0, 3]
-    assert ids(line(*jobs, settings=QueueSettings(backfill="conservative")).start(0)) == [0]
