@@ -8,63 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.transcripts import text_of
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Each change lasts, so the tests after it show that a change is reported once, at the test that made it.
-LEAKS = """
-import os, resource, signal
+LEAKS = text_of("process_state/leaks.txt")
 
-def test_nothing(monkeypatch):
-    monkeypatch.setenv("VARIABLE", "during this test")
-
-def test_scheduling_class():
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-
-def test_niceness():
-    os.nice(1)
-
-def test_affinity():
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-
-def test_limits():
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-
-def test_umask():
-    os.umask(0o027)
-
-def test_signal_handler():
-    signal.signal(signal.SIGUSR1, lambda number, frame: None)
-
-def test_ignored_realtime_signal():
-    signal.signal(signal.SIGRTMIN + 1, signal.SIG_IGN)
-
-def test_blocked_signal():
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
-
-def test_environment_set():
-    os.environ["VARIABLE"] = "after this test"
-
-def test_environment_removed():
-    del os.environ["REMOVED"]
-
-def test_end_of_module():
-    pass
-"""
-
-SHARED_FIXTURE = """
-import os
-import pytest
-
-@pytest.fixture(scope="module")
-def variable():
-    os.environ["VARIABLE"] = "of a shared fixture"
-
-def test_first(variable):
-    pass
-
-def test_last(variable):
-    pass
-"""
+SHARED_FIXTURE = text_of("process_state/shared_fixture.txt")
 
 #: Test -> what the check names.
 REPORTED = {

@@ -24,6 +24,7 @@ from apples.platforms.platform import Platform
 from apples.run.agent import Agent
 from apples.testing import FakeLauncher
 from nws.client import LocalWeather
+from tests.transcripts import text_of
 
 #: A run of a second or two.
 SMALL = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
@@ -236,35 +237,7 @@ def measured(bare_machine, state_of_its_own):
 
 #: Prints its rank, then sleeps for the first argument's seconds; with a second argument, rank 1 ends with that code, by
 #: MPI_Abort with a third. With a fourth, the ranks spawn one that sleeps so long; 0 is then no failure.
-MPI_SOURCE = """
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-int main(int argc, char **argv) {
-    int rank, ranks, line, flag;
-    char text[80];
-    MPI_Comm children;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    MPI_Barrier(MPI_COMM_WORLD);
-    line = sprintf(text, "%d of %d %s\\n", rank, ranks, getenv("GIVEN") ? getenv("GIVEN") : "");
-    if (write(1, text, line) != line) return 1;
-    if (argc > 4) {
-        MPI_Comm_spawn(argv[0], argv + 4, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
-        if (atoi(argv[2]) == 0) argc = 2;
-        else argc = 3;
-    }
-    if (argc > 3 && rank == 1) MPI_Abort(MPI_COMM_WORLD, atoi(argv[2]));
-    if (argc > 2 && rank == 1) _exit(atoi(argv[2]));
-    /* the others may need its progress to connect */
-    for (int n = argc > 1 ? 5 * atoi(argv[1]) : 0; n > 0; n--, usleep(200000))
-        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
-    MPI_Finalize();
-    return 0;
-}
-"""
+MPI_SOURCE = text_of("apples/launching/sleeps.c")
 
 MPI_COMPILERS = {
     "own": str(Path(sys.executable).with_name("mpicc")),

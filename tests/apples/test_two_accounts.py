@@ -15,67 +15,16 @@ import pytest
 from apples.errors import SharingError
 from apples.livequeue.queueclient import QueueClient, ask
 from apples.testing.localcluster import LocalCluster
+from tests.transcripts import text_of
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="needs processes of two users, which only root can start"
 )
 
 JUNK = 200
-SLEEPERS = """
-import json, os, signal, socket, sys, time
-node, queue, number, document = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
-held, children = [], []
-for n in range(number):
-    child = os.fork()
-    if child == 0:
-        os.setpgid(0, 0)
-        signal.alarm(300)
-        while True:
-            time.sleep(60)
-    children.append(child)
-    one = socket.socket(socket.AF_UNIX)
-    one.connect(node)
-    about = {"job": f"junk{n}", "rank": 0, "ranks": 1, "pid": child, "page": None}
-    one.sendall(json.dumps({"register": about}).encode() + b"\\n")
-    answer = one.recv(4096)
-    assert answer.startswith(b'{"registered"'), answer
-    held.append(one)
-one = socket.socket(socket.AF_UNIX)
-one.connect(queue)
-lines = one.makefile()
-for n in range(number):
-    one.sendall(json.dumps({"submit": {**document, "token": f"junk{n}"}}).encode() + b"\\n")
-    answer = lines.readline()
-    assert answer.startswith('{"job"'), answer
-print("ready", flush=True)
-sys.stdin.read()
-for child in children:
-    os.kill(child, signal.SIGKILL)
-"""
-SPIN = """
-import json, os, socket, sys, time
-os.setpgid(0, 0)
-one = socket.socket(socket.AF_UNIX)
-one.connect(sys.argv[1])
-about = {"job": "mine", "rank": 0, "ranks": 1, "pid": os.getpid(), "page": None}
-one.sendall(json.dumps({"register": about}).encode() + b"\\n")
-assert one.recv(4096).startswith(b'{"registered"')
-print("ready", flush=True)
-until = time.monotonic() + 300
-while time.monotonic() < until:
-    pass
-"""
-ASK = """
-import json, socket, sys, time
-begun = time.monotonic()
-one = socket.socket(socket.AF_UNIX)
-one.connect(sys.argv[1])
-lines = one.makefile()
-for request in ({"queue": None}, {"submit": json.loads(sys.argv[2])}):
-    one.sendall(json.dumps(request).encode() + b"\\n")
-    answer = json.loads(lines.readline())
-print("ready", time.monotonic() - begun, answer, flush=True)
-"""
+SLEEPERS = text_of("apples/accounts/sleepers.txt")
+SPIN = text_of("apples/accounts/spin.txt")
+ASK = text_of("apples/accounts/ask.txt")
 
 
 @contextmanager

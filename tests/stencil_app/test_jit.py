@@ -13,37 +13,13 @@ import numpy as np
 
 from stencil_app import jit
 from stencil_app.jit import kernel, sources_digest
+from tests.transcripts import text_of
 
 ROOT = Path(jit.__file__).resolve().parent.parent
 
 GAIN = "GAIN = 2.0\n"
-PART = """
-from stencil_app.jit import inlined
-from stencil_app import (
-    gain as other,
-)
-from stencil_app.gain import GAIN
-
-@inlined
-def grown(x):
-    return GAIN * x
-"""
-KERNEL = """
-from stencil_app.jit import kernel, when_compiling
-from stencil_app.part import grown
-
-when_compiling(lambda: print("compiling"))
-
-@kernel("float64(float64)")
-def grow(x):
-    return grown(x)
-
-@kernel("float64(float64)")
-def shrink(x):
-    return 1.0 / grown(x)
-
-print(grow(1.0), shrink(1.0))
-"""
+PART = text_of("stencil_app/part.txt")
+KERNEL = text_of("stencil_app/kernels.txt")
 
 
 def test_without_a_cache_directory_kernels_are_compiled_all_the_same(monkeypatch):

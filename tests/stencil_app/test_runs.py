@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.transcripts import text_of
+
 SMALL = ("--nx", 20, "--ny", 9, "--initial", "random", "--iterations", 40)
 
 
@@ -197,19 +199,7 @@ def test_warming_compiles_what_is_named_and_knows_the_names(stencil_app):
 
 def test_run_killed_while_it_writes_keeps_the_checkpoint_before(stencil_app, tmp_path):
     program = tmp_path / "killed.py"
-    program.write_text(
-        "import os, signal\n"
-        "from stencil_app.cli import main\n"
-        "replace, calls = os.replace, []\n"
-        "def fatal(source, target):\n"
-        "    if os.fspath(target).endswith('run.ck'):\n"
-        "        calls.append(target)\n"
-        "    if len(calls) == 2:\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return replace(source, target)\n"
-        "os.replace = fatal\n"
-        "main()\n"
-    )
+    program.write_text(text_of("stencil_app/killed_while_writing.txt"))
     words = ["heat", *map(str, SMALL), "--size", "5", "--checkpoint", "run.ck", "--checkpoint-every", "15"]
     killed = subprocess.run([sys.executable, str(program), *words], cwd=tmp_path, timeout=60, check=False)
     assert killed.returncode == -signal.SIGKILL

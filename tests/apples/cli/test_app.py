@@ -261,22 +261,7 @@ def test_files_and_commands_are_in_the_directory(wave):
     assert not Path("copied").exists()
 
 
-KILLED = """\
-import os, signal, sys, time
-from mpi4py import MPI
-first, last, rows = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3].split(",")
-rank = MPI.COMM_WORLD.rank
-for i in range(first + 1, last + 1):
-    sum(range(int(rows[rank]) * 3000))
-    MPI.COMM_WORLD.allreduce(i)
-    if rank == 0 and i % 20 == 0:
-        open("new", "w").write(str(i))
-        os.rename("new", f"state.{i}")
-    if (i, first, last, rank) == (50, 0, 100, 0):
-        os.kill(os.getpid(), signal.SIGKILL)
-if rank == 0 and last == 100:
-    open(f"finished.{first}", "w")
-"""
+KILLED = text_of("apples/cli/inputs/killed_program.txt")
 
 
 @pytest.fixture

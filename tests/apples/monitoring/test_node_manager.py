@@ -11,6 +11,7 @@ import pytest
 from apples.coscheduling.events import Wait
 from apples.monitoring.counters import MonitorState
 from apples.monitoring.page import MonitorPage
+from tests.transcripts import text_of
 
 
 class Manager:
@@ -116,55 +117,7 @@ def test_node_manager_that_is_not_there_is_said_once(mpi, compiled, start, path,
     assert errors.count(told) == 1
 
 
-TALK = """
-import sys
-from pathlib import Path
-from mpi4py import MPI
-
-def plainly(other, said):
-    if MPI.COMM_WORLD.rank == 0:
-        MPI.COMM_WORLD.Send(said, other)
-    MPI.COMM_WORLD.Recv(heard := bytearray(1), other)
-    if MPI.COMM_WORLD.rank == 1:
-        MPI.COMM_WORLD.Send(said, other)
-    return heard
-
-def begun(other, said):
-    heard = bytearray(1)
-    return heard, [MPI.COMM_WORLD.Irecv(heard, other), MPI.COMM_WORLD.Isend(said, other)]
-
-def waited_for(other, said):
-    heard, requests = begun(other, said)
-    MPI.Request.Waitall(requests)
-    return heard
-
-def asked_for(other, said):
-    heard, requests = begun(other, said)
-    for request in requests:
-        while not request.Test():
-            pass
-    return heard
-
-def persistent(other, said):
-    heard = bytearray(1)
-    requests = [MPI.COMM_WORLD.Recv_init(heard, other), MPI.COMM_WORLD.Send_init(said, other)]
-    MPI.Prequest.Startall(requests)
-    MPI.Request.Waitall(requests)
-    for request in requests:
-        request.Free()
-    return heard
-
-def together(other, said):
-    both = bytearray(2)
-    MPI.COMM_WORLD.Iallgather(said, both).Wait()
-    return both[other:other + 1]
-
-talk, other, said, heard = globals()[sys.argv[2]], 1 - MPI.COMM_WORLD.rank, b"", b""
-# Both know what both have said, so that both end in the same turn.
-while b"n" not in (said, heard):
-    said = b"n" if Path(sys.argv[1]).exists() else b"y"
-    heard = talk(other, said)
-"""
+TALK = text_of("apples/monitoring/talk.txt")
 
 
 @pytest.fixture
@@ -192,18 +145,7 @@ def talking(request, mpi, start, manager, tmp_path, pages_directory):
     assert len(node.asked) <= sum((f.ended_s - f.started_s) / 0.005 + 1 for f in figures)
 
 
-FINISHES_EARLY = """
-import sys, time
-from mpi4py import MPI
-rank = MPI.COMM_WORLD.rank
-MPI.COMM_WORLD.Barrier()
-if rank == 0:
-    time.sleep(1.0)
-began, used = time.monotonic(), time.process_time()
-MPI.Finalize()
-if rank == 1:
-    print(time.monotonic() - began, time.process_time() - used)
-"""
+FINISHES_EARLY = text_of("apples/monitoring/finishes_early.txt")
 
 
 def test_rank_that_is_done_early_leaves_its_core_to_others(mpi, start, manager, tmp_path):
@@ -276,26 +218,7 @@ def waiting(mpi, start, manager, tmp_path, pages_directory):
         page.close()
 
 
-OLD_MAIL = """
-import sys, time
-from pathlib import Path
-from mpi4py import MPI
-world, room = MPI.COMM_WORLD, bytearray(1)
-while not Path(sys.argv[1 + world.rank]).exists():
-    time.sleep(0.01)
-if world.rank == 0:
-    world.Send(b"o", 1)
-    world.Recv(room, 1)
-else:
-    # Some libraries fetch what is there only when they have been asked hundreds of times, and UCX finishes connecting
-    # two ranks only while both call it: rank 0 needs turns on the processor as well.
-    for asked in range(10_000):
-        world.Iprobe(0, 9)
-        if asked % 100 == 0:
-            time.sleep(0.003)
-    world.Recv(room, 0)
-    world.Send(b"n", 0)
-"""
+OLD_MAIL = text_of("apples/monitoring/old_mail.txt")
 
 
 @pytest.mark.parametrize("still_scheduled", [True, False])
@@ -313,25 +236,7 @@ def test_old_mail_of_one_that_is_scheduled_no_more_is_no_request(waiting, still_
     assert [figures.requests for figures in started.job.figures()] == [0, int(still_scheduled)]
 
 
-TESTS_ONLY = """
-import sys
-from pathlib import Path
-from mpi4py import MPI
-world, room = MPI.COMM_WORLD, bytearray(1)
-if world.rank == 0:
-    request = world.Irecv(room, 1)
-    while not request.Test():
-        pass
-else:
-    while not Path(sys.argv[1]).exists():
-        world.Iprobe(0, 9)
-    request = world.Irecv(room, 0, 8)
-    while not Path(sys.argv[2]).exists():
-        request.Test()
-    request.Cancel()
-    request.Free()
-    world.Send(b"n", 0)
-"""
+TESTS_ONLY = text_of("apples/monitoring/tests_only.txt")
 
 
 def test_rank_that_only_tests_tells_that_it_is_scheduled_again(waiting):

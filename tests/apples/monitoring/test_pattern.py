@@ -8,22 +8,10 @@ from pathlib import Path
 import pytest
 
 from apples import monitoring
+from tests.transcripts import text_of
 
 SHIM = Path(monitoring.__file__).parent / "shim"
-READER = """
-#include "monitor.h"
-#include <inttypes.h>
-#include <stdio.h>
-
-int main(void) {
-    uint32_t symbol, period = 0;
-    uint64_t iterations = 0;
-    while (scanf("%" SCNu32, &symbol) == 1)
-        iterations = monitor_pattern(symbol, &period);
-    printf("%" PRIu64 " %" PRIu32, iterations, period);
-    return 0;
-}
-"""
+READER = text_of("apples/monitoring/pattern_reader.c")
 
 #: These have one place in the table of last calls.
 ALIKE = (0x1, 0x1000, 0x2003)

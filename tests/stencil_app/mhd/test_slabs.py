@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.stencil_app.mhd.conftest import Ranks, make
+from tests.transcripts import text_of
 
 HEIGHTS = st.lists(st.integers(3, 9), min_size=1, max_size=5)
 
@@ -74,19 +75,7 @@ def test_slabs_follow_a_file_while_the_run_goes_on(mhd, tmp_path):
 
 def test_run_killed_while_it_writes_goes_on_from_the_checkpoint_before(mhd, tmp_path):
     program = tmp_path / "killed.py"
-    program.write_text(
-        "import os, signal\n"
-        "from stencil_app.cli import main\n"
-        "replace, calls = os.replace, []\n"
-        "def fatal(source, target):\n"
-        "    if os.fspath(target).endswith('run.ck'):\n"
-        "        calls.append(target)\n"
-        "    if len(calls) == 2:\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return replace(source, target)\n"
-        "os.replace = fatal\n"
-        "main()\n"
-    )
+    program.write_text(text_of("stencil_app/killed_while_writing.txt"))
     words = ["orszag-tang", "--n", "12", "--iterations", "12"]
     keep = ["--checkpoint", "run.ck", "--checkpoint-every", "5"]
     command = [sys.executable, str(program), "mhd", *words, *keep]
