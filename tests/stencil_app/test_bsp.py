@@ -5,77 +5,10 @@ import sys
 
 import pytest
 
-from stencil_app.bsp.bspcommand import BspSettings, check, parse_imbalance, parse_span
+from stencil_app.bsp.bspcommand import check, parse_imbalance, parse_span
 from stencil_app.bsp.syntheticjob import Arithmetic, Ring, Spin
 from stencil_app.errors import UsageError
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("250us", 250e-6), ("1ms", 1e-3), ("0.5s", 0.5), ("2", 2.0), (" 1.5 ms ", 1.5e-3)]
-)
-def test_spans_of_time(text, seconds):
-    assert parse_span(text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("text", ["", "ms", "1 h", "-1ms", "0", "1e3", "4000s", "nan", "١ms"])
-def test_other_spans_are_refused(text):
-    with pytest.raises(ValueError, match="legal is a time above 0 and at most an hour, such as 250us"):
-        parse_span(text)
-
-
-@pytest.mark.parametrize("text", ["", "1,", "1,x", "0", "-1", "nan", "1001"])
-def test_illegal_imbalances_are_refused(text):
-    with pytest.raises(ValueError, match="legal are numbers above 0 and at most 1000"):
-        parse_imbalance(text)
-
-
-def test_defaults():
-    assert check({}, []) == BspSettings(
-        granularity_s=1e-3,
-        imbalance=(1.0,),
-        iterations=1000,
-        pattern="ring",
-        message_bytes=8,
-        work="cpu",
-        rate=None,
-    )
-
-
-def test_imbalance_is_repeated_over_the_ranks():
-    settings = check({"granularity": "2ms", "imbalance": "1,2,0.5"}, [])
-    assert [settings.compute_s(rank) for rank in range(5)] == pytest.approx([2e-3, 4e-3, 1e-3, 2e-3, 4e-3])
-
-
-def test_seconds_are_iterations_of_the_slowest_rank():
-    assert check({"seconds": "60", "imbalance": "1,2"}, []).iterations == 30_000
-    assert check({"seconds": "1ms", "granularity": "1s"}, []).iterations == 1
-
-
-def test_problem_is_told_at_once():
-    given = {
-        "granularity": "fast",
-        "imbalance": "a",
-        "seconds": "1",
-        "iterations": "0",
-        "message": "-1",
-        "pattern": "none",
-        "work": "spin",
-        "rate": "x",
-    }
-    with pytest.raises(UsageError) as raised:
-        check(given, ["unknown option --x"])
-    flags = [problem.split()[0].rstrip(":") for problem in raised.value.problems]
-    assert flags == [
-        "unknown",
-        "--message",
-        "--iterations",
-        "--rate",
-        "--granularity",
-        "--imbalance",
-        "--seconds",
-        "--rate",
-        "--message",
-    ]
+from tests.transcripts import recorded
 
 
 def test_spinning_goes_by_the_cpu_clock(monkeypatch):
@@ -181,3 +114,15 @@ def test_what_is_wrong_is_said_once_by_all_ranks(stencil_app):
         "unexpected word 'y'",
         "unknown option --what",
     ]
+
+
+@recorded("stencil_app/bsp.txt", "kind", "given")
+def test_options_of_the_job_are_as_recorded(answered, kind, given):
+    try:
+        if kind == "options":
+            settings = check(given, [])
+            answered([str(settings), str([round(settings.compute_s(rank), 9) for rank in range(5)])])
+        else:
+            answered({"span": parse_span, "imbalance": parse_imbalance}[kind](given))
+    except (UsageError, ValueError) as refusal:
+        answered(str(refusal))

@@ -18,12 +18,7 @@ from stencil_app.mhd.problems import blast
 from stencil_app.mhd.settings import check
 from stencil_app.running.runtime import Controls, StopRequest, begin, iterate
 from stencil_app.running.timing import Stopwatch
-
-
-def problems(name="blast", ranks=1, **texts):
-    with pytest.raises(UsageError) as caught:
-        check(entry(name), texts, ranks=ranks, strays=[])
-    return list(caught.value.problems)
+from tests.transcripts import recorded
 
 
 def test_solution_has_names_axes_and_time(mhd, tmp_path):
@@ -65,54 +60,6 @@ def test_pictures(mhd, tmp_path):
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_format_whose_package_is_missing_says_which(monkeypatch):
-    from stencil_app.mhd import settings
-
-    monkeypatch.setattr(settings, "find_spec", lambda name: None)
-    assert problems(out="f.h5") == ["--out f.h5: needs the package h5py; install it, or write .npz"]
-
-
-def test_options_from_a_file_and_the_command_line_goes_before(tmp_path):
-    path = tmp_path / "blast.yaml"
-    path.write_text("n: 12\nratio: 50\niterations: 3\n")
-    settings = check(entry("blast"), {"parameters": str(path), "n": "10"}, ranks=1, strays=[])
-    assert settings.case.cells == (10, 10, 10)
-    assert settings.parameters["ratio"] == 50
-    assert settings.iterations == 3
-    path.write_text("ratio: 1.50\nn: 012\n")
-    settings = check(entry("blast"), {"parameters": str(path)}, ranks=1, strays=[])
-    assert (settings.parameters["ratio"], settings.case.cells) == (1.5, (12, 12, 12))
-    path.write_text("colour: red\n")
-    (line,) = problems(parameters=str(path))
-    assert line.startswith(f"--parameters {path}:1: colour: no option of blast; legal are n, radius,")
-    path.write_text("[")
-    assert "not valid YAML" in problems(parameters=str(path))[0]
-    assert problems(parameters=str(tmp_path / "no"))[0].endswith("no such file; check the path")
-
-
-def test_everything_wrong_is_said_at_once(tmp_path):
-    found = problems(
-        n="2",
-        courant="0.9",
-        iterations="-1",
-        checkpoint_every="5",
-        history_every="5",
-        out="field.txt",
-        restart=str(tmp_path / "no"),
-        history=None,
-    )
-    assert [line.split(":")[0] for line in found] == [
-        "--n",
-        "--courant",
-        "--iterations",
-        "--out field.txt",
-        f"--restart {tmp_path / 'no'}",
-        "--checkpoint-every",
-        "--history-every",
-    ]
-    assert "legal is a number above 0 and at most 0.5" in found[1]
-
-
 def test_benchmark_measures_slabs_of_one_height(mhd, tmp_path):
     done = mhd(0, "orszag-tang", "--n", 24, "--benchmark", "b.json", "--rows", 6)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -121,45 +68,6 @@ def test_benchmark_measures_slabs_of_one_height(mhd, tmp_path):
     assert (found["parameters"]["ny"], found["parameters"]["nz"]) == (6, 0)
     assert found["seconds_per_row"] == pytest.approx(found["seconds_per_cell"] * 24)
     assert found["exchange_s"] is None
-
-
-def test_what_does_not_go_with_a_benchmark():
-    assert problems(benchmark="b.json", until="1", slabs="3") == [
-        "--slabs, --until: not with --benchmark; legal are --rows and the options of the problem"
-    ]
-    assert problems(rows="4") == ["--rows: only with --benchmark; a run takes its rows from the mesh"]
-    assert problems(benchmark="b.json", rows="2") == ["--rows 2: the thinnest slab that can be is 3"]
-    assert problems("brio-wu", benchmark="b.json") == [
-        "--benchmark: brio-wu as given has no axis to cut into slabs; take --ny or --nz above 1"
-    ]
-
-
-def test_mesh_too_small_for_its_slabs():
-    assert problems(n="8", ranks=3) == [
-        "3 ranks: the mesh has 8 row(s), and a slab needs 3; take more cells along the slab axis (z, or y in the "
-        "plane), or at most 2 rank(s)"
-    ]
-    assert problems(n="8", ranks=2, slabs="6,2") == [
-        "--slabs 6,2: a slab of 2 row(s); the thinnest that can be is 3"
-    ]
-    assert problems(n="8", reslab="x;4:8,8") == [
-        "--reslab x: no cycle before the heights; give for instance 40:3,9,4",
-        "--reslab 4: 8,8: 2 slab(s) for 1 rank(s); give one for each rank",
-    ]
-    assert "1 rank(s)" in problems("brio-wu", ranks=2)[0]
-
-
-@pytest.mark.parametrize("texts", [{"nz": "2"}, {"nz": "2", "slabs": "2"}, {"nz": "1", "ny": "2"}])
-def test_flat_periodic_box_is_refused(texts):
-    axis = "y" if "ny" in texts else "z"
-    assert problems(n="16", **texts) == [
-        f"2 cells along {axis}: a box with periodic walls needs 1 or at least 3; take --n{axis} 1 or --n{axis} 3"
-    ]
-
-
-def test_flat_open_box_is_accepted():
-    texts = {"n": "16", "nz": "2", "boundary": "outflow"}
-    assert check(entry("blast"), texts, ranks=1, strays=[]).slabs.size == 2
 
 
 def test_history_has_the_last_cycle_once(mhd, tmp_path):
@@ -273,3 +181,25 @@ def test_mirrors_let_no_field_through(mhd):
     done = mhd(0, "blast", "--n", 8, "--boundary", "reflecting")
     assert done.returncode == 2
     assert "a field of up to 0.5774 crosses a reflecting wall" in done.stderr
+
+
+@recorded("stencil_app/mhd_problems.txt", "name", "ranks", "texts", "file")
+def test_options_and_their_problems_are_as_recorded(
+    tmp_path, monkeypatch, answered, name, ranks, texts, file
+):
+    """file : contents of blast.yaml"""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blast.yaml").write_text(file)
+    try:
+        settings = check(entry(name), texts, ranks=ranks, strays=[])
+    except UsageError as refusal:
+        answered(refusal.problems)
+    else:
+        slabs = settings.slabs.heights
+        answered(f"{settings.case.cells}, {slabs}, {settings.iterations}: {settings.parameters}")
+
+
+def test_format_whose_package_is_missing_says_which(monkeypatch):
+    monkeypatch.setattr(settings, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"--out f.h5: needs the package h5py; install it, or write .npz"):
+        check(entry("blast"), {"out": "f.h5"}, ranks=1, strays=[])
