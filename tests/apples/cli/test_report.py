@@ -8,10 +8,11 @@ import pytest
 
 from apples.cli.report import attempt_lines, weather_lines
 from apples.model.grid import Conditions, Estimate, Grid, Host, Snapshot
-from apples.model.plan import Attempt, Outcome, unplanned
+from apples.model.plan import Outcome, unplanned
 from apples.model.snapshotdocument import snapshot_document
 from apples.model.snapshots import from_forecasts
 from nws.series import Forecast, Series
+from tests.apples.samples import an_attempt
 
 HOSTS = tuple(Host(name=f"h{k:02}", slots=1) for k in range(6))
 
@@ -95,14 +96,8 @@ def test_snapshot_that_keeps_no_ages_is_told_without():
 
 def attempt(number, hosts, ended="failed", first_iteration=0, iterations=100, lost=(), observed_s=5.0):
     plan = replace(unplanned(hosts, scheduler="apples", application="heat"), predicted_s=4.0)
-    return Attempt(
-        number=number,
-        started_at=0.0,
-        first_iteration=first_iteration,
-        iterations=iterations,
-        plan=plan,
-        outcome=Outcome(ended=ended, exit_code=0, observed_s=observed_s, lost=dict(lost)),
-    )
+    outcome = Outcome(ended=ended, exit_code=0, observed_s=observed_s, lost=dict(lost))
+    return an_attempt(plan, outcome, number=number, first_iteration=first_iteration, iterations=iterations)
 
 
 def test_attempt_lines_say_how_each_attempt_ended():

@@ -11,7 +11,7 @@ from apples.errors import ApplesError, ConfigError, MonitorError
 from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.model.launchrequest import LaunchRequest
-from apples.model.plan import Assignment, Plan
+from apples.model.plan import unplanned
 from apples.model.runrequest import RunRequest
 from apples.model.template import Deployment, Workload
 from apples.monitoring.job import MonitoredJob, MonitoredRun
@@ -112,20 +112,7 @@ def test_without_a_compiler_a_monitored_run_does_not_start(tmp_path, monkeypatch
 
 def test_real_ranks_of_the_launcher_are_measured_and_block(library, tmp_path, pages_directory):
     """Through mpiexec, front and keeper, as `apples-run --wait block` starts them."""
-    parts = [
-        Assignment(rank=rank, host="localhost", slot=rank, rows=1, compute_s=0, communicate_s=0, overhead_s=0)
-        for rank in range(2)
-    ]
-    plan = Plan(
-        scheduler="test",
-        application="bsp",
-        size=2,
-        model="none",
-        assignments=tuple(parts),
-        predicted_s=0.0,
-        low_s=0.0,
-        high_s=0.0,
-    )
+    plan = unplanned(["localhost", "localhost"], scheduler="test", application="bsp")
     job_words = ["bsp", "--iterations", "30", "--imbalance", "1,20", "--work", "spin", "--pattern", "barrier"]
     with MonitoredJob(wait=Wait.SPIN_BLOCK, directory=pages_directory) as job:
         request = LaunchRequest(

@@ -8,27 +8,15 @@ import pytest
 
 from apples.errors import LaunchError
 from apples.model.launchrequest import LaunchRequest
-from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
 from apples.testing import FakeLauncher, failed, finished
+from tests.apples.samples import a_plan, an_assignment
 
 
 @pytest.fixture
 def request_of_one(tmp_path: Path) -> LaunchRequest:
-    only = Assignment(rank=0, host="a", slot=0, rows=4, compute_s=1.0, communicate_s=0.0, overhead_s=0.0)
-    plan = Plan(
-        scheduler="s",
-        application="a",
-        size=4,
-        model="m",
-        assignments=(only,),
-        predicted_s=1.0,
-        low_s=1.0,
-        high_s=1.0,
-    )
-    return LaunchRequest(
-        plan=plan, workload=Workload(application="a", size=4), command=("app", "4"), run_dir=tmp_path
-    )
+    plan, workload = a_plan(an_assignment(host="a", rows=4)), Workload(application="a", size=4)
+    return LaunchRequest(plan=plan, workload=workload, command=("app", "4"), run_dir=tmp_path)
 
 
 def test_outcomes_come_in_the_order_of_the_script(request_of_one: LaunchRequest) -> None:
