@@ -107,7 +107,7 @@ class LocalPlatform(Platform):
 
     def _measured_into(self, here: Host, notify: Notify, *, in_memory: bool) -> Mapping[Series, Forecast]:
         with LocalWeather(self._weather_file, host=here.name, in_memory=in_memory) as weather:
-            known = weather.forecasts().items()
+            known = weather.forecasts(over_s=()).items()
             samples = [f.samples for series, f in known if series.resource is not Resource.CPU_LIMIT]
             rounds = _ROUNDS_KNOWN if samples and min(samples) >= _KNOWN_SAMPLES else _ROUNDS_NEW
             notify(f"measuring {here.name} ({min(samples, default=0)} earlier measurements)")

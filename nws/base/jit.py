@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -23,6 +21,9 @@ def cached(*signatures: Any, sources: str, **options: Any) -> Callable[[F], F]:
         sources: digest of the sources that the code depends on.
         options: keyword arguments of `numba.njit`.
     """
+
+    # the compiler takes half a second of CPU to import
+    import numba
 
     njit: Any = numba.njit
 

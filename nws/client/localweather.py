@@ -7,6 +7,8 @@ Source: Wolski et al. 2000, §2.4 and §4.1 (the whole pool's forecasts in one s
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import math
 import time
@@ -14,11 +16,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from nws.base.arguments import checked_arguments
 from nws.base.closing import Closing
-from nws.base.errors import ProbeError, UsageError
+from nws.base.errors import ProbeError, StoreError, UsageError
 from nws.base.paths import local_host, state_dir
 from nws.memory import DAY_S, Memory, Samples
+from nws.memory.keyvalues import KeyValueTable
 from nws.series import HORIZONS_S, Forecast, Measurement, Series, resource_numbers
 
 if TYPE_CHECKING:
@@ -30,6 +35,9 @@ _LOG = logging.getLogger(__name__)
 #: History behind forecasts: enough for every window of the battery, short enough to replay at once.
 REPLAY_S = DAY_S
 REPLAY_SAMPLES = 2000
+_REPLAY_EVERY_S = DAY_S / 4
+#: Name of the saved batteries in the store, and series of which they are saved at most: more are replayed.
+_BATTERIES, _MOST_SAVED = "batteries", 64
 
 
 class Weather(Protocol):
@@ -49,6 +57,20 @@ def usable_cpus() -> int:
     from nws.sensors.cgrouplimits import Cgroups
 
     return Cgroups().usable_cpus()
+
+
+class _Saved(msgspec.Struct, kw_only=True):
+    """The batteries as a process left them, so that the next one need not replay the history.
+
+    layout : of the states.  replayed_at : when they were rebuilt from the history, seconds since the epoch
+    cursor : position in the log up to which they include samples.  series : names, in the order of the states
+    """
+
+    layout: str
+    replayed_at: float
+    cursor: int
+    series: list[str]
+    states: bytes
 
 
 class LocalWeather(Closing):
@@ -77,6 +99,7 @@ class LocalWeather(Closing):
         self._memory = Memory(store_path or weather_file(), in_memory=in_memory)
         self._bank: BatteryBank | None = None
         self._places: dict[Series, int] = {}
+        self._replayed_at = -math.inf
         self._cursor = 0
 
     @checked_arguments()
@@ -125,25 +148,19 @@ class LocalWeather(Closing):
     ) -> Mapping[Series, Forecast]:
         """Return forecasts from the last day on disk, at most 2,000 samples a series, from any process.
 
+        Batteries continue from where the last process left them; every six hours they are rebuilt from the last day.
+
         over_s : spans of their outlooks, rising.  aged : outlooks widen with the time since the last sample
         """
-        from nws.forecasting.batteries import FEW_VALUES, Ahead, BatteryBank
+        from nws.forecasting.batteries import Ahead
 
-        news = None if self._bank is None else self._memory.news(self._cursor)
-        if self._bank is None or news is None:
-            self._bank, self._places = BatteryBank(), {}
-            history = self._memory.history(since=self._clock() - REPLAY_S, most=REPLAY_SAMPLES)
-            few = {one: len(samples) < FEW_VALUES for one, samples in history.samples.items()}
-            for short in (False, True):
-                # short series borrow from long ones
-                self._add([one for one in few if few[one] == short])
-                for series, samples in history.samples.items():
-                    if few[series] == short:
-                        self._take([series] * len(samples), samples.values, samples.times)
-            self._cursor = history.cursor
-        else:
-            fresh, self._cursor = news
-            self._take([m.series for m in fresh], [m.value for m in fresh], [m.t for m in fresh])
+        stored = KeyValueTable(self._memory.database)
+        bank = self._bank = self._restored(stored) if self._bank is None else self._bank
+        before = self._cursor
+        if bank is None or not self._follow(bank):
+            bank = self._bank = self._replay()
+        if self._cursor != before and len(self._places) <= _MOST_SAVED:
+            self._save(bank, stored)
         resources = [series.resource for series in self._places]
         ahead = Ahead(
             over_s=over_s,
@@ -151,8 +168,71 @@ class LocalWeather(Closing):
             least=[one.least for one in resources],
             most=[one.most for one in resources],
         )
-        forecasts = self._bank.forecasts(list(self._places.values()), ahead=ahead)
+        forecasts = bank.forecasts(list(self._places.values()), ahead=ahead)
         return dict(zip(self._places, forecasts, strict=True))
+
+    def _restored(self, stored: KeyValueTable) -> BatteryBank | None:
+        """Return the batteries of an earlier process, None if there are none that this release can read."""
+        from nws.forecasting.batteries import BatteryBank
+        from nws.forecasting.statelayout import LAYOUT
+
+        try:
+            saved = msgspec.convert(stored.get(_BATTERIES), _Saved)
+            if saved.layout != LAYOUT:
+                return None
+            bank = BatteryBank.restored(io.BytesIO(saved.states), len(saved.series))
+        except ValueError:
+            return None
+        self._places = {Series.parse(name): place for place, name in enumerate(saved.series)}
+        self._cursor, self._replayed_at = saved.cursor, saved.replayed_at
+        return bank
+
+    def _save(self, bank: BatteryBank, stored: KeyValueTable) -> None:
+        from nws.forecasting.statelayout import LAYOUT
+
+        saved = _Saved(
+            layout=LAYOUT,
+            replayed_at=self._replayed_at,
+            cursor=self._cursor,
+            series=[str(one) for one in self._places],
+            states=bank.states().tobytes(),
+        )
+        # a store that cannot be written serves forecasts all the same
+        with contextlib.suppress(StoreError):
+            stored.put(_BATTERIES, msgspec.to_builtins(saved))
+
+    def _follow(self, bank: BatteryBank) -> bool:
+        """Take the measurements since the last call; return False, with nothing done, if the history must be read."""
+        news = self._memory.news(self._cursor)
+        if news is None or not 0 <= self._clock() - self._replayed_at < _REPLAY_EVERY_S:
+            return False
+        fresh, cursor = news
+        last_t = dict(zip(self._places, bank.columns(range(len(bank))).measured_at.tolist(), strict=True))
+        for m in fresh:
+            if m.t < last_t.get(m.series, -math.inf):
+                # such as measurements from a file: batteries take them in the order of time
+                return False
+            last_t[m.series] = m.t
+        self._cursor = cursor
+        self._take([m.series for m in fresh], [m.value for m in fresh], [m.t for m in fresh])
+        return True
+
+    def _replay(self) -> BatteryBank:
+        """Return batteries of the last day's measurements."""
+        from nws.forecasting.batteries import FEW_VALUES, BatteryBank
+
+        bank = self._bank = BatteryBank()
+        self._places, self._replayed_at = {}, self._clock()
+        history = self._memory.history(since=self._replayed_at - REPLAY_S, most=REPLAY_SAMPLES)
+        few = {one: len(samples) < FEW_VALUES for one, samples in history.samples.items()}
+        for short in (False, True):
+            # short series borrow from long ones
+            self._add([one for one in few if few[one] == short])
+            for series, samples in history.samples.items():
+                if few[series] == short:
+                    self._take([series] * len(samples), samples.values, samples.times)
+        self._cursor = history.cursor
+        return bank
 
     @property
     def path(self) -> Path:

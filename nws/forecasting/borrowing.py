@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.forecasting.compiling import compiled
-from nws.forecasting.histograms import COUNT, MEMORY, PRIOR, stretch
+from nws.forecasting.compiling import compiled, work
+from nws.forecasting.histograms import COUNT, MEMORY, PRIOR, log, stretch
 from nws.forecasting.ladder import BINS, RUNGS
 
 #: Weights, in outcomes, of the scale of the next shorter horizon, of that of other series, and of the largest value.
@@ -42,7 +42,7 @@ def first_scale(state: Any) -> Any:
     scale = max(abs(state["last"]), abs(state["lowest"]), abs(state["highest"]))
     if state["lent"] > 0.0:
         # others' forecasts come from many values, those of a new series from few
-        scale *= state["lent"] * math.sqrt(1.0 + 1.0 / state["samples"])
+        scale *= float(state["lent"]) * math.sqrt(1.0 + 1.0 / state["samples"])
     return np.array([scale, 1.0])
 
 
@@ -55,7 +55,7 @@ def borrow_errors(state: Any, rung: int, scale: Any, histogram: Any) -> None:
     n = state["outcomes"][rung]
     counted = state["histogram"][rung].sum()
     # a lent histogram counts before the first outcome
-    known = min(max(n, counted // COUNT), MEMORY)
+    known = float(min(max(n, counted // COUNT), MEMORY))
     measured = known / max(counted, 1)
     for b in range(BINS):
         borrowed_share = histogram[b] + _TAMED * (PRIOR[b] - histogram[b])
@@ -64,10 +64,10 @@ def borrow_errors(state: Any, rung: int, scale: Any, histogram: Any) -> None:
     shrinks = (1 << rung) <= 4 * state["samples"]
     if n == 0 and rung > 0 and state["scale"][rung] > 0.0:
         # before the first outcome this is the growth of others' errors
-        scale[1] = state["scale"][rung]
+        scale[1] = float(state["scale"][rung])
         shrinks = (1 << rung) <= state["samples"]
     borrowed = scale[0] * (scale[1] if shrinks else max(scale[1], 1.0))
-    measured = state["scale"][rung]
+    measured = float(state["scale"][rung])
     if n == 0:
         scale[0] = borrowed
         return
@@ -80,7 +80,7 @@ def borrow_errors(state: Any, rung: int, scale: Any, histogram: Any) -> None:
     # a few outcomes without any error do not prove that there are none
     measured = max(measured, borrowed * math.exp(-float(min(n, 30))))
     before = scale[0]
-    scale[0] = math.exp((n * math.log(measured) + weight * math.log(borrowed)) / (n + weight))
+    scale[0] = math.exp((n * log(measured) + weight * math.log(borrowed)) / (n + weight))
     if rung > 0:
         scale[1] = min(max(scale[0] / before, _LEAST_GROWTH), _MOST_GROWTH)
 
@@ -99,7 +99,8 @@ def lend(states: NDArray[np.void], borrowers: NDArray[np.int64], kinds: NDArray[
             lenders = _evenly(np.flatnonzero(kind == one), _MOST_EXAMINED)
             lenders = _evenly(lenders[states["outcomes"][lenders, 0] >= _LEARNT], _MOST_LENDERS)
             if len(lenders) >= (1 if row == len(kinds) - 1 else _FEWEST_LENDERS):
-                lend_pooled(states, lenders, borrowers[waiting == one])
+                with work(len(lenders)):
+                    lend_pooled(states, lenders, borrowers[waiting == one])
                 served |= waiting == one
         borrowers = borrowers[~served]
 
@@ -157,4 +158,4 @@ def _relative_scale(state: Any, rung: int) -> float:
         level = max(-state["lowest"], state["highest"])
     if state["outcomes"][rung] < _LEARNT or level == 0.0:
         return -1.0
-    return float(state["scale"][rung] / level)
+    return float(float(state["scale"][rung]) / level)

@@ -28,6 +28,12 @@ PRIOR = np.diff(
 
 
 @compiled
+def log(x: float) -> float:
+    """Return the logarithm, minus infinity of 0, where the interpreter alone raises an error."""
+    return math.log(x) if x > 0.0 else -math.inf
+
+
+@compiled
 def place_of(error: float, scale: float) -> int:
     """Return the bin of an error."""
     z = error / scale if scale > 0.0 else (0.0 if error == 0.0 else math.copysign(BIN_EDGE, error))
@@ -44,7 +50,7 @@ def count_error(histogram: Any, bin_number: int, outcomes: int) -> None:
     histogram[bin_number] += COUNT
     if outcomes >= MEMORY and outcomes % _FADED_EVERY == 0:
         for b in range(BINS):
-            histogram[b] = histogram[b] * (MEMORY - _FADED_EVERY) // MEMORY
+            histogram[b] = int(histogram[b]) * (MEMORY - _FADED_EVERY) // MEMORY
 
 
 @compiled
@@ -59,8 +65,8 @@ def stretch(histogram: Any, factor: float, stretched: Any) -> None:
         at = (math.asinh(factor * _MIDDLE[b]) / _U_EDGE + 1.0) / 2.0 * BINS - 0.5
         at = min(max(at, 0.0), BINS - 1.0)
         low = min(int(at), BINS - 2)
-        stretched[low] += (low + 1.0 - at) * histogram[b] / total
-        stretched[low + 1] += (at - low) * histogram[b] / total
+        stretched[low] += (low + 1.0 - at) * float(histogram[b]) / total
+        stretched[low + 1] += (at - low) * float(histogram[b]) / total
 
 
 @compiled
@@ -68,9 +74,9 @@ def share_below(histogram: Any, bin_number: int) -> float:
     """Return the share of errors below the middle of a bin; half without any error."""
     total, below = 0, 0
     for b in range(BINS):
-        total += histogram[b]
-        below += histogram[b] if b < bin_number else 0
-    return (below + 0.5 * histogram[bin_number]) / total if total > 0 else 0.5
+        total += int(histogram[b])
+        below += int(histogram[b]) if b < bin_number else 0
+    return (below + 0.5 * float(histogram[bin_number])) / total if total > 0 else 0.5
 
 
 @compiled

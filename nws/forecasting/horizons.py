@@ -44,6 +44,7 @@ from nws.forecasting.ladder import (
     SLOTS,
 )
 from nws.forecasting.scales import (
+    approach,
     clip,
     correct_tail,
     corrected_tail,
@@ -107,7 +108,7 @@ def _borrow_losses(state: Any, rung: int, loss: Any, trust: float) -> None:
         # the mean of the whole series, and fading means of windows at least as long as the horizon
         mean = which == 2 or which >= FIRST_WINDOW + SHORTEST
         borrowed = loss[which] if mean else _SHORT_SIGHT * loss[which]
-        measured = state["candidate_loss"][rung, which]
+        measured = float(state["candidate_loss"][rung, which])
         loss[which] = (n * measured + _BORROWED * borrowed) / (n + _BORROWED) if rung > 0 else measured
 
 
@@ -153,10 +154,13 @@ def _error_so_far(state: Any, rung: int) -> float:
         return 0.0
     wrong, seen = 0.0, 0
     for slot in range(_FIRST[rung], _FIRST[rung + 1]):
-        count = (1 << rung) - state["left"][slot]
+        count = (1 << rung) - int(state["left"][slot])
         if count > 0 and state["left"][slot] > 0 and state["issued"][slot, 1] >= 0.0:
             origin = state["origin"][slot]
-            mean, forecast = origin + state["sum"][slot] / count, origin + state["issued"][slot, 0]
+            mean, forecast = (
+                origin + float(state["sum"][slot]) / count,
+                origin + float(state["issued"][slot, 0]),
+            )
             wrong += count * abs(error_of(mean, forecast, level_of(state, rung)))
             seen += count
     return float(_ALARM * wrong / max(seen, 1))
@@ -177,29 +181,30 @@ def _doubted(histogram: Any, trust: float) -> Any:
 @compiled
 def _learn(state: Any, rung: int, slot: int) -> None:
     """Judge one pending forecast whose k samples are complete."""
-    mean = clip(state["sum"][slot] / (1 << rung))
-    n = state["outcomes"][rung]
+    mean = clip(float(state["sum"][slot]) / (1 << rung))
+    n = int(state["outcomes"][rung])
     loss, pending = state["candidate_loss"][rung], np.empty(CANDIDATES, np.float32)
     unpack(state["pending"][slot], pending)
     gain = max(1.0 / (n + 1.0), 1.0 / _SCORE_MEMORY)
     for which in range(CANDIDATES):
-        loss[which] += gain * (abs(pending[which] - mean) - loss[which])
-    blend, scale, low, high = state["issued"][slot]
+        approach(loss, which, abs(float(pending[which]) - mean), gain)
+    issued = state["issued"][slot]
+    blend, scale, low, high = float(issued[0]), float(issued[1]), float(issued[2]), float(issued[3])
     origin = state["origin"][slot]
     error = clip(error_of(origin + mean, origin + blend, level_of(state, rung)))
-    state["drift"][rung] += gain * (abs(clip(state["last"] - origin)) - state["drift"][rung])
+    approach(state["drift"], rung, abs(clip(state["last"] - origin)), gain)
     bias = (mean - blend) / scale if scale > 0.0 else 0.0
-    state["bias"][rung] += gain * (min(max(bias, -_MOST_BIAS), _MOST_BIAS) - state["bias"][rung])
+    approach(state["bias"], rung, min(max(bias, -_MOST_BIAS), _MOST_BIAS), gain)
     histogram = state["histogram"][rung]
     gain = max(1.0 / (n + 1.0), 1.0 / _SCALE_MEMORY)
-    state["scale"][rung] += gain * (abs(error) - state["scale"][rung])
+    approach(state["scale"], rung, abs(error), gain)
     below, above = mean < low, mean > high
     share = share_below(histogram, place_of(error, scale * _widening(state, rung)))
     correct_tail(state, rung, 0, share, below)
     correct_tail(state, rung, 1, 1.0 - share, above)
     count_error(histogram, place_of(error, scale), n)
     gain = max(1.0 / (n + 1.0), 1.0 / _HELD_MEMORY)
-    state["held"][rung] += gain * ((not below and not above) - state["held"][rung])
+    approach(state["held"], rung, 0.0 if below or above else 1.0, gain)
     learn_variation(state, rung, slot, gain)
     state["outcomes"][rung] = n + 1
 
@@ -228,8 +233,9 @@ def judge_horizons(state: Any, value: float, t: float) -> None:
         if left[slot] > 0:
             left[slot] -= 1
             origin = state["origin"][slot]
-            state["sum"][slot] += clip(value - origin)
-            state["squares"][slot] += share_of(value - origin, origin) ** 2
+            state["sum"][slot] = float(state["sum"][slot]) + clip(value - origin)
+            share = share_of(value - origin, origin)
+            state["squares"][slot] = float(state["squares"][slot]) + share * share
     if missing > 0.0:
         for rung in range(RUNGS):
             if missing > (1 << rung) / PENDING:
@@ -256,7 +262,7 @@ def advance_horizons(state: Any, value: float) -> None:
         top -= 1
     for rung in range(top + 1):
         so_far = _error_so_far(state, rung)
-        _borrow_losses(state, rung, loss, _trust(state["scale"][rung], so_far))
+        _borrow_losses(state, rung, loss, _trust(float(state["scale"][rung]), so_far))
         borrow_errors(state, rung, scale, histogram)
         shape = _doubted(histogram, _trust(scale[0], so_far))
         _issue(state, rung, loss, max(scale[0], so_far), shape)
@@ -307,7 +313,7 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, outlook: Any) -
     loss, histogram, candidate = np.zeros(CANDIDATES), PRIOR.copy(), np.empty(CANDIDATES)
     forecast, present = 0.0, 0.0
     for rung in range(RUNGS):
-        _borrow_losses(state, rung, loss, _trust(state["scale"][rung], _error_so_far(state, rung)))
+        _borrow_losses(state, rung, loss, _trust(float(state["scale"][rung]), _error_so_far(state, rung)))
         weight, without_pause = max(1.0 - abs(centre - rung), 0.0), max(1.0 - abs(width - rung), 0.0)
         if weight > 0.0 or without_pause > 0.0:
             one = _forecast(state, rung, loss, candidate)
@@ -330,8 +336,8 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, outlook: Any) -
             wide, shape = unknown, _doubted(shape, 1.0 - aged)
         level = level_of(state, rung)
         n = state["outcomes"][rung]
-        outlook[0] += weight * (forecast + error * state["bias"][rung] * n / (n + _BIAS_TRUST))
-        held += weight * n * state["held"][rung]
+        outlook[0] += weight * (forecast + error * float(state["bias"][rung]) * n / (n + _BIAS_TRUST))
+        held += weight * n * float(state["held"][rung])
         outcomes += weight * n
         outlook[3] += weight * variation(state, rung)
         for i in range(len(shares)):
@@ -358,9 +364,9 @@ def _drift(state: Any, k: float) -> float:
     while known > 0 and state["outcomes"][known] == 0:
         known -= 1
     if known < low or low == RUNGS - 1 or state["outcomes"][low + 1] == 0:
-        return float(state["drift"][known] * math.sqrt(k / (1 << known)))
+        return float(state["drift"][known]) * math.sqrt(k / (1 << known))
     part = at - low
-    return float((1.0 - part) * state["drift"][low] + part * state["drift"][low + 1])
+    return (1.0 - part) * float(state["drift"][low]) + part * float(state["drift"][low + 1])
 
 
 @compiled

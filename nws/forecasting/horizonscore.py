@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from nws.base.errors import UsageError
 from nws.forecasting.accuracy import NOT_SCORED, Values, legal_values
-from nws.forecasting.compiling import compiled
+from nws.forecasting.compiling import compiled_at_once
 from nws.forecasting.horizons import KNOWN, read_outlook
 from nws.forecasting.kernel import advance
 from nws.forecasting.statelayout import LAST, METHODS, STATE
@@ -65,7 +65,7 @@ class HorizonScore:
     winkler_reference: float
 
 
-@compiled
+@compiled_at_once
 def trace_outlooks(
     states: Any, values: Any, horizons: Any, shares: Any, outlooks: Any, predicted: Any
 ) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from nws.forecasting.compiling import compiled
+from nws.forecasting.histograms import log
 from nws.forecasting.ladder import FADING, PACES
 
 _MOST = np.float64(1e30)
@@ -38,6 +39,14 @@ def clip(value: float) -> float:
 
 
 @compiled
+def approach(values: Any, at: int, outcome: float, gain: float) -> None:
+    """Move one of the float32 values towards an outcome, by a share of the way."""
+    # a float32 of numpy would turn the others into float32, where the compiler computes in float64
+    value = float(values[at])
+    values[at] = value + gain * (outcome - value)
+
+
+@compiled
 def level_of(state: Any, rung: int) -> float:
     """Return the mean of a positive series over far more than the horizon; 0 if it is not positive."""
     if state["lowest"] <= 0.0:
@@ -50,7 +59,7 @@ def error_of(value: float, forecast: float, level: float) -> float:
     """Return the error of a forecast. level : see `level_of`; with 0, errors below are differences too"""
     if value >= forecast or level <= 0.0 or forecast <= 0.0:
         return value - forecast
-    return level * math.sqrt(level / forecast) * math.log(max(value, 1e-300) / forecast)
+    return level * math.sqrt(level / forecast) * log(max(value, 1e-300) / forecast)
 
 
 @compiled
@@ -80,10 +89,10 @@ def share_of(difference: float, origin: float) -> float:
 def learn_variation(state: Any, rung: int, slot: int, gain: float) -> None:
     """Take in how far the values of one complete mean lie apart."""
     k = 1 << rung
-    mean = share_of(state["sum"][slot] / k, state["origin"][slot])
+    mean = share_of(float(state["sum"][slot]) / k, state["origin"][slot])
     level = max(abs(1.0 + mean), _NEAREST)
-    seen = max(state["squares"][slot] / k - mean * mean, 0.0) / (level * level)
-    state["variation"][rung] += gain * (min(seen, _FARTHEST) - state["variation"][rung])
+    seen = max(float(state["squares"][slot]) / k - mean * mean, 0.0) / (level * level)
+    approach(state["variation"], rung, min(seen, _FARTHEST), gain)
 
 
 @compiled
@@ -91,7 +100,7 @@ def variation(state: Any, rung: int) -> float:
     """Return the coefficient of variation of the values of a mean; of a shorter one before the first outcome."""
     while rung > 0 and state["outcomes"][rung] == 0:
         rung -= 1
-    return math.sqrt(state["variation"][rung])
+    return math.sqrt(np.float64(state["variation"][rung]))
 
 
 #: Nominal share of each tail.
@@ -114,9 +123,9 @@ def start_tails(state: Any) -> None:
 def correct_tail(state: Any, rung: int, side: int, beyond: float, missed: bool) -> None:
     """Learn that a share of earlier errors lay beyond an outcome, and whether its interval missed it on that side."""
     for pace in range(PACES):
-        tail = state["tail"][rung, side, pace]
+        tail, known = float(state["tail"][rung, side, pace]), float(state["tail_loss"][rung, side, pace])
         loss = (tail - beyond) * ((beyond < tail) - TAIL)
-        state["tail_loss"][rung, side, pace] += loss - state["tail_loss"][rung, side, pace] / _TAIL_MEMORY
+        state["tail_loss"][rung, side, pace] = known + (loss - known / _TAIL_MEMORY)
         tail += _STEP[pace] * (TAIL - missed)
         state["tail"][rung, side, pace] = min(max(tail, _LEAST_TAIL[pace]), _MOST_TAIL[pace])
 
@@ -127,9 +136,9 @@ def corrected_tail(state: Any, rung: int, side: int) -> float:
     loss = state["tail_loss"][rung, side]
     total, moment = 1.0, float(state["tail"][rung, side, 0])
     for pace in range(1, PACES):
-        weight = math.exp(_TAIL_SHARPNESS * (loss[0] - loss[pace]))
+        weight = math.exp(_TAIL_SHARPNESS * (np.float64(loss[0]) - np.float64(loss[pace])))
         total += weight
-        moment += weight * state["tail"][rung, side, pace]
+        moment += weight * float(state["tail"][rung, side, pace])
     return float(moment / total)
 
 

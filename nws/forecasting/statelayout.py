@@ -12,6 +12,9 @@ terms are subtracted.
 
 from __future__ import annotations
 
+import hashlib
+import sys
+
 import numpy as np
 
 from nws.forecasting.ladder import FIELDS
@@ -141,6 +144,9 @@ STATE = np.dtype(
     ],
     align=True,
 )
+
+#: Digest of the record layout: the fields, and the order of methods and selectors in them.
+LAYOUT = hashlib.sha256(repr((STATE.descr, METHODS, SELECTORS, sys.byteorder)).encode()).hexdigest()
 
 
 def method_text(selector: int, method: int) -> str:

@@ -239,7 +239,9 @@ def warm_up() -> None:
     """Compile or load the forecasters' kernels, up to some seconds, before the first request."""
     from nws.forecasting.backtest import expected
     from nws.forecasting.batteries import Ahead, BatteryBank
+    from nws.forecasting.compiling import Kernel
 
+    Kernel.left = -1
     bank = BatteryBank()
     bank.add(2)
     bank.update_many([0] * 30, [0.5, 0.25] * 15, range(30))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +25,7 @@ from nws.base.errors import StoreDamaged, StoreError
 from nws.base.files import Replacement
 from nws.base.oserrors import REASON, os_errors_as
 from nws.forecasting.batteries import BatteryBank
-from nws.forecasting.statelayout import METHODS, SELECTORS, STATE
+from nws.forecasting.statelayout import LAYOUT, STATE
 from nws.messages.fieldtypes import whole
 
 _FORMAT = "nws-batteries 3"
@@ -35,10 +34,6 @@ _HEADER_BYTES, _CURSOR_BYTES = 4096, 24
 _MOST_HEADER_BYTES = 1 << 20
 #: Series that are copied and written together.
 BLOCK = 1024
-
-#: Digest of the record layout: the fields, and the order of methods and selectors in them.
-LAYOUT = hashlib.sha256(repr((STATE.descr, METHODS, SELECTORS, sys.byteorder)).encode()).hexdigest()
-
 
 _Count = Annotated[int, whole(2**63 - 1)]
 

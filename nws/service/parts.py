@@ -13,13 +13,13 @@ from typing import TypeVar
 from nws.base.errors import StoreError
 from nws.memory import Memory
 from nws.memory.integrity import DamageLog
+from nws.memory.keyvalues import KeyValueTable
 from nws.messages.weatherdocuments import Health
 from nws.service.batteryfile import battery_file
 from nws.service.eventlog import Events
 from nws.service.forecaster import Forecaster
 from nws.service.hostdirectory import Directory
 from nws.service.ingestion import IngestCounts
-from nws.service.keyvalues import KeyValueTable
 from nws.service.scheduling import ScheduleVersions
 from nws.service.serviceconfig import ServiceConfig
 

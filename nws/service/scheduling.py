@@ -15,8 +15,8 @@ from typing import Any
 
 from nws.base.errors import UsageError
 from nws.links.cliques import Clique, Schedule, automatic, schedule
+from nws.memory.keyvalues import KeyValueTable
 from nws.messages.weatherdocuments import Peers, Registration
-from nws.service.keyvalues import KeyValueTable
 from nws.service.serviceconfig import ServiceConfig
 
 _LOG = logging.getLogger(__name__)

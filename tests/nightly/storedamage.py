@@ -25,11 +25,11 @@ import numpy as np
 from nws.base.errors import StoreDamaged, StoreError
 from nws.memory import Delivery, Memory
 from nws.memory.database import FORMAT
+from nws.memory.keyvalues import KeyValueTable
 from nws.memory.salvage import check, repair
 from nws.messages.weatherdocuments import Event
 from nws.series import Series
 from nws.service.eventlog import Events
-from nws.service.keyvalues import KeyValueTable
 
 START = 1_800_000_000.0
 SERIES = [f"cpu.new@h{i}" for i in range(14)] + [f"network.latency@h{i}>h{i + 1}" for i in range(6)]

@@ -1,5 +1,8 @@
 """The weather of this host in one process: sensors in, memory between runs, forecasts out."""
 
+import subprocess
+import sys
+
 import pytest
 
 from nws.base.errors import ProbeError, UsageError
@@ -178,3 +181,48 @@ def test_weather_file_is_in_it(monkeypatch):
 
 def test_at_least_one_cpu_is_usable():
     assert usable_cpus() >= 1
+
+
+#: Forecasts of a store in a process of its own: what they are, and whether it imported the compiler.
+FORECAST = """
+import sys
+from pathlib import Path
+from nws.client import LocalWeather
+with LocalWeather(Path(sys.argv[1]), clock=lambda: float(sys.argv[2]), sensors=[]) as weather:
+    print(repr(dict(weather.forecasts())), "numba" in sys.modules)
+"""
+
+
+def _in_another_process(path, now):
+    command = [sys.executable, "-c", FORECAST, str(path), str(now)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip().rsplit(" ", 1)
+
+
+def test_next_process_continues_without_the_compiler(weather, tmp_path):
+    values = [0.5 + 0.001 * i for i in range(300)]
+    one = weather(FakeSensor(CPU, *values))
+    one.measure(rounds=299, interval_s=10.0)
+    one.forecasts()
+    one.measure()
+    continued = _in_another_process(tmp_path / "w.db", CLOCK.t)
+    assert continued == [repr(dict(one.forecasts())), "False"]
+
+
+def test_forecasts_older_measurements_added_replays(weather, tmp_path):
+    one = weather(FakeSensor(CPU, 0.5, 0.6))
+    one.measure(rounds=2, interval_s=10.0)
+    one.forecasts()
+    one.record([Measurement(CPU, CLOCK.t - 5.0, 0.1)])
+    assert one.forecasts()[CPU].last == 0.6
+
+
+def test_saved_batteries_after_a_quarter_day_are_replayed(weather):
+    one = weather(FakeSensor(CPU, 0.5, 0.6, 0.7))
+    one.measure()
+    one.forecasts()
+    CLOCK.t += 70_000
+    one.measure()
+    CLOCK.t += 20_000
+    one.measure()
+    assert weather().forecasts()[CPU].samples == 2

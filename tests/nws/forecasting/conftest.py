@@ -22,7 +22,9 @@ def follow() -> Follow:
         states = np.zeros(1, STATE)
         history = np.zeros(len(values), STATE)
         for i, value in enumerate(values):
-            advance_many(states, np.zeros(1, np.int64), np.array([float(value)]), np.array([float(i)]))
+            advance_many.compiled(
+                states, np.zeros(1, np.int64), np.array([float(value)]), np.array([float(i)])
+            )
             history[i] = states[0]
         return history
 

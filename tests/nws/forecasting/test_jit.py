@@ -23,8 +23,8 @@ from nws.forecasting.predictors import predict_exponential
 state = np.zeros(1, STATE)
 for samples, value in ((1, 0.0), (2, 1.0)):
     state["samples"] = samples
-    predict_exponential(state[0], value)
-print(state["predicted"][0, EXPONENTIAL], sum(predict_exponential.stats.cache_hits.values()))
+    predict_exponential.compiled(state[0], value)
+print(state["predicted"][0, EXPONENTIAL], sum(predict_exponential.compiled.stats.cache_hits.values()))
 """
 
 
@@ -71,4 +71,4 @@ def test_arrays_of_every_kind_share_one_compiled_kernel():
     bank.update_many(np.array([0, 1], np.int32), fixed, 0.0)
     bank.update_many([0, 1], np.arange(4.0)[::2], fixed)
     bank.update_many((1, 0), np.array([1, 2]), np.float32(3))
-    assert len(advance_many.signatures) == 1
+    assert len(advance_many.compiled.signatures) == 1

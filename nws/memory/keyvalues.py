@@ -1,4 +1,5 @@
-"""A key-value table of JSON documents in the store: the store's identity and the measuring schedule.
+"""A key-value table of JSON documents in the store: the store's identity, the measuring schedule, the
+batteries of a host's own weather.
 
 Each document is replaced as a unit. Its content is defined by its writer.
 """
