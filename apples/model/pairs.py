@@ -194,6 +194,13 @@ def taken(values: Sequence[PairValues], keep: IntArray) -> list[PairValues]:
     return [PairValues(classes, v.table[pick], v.within[old], v.single[remaining]) for v in values]
 
 
+def both_ways(
+    values: Sequence[PairValues], left: IntArray, right: IntArray
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Return each quantity from right to left and from left to right."""
+    return [(v[right, left], v[left, right]) for v in values]
+
+
 def combined(how: Callable[..., FloatArray], *values: PairValues) -> PairValues:
     """Return a function of several quantities of the same classes, pair by pair."""
     first = values[0]

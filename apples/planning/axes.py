@@ -17,7 +17,6 @@ from apples.planning.bounds import UncertainRanks
 from apples.planning.boxcosts import Boxes, with_whole_heights
 from apples.planning.boxsearch import BoxSearch
 from apples.planning.chains import Chains
-from apples.planning.model import coupling
 from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 from nws.base.wording import counted
@@ -182,9 +181,8 @@ def _assignments(
     problem: Problem, axes: Axes, boxes: Boxes, ranks: UncertainRanks, options: PlanningOptions
 ) -> tuple[Assignment, ...]:
     """Return the ranks with their boxes and predicted seconds by part; waits for CPUs count as communication."""
-    chains = Chains.of([boxes.chain])
     busy = ranks.compute()
-    compute = busy / coupling(problem, chains, options)
+    compute = busy / boxes.lines.coupling
     communicate = boxes.lines.communicate + busy - compute
     overhead = boxes.lines.fixed - boxes.lines.communicate
     used: dict[int, int] = {}

@@ -17,11 +17,11 @@ from apples.planning.chains import Chains
 from apples.planning.cuts import BoxLayout, rectilinear_shares, whole_parts
 from apples.planning.heights import HeightProgram, whole_heights
 from apples.planning.minimax import makespans, minimax_rows
-from apples.planning.model import RankLines, messages, unordered_lines
+from apples.planning.model import RankCosts, unordered_lines
 from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 
-_Lay = Callable[[Problem, tuple[int, ...], RankLines, float], BoxLayout | None]
+_Lay = Callable[[Problem, tuple[int, ...], RankCosts, float], BoxLayout | None]
 
 #: Rounds in which boxes and the cost of their borders are adjusted to each other.
 _ROUNDS = 3
@@ -36,7 +36,7 @@ class Boxes:
 
     chain: IntArray
     layout: BoxLayout
-    lines: RankLines
+    lines: RankCosts
     error_s: FloatArray
     seconds: FloatArray
 
@@ -61,11 +61,10 @@ def priced(problem: Problem, chain: IntArray, layout: BoxLayout, options: Planni
     communicate, error = np.zeros(len(chain)), np.zeros(len(chain))
     np.maximum.at(communicate, start, seconds)
     np.maximum.at(error, start, error_s)
-    chains = Chains.of([chain])
-    lines = unordered_lines(problem, chains, options)
+    lines = unordered_lines(problem, Chains.of([chain]), options)
     more = np.maximum(np.bincount(start, minlength=len(chain)), 2) / 2 - 1
     slowest_s = problem.latency_s[a, b].max() if len(a) else 0.0
-    fixed = lines.fixed + communicate + more * messages(problem, chains) + problem.reduction_hops * slowest_s
+    fixed = lines.fixed + communicate + more * lines.handling + problem.reduction_hops * slowest_s
     lines = replace(lines, fixed=fixed, communicate=communicate)
     return Boxes(chain, layout, lines, error, lines.seconds(layout.cells / width))
 
@@ -131,7 +130,7 @@ def _settled(
 
 
 def _column_layout(
-    problem: Problem, counts: tuple[int, ...], lines: RankLines, finish_s: float
+    problem: Problem, counts: tuple[int, ...], lines: RankCosts, finish_s: float
 ) -> BoxLayout | None:
     """Return columns as wide as their ranks are fast, and in each the heights that finish together; None if none."""
     width, columns = _width(problem), _columns(counts)
@@ -163,7 +162,7 @@ def _column_layout(
 
 
 def _grid_layout(
-    problem: Problem, counts: tuple[int, ...], lines: RankLines, finish_s: float
+    problem: Problem, counts: tuple[int, ...], lines: RankCosts, finish_s: float
 ) -> BoxLayout | None:
     """Return common heights of all columns, and widths, so that the slowest rank ends early; None if none fit."""
     width, bands = _width(problem), counts[0]
@@ -194,7 +193,7 @@ def _grid_layout(
     return None if heights is None else BoxLayout(counts, widths, np.tile(heights, len(counts)))
 
 
-def _areas(problem: Problem, lines: RankLines, finish_s: float) -> FloatArray | None:
+def _areas(problem: Problem, lines: RankCosts, finish_s: float) -> FloatArray | None:
     """Return the rows of cells that each rank finishes by `finish_s`, or by the best common finish if that is later.
 
     None if some rank could not finish its smallest box by then, or all together cannot hold the work.
@@ -208,7 +207,7 @@ def _areas(problem: Problem, lines: RankLines, finish_s: float) -> FloatArray | 
     return None if (areas < least / 2).any() else np.maximum(areas, least)
 
 
-def _scaled(lines: RankLines, part: FloatArray) -> RankLines:
+def _scaled(lines: RankCosts, part: FloatArray) -> RankCosts:
     """Return the costs of rows of which each rank owns only a part, float64[n]."""
     return replace(
         lines,

@@ -22,15 +22,24 @@ _COUNTED = 4_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chains:
-    """K chains of processors. members : int64[L].  starts : int64[K+1].  lengths : ranks of every chain, int64[K]."""
+    """K chains of processors. members : int64[L].  starts : int64[K+1].  lengths : ranks of every chain, int64[K].
+
+    at_start, at_end : bool[L], whether a member is the first or the last of its chain
+    """
 
     members: IntArray
     starts: IntArray
     lengths: IntArray = field(init=False)
+    at_start: NDArray[np.bool_] = field(init=False)
+    at_end: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
         # kept, because a plan of 34 hosts asks for it two hundred times
         object.__setattr__(self, "lengths", np.diff(self.starts))
+        ends = np.zeros((2, len(self.members)), dtype=bool)
+        ends[0, self.starts[:-1]] = ends[1, self.starts[1:] - 1] = True
+        object.__setattr__(self, "at_start", ends[0])
+        object.__setattr__(self, "at_end", ends[1])
 
     @classmethod
     def of(cls, chains: Sequence[Sequence[int] | IntArray]) -> Chains:

@@ -15,13 +15,14 @@ et al. 2000, §3.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 
 from apples.model.grid import FloatArray
-from apples.model.pairs import PairValues
+from apples.model.pairs import PairValues, both_ways
 from apples.planning.chains import Chains
 from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
@@ -39,7 +40,7 @@ TIME_SLICE_S = 4e-3
 class RankLines:
     """The costs of each member of each chain; all float64[L], seconds and rows.
 
-    slope : seconds per row, `coupling` included.  fixed : Comm + Over, `handling` included.  communicate : Comm alone
+    slope : seconds per row, `coupling` included.  fixed : Comm + Over.  communicate : Comm alone
     cap : most rows.  bend : rows after which a row costs `spill_factor` times as much
     """
 
@@ -50,16 +51,10 @@ class RankLines:
     bend: FloatArray
     spill_factor: float
 
-    def take(self, where: IntArray | slice) -> RankLines:
+    def take(self, where: IntArray | slice) -> Self:
         """Return the lines of some members only."""
-        return RankLines(
-            slope=self.slope[where],
-            fixed=self.fixed[where],
-            communicate=self.communicate[where],
-            cap=self.cap[where],
-            bend=self.bend[where],
-            spill_factor=self.spill_factor,
-        )
+        parts: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        return type(self)(**{n: p[where] if isinstance(p, np.ndarray) else p for n, p in parts.items()})
 
     def seconds(self, rows: FloatArray) -> FloatArray:
         """Return T_i of slabs of these heights, float64[L]."""
@@ -83,90 +78,67 @@ class RankLines:
         return np.where(beyond >= self.cap, 0.0, rate)
 
 
-def rank_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> RankLines:
+@dataclass(frozen=True, slots=True, eq=False)
+class RankCosts(RankLines):
+    """The cost lines of a problem with their parts; all float64[L].
+
+    overhead : the part of Over that is equal in a chain: a cost of its length, and the start on its busiest CPU
+    handling : the rest of Over, a rank's messages on its CPU share and the reductions
+    coupling : factor by which each rank is delayed when others lack their CPUs; the paper's model has 1
+    """
+
+    overhead: FloatArray
+    handling: FloatArray
+    coupling: FloatArray
+
+
+def rank_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> RankCosts:
     """Return the cost lines of every member of every chain."""
     lines = unordered_lines(problem, chains, options)
-    communicate = COMMUNICATION[options.model](problem, chains)
-    fixed = lines.fixed + communicate + reductions(problem, chains)
-    return replace(lines, fixed=fixed, communicate=communicate)
+    communicate, latency_s = COMMUNICATION[options.model](problem, chains)
+    reductions = problem.reduction_hops * chains.spread(chains.highest(latency_s))
+    return replace(
+        lines,
+        fixed=lines.fixed + communicate + reductions,
+        communicate=communicate,
+        handling=lines.handling + reductions,
+    )
 
 
-def unordered_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> RankLines:
+def unordered_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> RankCosts:
     """Return the part of the cost lines that is the same in every order of the ranks: no exchange, no reduction."""
     hosts = problem.host_of[chains.members]
     sharing = chains.ranks_on_host(problem)
-    spills = options.allow_spill or options.model == "exchange"
     # looked up once, because plans of larger pools spend most of their time here
     slope, share = problem.slope[hosts, sharing], problem.priced_share[hosts, sharing]
-    return RankLines(
-        slope=slope * _coupling(problem, chains, options, slope, problem.presence[hosts, sharing]),
-        fixed=chains.spread(_overheads(problem, chains, share)) + _messages(problem, chains, share),
+    overhead: FloatArray = problem.overhead[chains.lengths]
+    if problem.start_cpu_s:
+        overhead += problem.start_cpu_s * chains.highest(1 / share)
+    overhead = chains.spread(overhead)
+    handling = np.zeros(len(share))
+    if problem.messages_cpu_s:
+        # a rank without a neighbour has no messages
+        handling = chains.spread(np.where(chains.lengths > 1, problem.messages_cpu_s, 0.0)) / share
+    coupling = np.ones(len(share))
+    if options.model != "paper":
+        absent = -np.log(problem.presence[hosts, sharing])
+        iteration_s = problem.size / chains.total(1 / slope) / problem.workload.iterations
+        others, iteration_s = chains.spread(chains.total(absent)) - absent, chains.spread(iteration_s)
+        coupling = waiting_factor(others, iteration_s)
+    spills = options.allow_spill or options.model == "exchange"
+    return RankCosts(
+        slope=slope * coupling,
+        fixed=overhead + handling,
         communicate=np.zeros(len(hosts)),
         cap=problem.cap[hosts, sharing],
         bend=np.minimum(problem.memory_rows[hosts, sharing], NO_BEND)
         if spills
         else np.full(len(hosts), NO_BEND),
         spill_factor=options.spill_factor,
+        overhead=overhead,
+        handling=handling,
+        coupling=coupling,
     )
-
-
-def overheads(problem: Problem, chains: Chains) -> FloatArray:
-    """Return Over of every chain, float64[K] seconds: a cost of its length, and the start on its busiest CPU."""
-    hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
-    return _overheads(problem, chains, problem.priced_share[hosts, sharing])
-
-
-def _overheads(problem: Problem, chains: Chains, share: FloatArray) -> FloatArray:
-    overhead: FloatArray = problem.overhead[chains.lengths]
-    if problem.start_cpu_s:
-        overhead += problem.start_cpu_s * chains.highest(1 / share)
-    return overhead
-
-
-def handling(problem: Problem, chains: Chains) -> FloatArray:
-    """Return the seconds of each rank for its messages on its CPU share, and for reductions, float64[L]."""
-    return messages(problem, chains) + reductions(problem, chains)
-
-
-def messages(problem: Problem, chains: Chains) -> FloatArray:
-    """Return the seconds of each rank's messages on its CPU share, float64[L]; 0 for a rank without a neighbour."""
-    hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
-    return _messages(problem, chains, problem.priced_share[hosts, sharing])
-
-
-def _messages(problem: Problem, chains: Chains, share: FloatArray) -> FloatArray:
-    if not problem.messages_cpu_s:
-        return np.zeros(len(share))
-    talks = (chains.lengths > 1).astype(np.float64)
-    seconds: FloatArray = chains.spread(talks * problem.messages_cpu_s) / share
-    return seconds
-
-
-def reductions(problem: Problem, chains: Chains) -> FloatArray:
-    """Return the seconds of the reductions over the slowest link of each member's chain, float64[L]."""
-    slowest_s = chains.highest(np.maximum(*_neighbours(problem, chains, problem.latency_s)))
-    return problem.reduction_hops * chains.spread(slowest_s)
-
-
-def coupling(problem: Problem, chains: Chains, options: PlanningOptions) -> FloatArray:
-    """Return the factor by which each rank is delayed when others lack their CPUs, float64[L] ≥ 1.
-
-    The paper's model leaves this to the overhead.
-    """
-    hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
-    return _coupling(
-        problem, chains, options, problem.slope[hosts, sharing], problem.presence[hosts, sharing]
-    )
-
-
-def _coupling(
-    problem: Problem, chains: Chains, options: PlanningOptions, slope: FloatArray, presence: FloatArray
-) -> FloatArray:
-    if options.model == "paper":
-        return np.ones(len(chains.members))
-    absent = -np.log(presence)
-    iteration_s = problem.size / chains.total(1 / slope) / problem.workload.iterations
-    return waiting_factor(chains.spread(chains.total(absent)) - absent, chains.spread(iteration_s))
 
 
 def waiting_factor(absent: FloatArray, iteration_s: FloatArray) -> FloatArray:
@@ -182,44 +154,49 @@ def waiting_factor(absent: FloatArray, iteration_s: FloatArray) -> FloatArray:
     return factor
 
 
-def _neighbours(problem: Problem, chains: Chains, pair: PairValues) -> tuple[FloatArray, FloatArray]:
-    """Return `pair` towards the left and the right neighbour of each member; 0 where there is none."""
+def _neighbours(
+    problem: Problem, chains: Chains, quantities: Sequence[PairValues]
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Return each quantity towards the left and the right neighbour of each member; 0 where there is none."""
     hosts = problem.host_of[chains.members]
-    right = np.zeros(len(hosts))
-    right[:-1] = pair[hosts[:-1], hosts[1:]]
-    right[chains.starts[1:] - 1] = 0.0
-    left = np.zeros(len(hosts))
-    left[1:] = pair[hosts[1:], hosts[:-1]]
-    left[chains.starts[:-1]] = 0.0
-    return left, right
+    return [
+        (
+            np.where(chains.at_start, 0.0, np.append(0.0, to_left)),
+            np.where(chains.at_end, 0.0, np.append(to_right, 0.0)),
+        )
+        for to_left, to_right in both_ways(quantities, hosts[:-1], hosts[1:])
+    ]
 
 
-def paper_communication(problem: Problem, chains: Chains) -> FloatArray:
-    """Return Comm_i as printed in §3.1, seconds; a rank at the end of the chain has one neighbour."""
-    latency = np.add(*_neighbours(problem, chains, problem.latency_s))
-    bandwidth = np.add(*_neighbours(problem, chains, problem.bandwidth_Bps))
-    sides = np.add(*_neighbours(problem, chains, PairValues.same(problem.latency_s.classes, 1.0)))
+def paper_communication(problem: Problem, chains: Chains) -> tuple[FloatArray, FloatArray]:
+    """Return Comm_i as printed in §3.1, seconds, and the slower latency to a neighbour.
+
+    A rank at the end of the chain has one neighbour.
+    """
+    quantities = (problem.latency_s, problem.bandwidth_Bps, problem.side)
+    latency, bandwidth, side = _neighbours(problem, chains, quantities)
+    sides = (~chains.at_start).astype(np.float64) + ~chains.at_end
+    both_Bps = np.add(*bandwidth)
     transfer = np.divide(
-        sides * problem.bytes_exchanged, bandwidth, out=np.zeros_like(bandwidth), where=bandwidth > 0
+        sides * problem.bytes_exchanged, both_Bps, out=np.zeros_like(both_Bps), where=both_Bps > 0
     )
-    communicate: FloatArray = transfer + problem.messages * latency
+    communicate: FloatArray = transfer + problem.messages * np.add(*latency)
     # A sum of two bandwidths would hide that one of the two links is broken.
-    slower = np.maximum(*_neighbours(problem, chains, problem.side))
-    return np.where(slower < UNUSABLE_S, communicate, UNUSABLE_S)
+    return np.where(np.maximum(*side) < UNUSABLE_S, communicate, UNUSABLE_S), np.maximum(*latency)
 
 
-def exchange_communication(problem: Problem, chains: Chains) -> FloatArray:
-    """Return the slower of the two neighbour exchanges, seconds, with the latency of every message.
+def exchange_communication(problem: Problem, chains: Chains) -> tuple[FloatArray, FloatArray]:
+    """Return the slower of the two neighbour exchanges, seconds, with the latency of every message; and that latency.
 
     All transfers that leave a host share its one interface at the same time.
     """
-    left, right = _neighbours(problem, chains, problem.side)
-    more_left, more_right = _neighbours(problem, chains, problem.transfer)
+    quantities = (problem.latency_s, problem.side, problem.transfer)
+    latency, (left, right), (more_left, more_right) = _neighbours(problem, chains, quantities)
     flows = _flows(problem, chains)
     busier = np.maximum(flows[:-1], flows[1:]) - 1
     right[:-1] += more_right[:-1] * busier
     left[1:] += more_left[1:] * busier
-    return np.maximum(left, right)
+    return np.maximum(left, right), np.maximum(*latency)
 
 
 def _flows(problem: Problem, chains: Chains) -> FloatArray:
@@ -232,7 +209,7 @@ def _flows(problem: Problem, chains: Chains) -> FloatArray:
     return mine if problem.single_slots else chains.sum_on_host(problem, mine)
 
 
-COMMUNICATION: dict[str, Callable[[Problem, Chains], FloatArray]] = {
+COMMUNICATION: dict[str, Callable[[Problem, Chains], tuple[FloatArray, FloatArray]]] = {
     "paper": paper_communication,
     "exchange": exchange_communication,
 }

@@ -6,7 +6,7 @@ are set aside here with the reason; all later steps work on the remaining hosts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,7 @@ class Problem:
     limits : people's limits on the choice of hosts, None for none
     losses : share of packets lost, and the seconds of their retransmissions in `side`; None if no link loses any
     alike : int64[N], equal for processors that plans may exchange; None if every host has links of its own
+    processors : N.  single_slots : whether every host has one slot, so that no ranks share a host
     """
 
     size: int
@@ -134,11 +135,12 @@ class Problem:
     limits: HostLimits | None = None
     alike: IntArray | None = None
     losses: tuple[PairValues, PairValues] | None = None
+    processors: int = field(init=False)
+    single_slots: bool = field(init=False)
 
-    @property
-    def single_slots(self) -> bool:
-        """Return whether every host has one slot, so that no ranks share a host."""
-        return bool(self.slope.shape[1] == 2)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "processors", len(self.host_of))
+        object.__setattr__(self, "single_slots", self.slope.shape[1] == 2)
 
     @property
     def has_closed_links(self) -> bool:
@@ -152,11 +154,6 @@ class Problem:
         slots = np.bincount(self.host_of, minlength=len(self.hosts))
         speed = np.where(ranks <= slots[:, None], ranks / self.slope[:, 1:], 0.0)
         return self.size / float(speed.max(axis=1).sum()) + float(self.overhead.min())
-
-    @property
-    def processors(self) -> int:
-        """Return the number of processors, N."""
-        return len(self.host_of)
 
 
 def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions) -> Problem:

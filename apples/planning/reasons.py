@@ -14,7 +14,7 @@ from apples.planning.bounds import UncertainRanks
 from apples.planning.candidates import CandidateSchedule, real_makespans
 from apples.planning.chains import Chains
 from apples.planning.host_table import own_host
-from apples.planning.model import coupling, handling, overheads, rank_lines
+from apples.planning.model import rank_lines
 from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 from apples.planning.rank_order import tree_positions
@@ -35,10 +35,10 @@ def assignments(
     Waiting for ranks that lack their CPU counts as communication.
     """
     chains = Chains.of([schedule.chain])
-    overhead = overheads(problem, chains)[0] + handling(problem, chains)
+    lines = rank_lines(problem, chains, options)
     busy = ranks.compute()
-    compute = busy / coupling(problem, chains, options)
-    communicate = rank_lines(problem, chains, options).communicate + busy - compute
+    compute = busy / lines.coupling
+    communicate, overhead = lines.communicate + busy - compute, lines.overhead + lines.handling
     used: dict[int, int] = {}
     result = []
     for rank, h in enumerate(problem.host_of[schedule.chain].tolist()):
@@ -152,20 +152,20 @@ def _why_not(
     position = tree_positions(problem)
     chains = Chains.of([_with(chain, int(p), position) for p in spare])
     finish = real_makespans(problem, chains, options)
-    more = overheads(problem, chains) - overheads(problem, Chains.of([chain]))
-    old = rank_lines(problem, Chains.of([chain]), options).communicate.max()
-    new = chains.highest(rank_lines(problem, chains, options).communicate)
-    later = chains.highest(handling(problem, chains)) - handling(problem, Chains.of([chain])).max()
+    old, new = rank_lines(problem, Chains.of([chain]), options), rank_lines(problem, chains, options)
+    more = new.overhead[chains.at_start] - old.overhead[0]
+    communicate_s = chains.highest(new.communicate)
+    later = chains.highest(new.handling) - old.handling.max()
     reasons = []
     for t, comm, longer, late in zip(
-        finish.tolist(), new.tolist(), more.tolist(), later.tolist(), strict=True
+        finish.tolist(), communicate_s.tolist(), more.tolist(), later.tolist(), strict=True
     ):
         if not math.isfinite(t):
             limits = " within the limits" if problem.limits else ""
             reasons.append(f"with it the work cannot be placed{limits}")
             continue
         change = t / schedule.makespan_s - 1
-        costs = f"overhead {longer:+.3g} s, slowest exchange {comm - float(old):+.3g} s"
+        costs = f"overhead {longer:+.3g} s, slowest exchange {comm - old.communicate.max():+.3g} s"
         costs += f", messages and reductions {late:+.3g} s" if late else ""
         if problem.coupling:
             reasons.append(f"the further constraints are met without it ({costs})")

@@ -8,7 +8,7 @@ import pytest
 
 from apples.model.template import Costs
 from apples.planning.chains import Chains
-from apples.planning.model import coupling, rank_lines
+from apples.planning.model import rank_lines
 from apples.planning.planningoptions import PlanningOptions
 
 PAPER, EXCHANGE = PlanningOptions(model="paper"), PlanningOptions(model="exchange")
@@ -58,7 +58,7 @@ def test_slots_of_a_host_that_are_apart_crowd_its_interface(pool):
 
 
 def slowed(problem, chain, options=EXCHANGE):
-    return coupling(problem, Chains.of([chain]), options)
+    return rank_lines(problem, Chains.of([chain]), options).coupling
 
 
 def test_ranks_in_short_iterations_go_on_only_while_all_have_their_cpus(pool):
