@@ -21,6 +21,7 @@ from apples.applications.rendering import (
     VARIABLES,
     TemplateProblem,
     Text,
+    names_of,
 )
 from apples.model.limits import Limits
 from nws.base.quantities import Amount_bytes, Count, Parsed
@@ -238,15 +239,16 @@ def _templates(document: Document) -> Iterator[tuple[Location, Text]]:
     """Yield the texts of a file that are templates, whether or not the rest of the file is legal."""
     value = document.value if isinstance(document.value, dict) else {}
     lines = document.path.read_text(encoding="utf-8-sig").splitlines()
+    lines_of = document.tree.lines
     for key in ("command", "prepare", "finish", "files", "environment", "warm"):
         for at, text in _texts(value.get(key), (key,)):
-            line = document.tree.line(at)
+            line = lines_of.get(at) or document.tree.line(at)
             block = line <= len(lines) and _BLOCK_HEADER.search(lines[line - 1]) is not None
             yield at, Text(path=document.path, line=line + block, source=text)
     for key, part in _PARTS:
         entry = value.get(key)
         for at, text in _texts(entry.get(part), (key, part)) if isinstance(entry, dict) else ():
-            yield at, Text(path=document.path, line=document.tree.line(at), source=text)
+            yield at, Text(path=document.path, line=lines_of.get(at) or document.tree.line(at), source=text)
 
 
 def _texts(value: object, at: Location) -> Iterator[tuple[Location, str]]:
@@ -267,11 +269,8 @@ def _problems(document: Document, templates: Mapping[Location, Text]) -> list[Pr
     further = [*(parameters if isinstance(parameters, dict) else ()), *_of_axes(value)]
     further += CHECKPOINT if value.get("checkpoint") is not None else ()
     used: dict[str, set[str]] = {}
-    for at, text in templates.items():
-        try:
-            names, problems = text.names([*further, *OF_PART.get(str(at[0]), ())])
-        except TemplateProblem as problem:
-            names, problems = set(), [problem]
+    checked = names_of([(text, [*further, *OF_PART.get(str(at[0]), ())]) for at, text in templates.items()])
+    for (at, text), (names, problems) in zip(templates.items(), checked, strict=True):
         if "\0" in text.source:
             problems.append(TemplateProblem(text.line, "has a NUL, which no program can get"))
         if at[0] == "axes" and (other := names & {*VARIABLES, *_of_axes(value)}):

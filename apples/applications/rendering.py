@@ -83,8 +83,7 @@ class Text:
     def names(self, further: Collection[str]) -> tuple[set[str], list[TemplateProblem]]:
         """Return the variables that the template uses, and a problem for each that is not defined.
 
-        further : legal names beside `VARIABLES`; those of boxes exclude `SLABS_ONLY`. Raises `TemplateProblem` for
-            text that takes too long.
+        further : legal names beside `VARIABLES`; those of boxes exclude `SLABS_ONLY`
         """
         legal = [*VARIABLES, *further]
         if "boxes" in further:
@@ -96,7 +95,7 @@ class Text:
         try:
             used, problems = json.loads(within_limits(partial(self._parsed, legal), MOST_BYTES))
         except LimitReached:
-            raise TemplateProblem(self.line, f"not a template: {_TOO_LONG}") from None
+            return set(), [TemplateProblem(self.line, f"not a template: {_TOO_LONG}")]
         return set(used), [TemplateProblem(line, text) for line, text in problems]
 
     def _parsed(self, legal: Sequence[str]) -> bytes:
@@ -165,6 +164,13 @@ class Text:
             # A template is the user's program: rendering may raise anything.
             answer = f"{self.line + _line_of(error) - 1}: {str(error) or type(error).__name__}"
         return answer.encode("utf-8", "surrogateescape")
+
+
+def names_of(
+    texts: Sequence[tuple[Text, Collection[str]]],
+) -> list[tuple[set[str], list[TemplateProblem]]]:
+    """Return the result of `Text.names` for each text with its further names."""
+    return [text.names(further) for text, further in texts]
 
 
 def _shown(value: Any, joint: str | None) -> str:

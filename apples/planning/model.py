@@ -53,8 +53,9 @@ class RankLines:
 
     def take(self, where: IntArray | slice) -> Self:
         """Return the lines of some members only."""
-        parts: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
-        return type(self)(**{n: p[where] if isinstance(p, np.ndarray) else p for n, p in parts.items()})
+        names = [one.name for one in fields(self) if one.name != "spill_factor"]
+        arrays: dict[str, Any] = {name: getattr(self, name)[where] for name in names}
+        return replace(self, **arrays)
 
     def seconds(self, rows: FloatArray) -> FloatArray:
         """Return T_i of slabs of these heights, float64[L]."""
