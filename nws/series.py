@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import NormalDist
+from typing import ClassVar
 
 from nws.base.errors import UsageError
 
@@ -94,6 +95,11 @@ class External(str):
 
     __slots__ = ()
 
+    unit: ClassVar[str] = ""
+    #: The smallest and the largest possible value are unknown.
+    least: ClassVar[float] = -math.inf
+    most: ClassVar[float] = math.inf
+
     def __new__(cls, name: str) -> External:
         """Return checked when it is made."""
         if not _EXTERNAL.fullmatch(name):
@@ -101,21 +107,6 @@ class External(str):
                 f"{name!r} is not a resource from elsewhere: expected x. and 1 to 60 of a-z, 0-9, _ and dot"
             )
         return super().__new__(cls, name)
-
-    @property
-    def unit(self) -> str:
-        """Return an empty unit: it is unknown."""
-        return ""
-
-    @property
-    def most(self) -> float:
-        """Return infinity: the largest possible value is unknown."""
-        return math.inf
-
-    @property
-    def least(self) -> float:
-        """Return minus infinity: the smallest possible value is unknown."""
-        return -math.inf
 
 
 _RESOURCES: dict[str, Resource] = {resource.value: resource for resource in Resource}

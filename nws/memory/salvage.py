@@ -9,6 +9,7 @@ Reads all of a store, and names the damage in it.
 
 import os
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -317,11 +318,7 @@ def readable_rows(connection: sqlite3.Connection, table: str, columns: str) -> I
                 step *= 2
                 if least + step > _MOST_IDS:
                     return
-            damaged = step // 2
-            while step - damaged > 1:
-                middle = (damaged + step) // 2
-                damaged, step = (damaged, middle) if is_readable(least + middle) else (middle, step)
-            least += step
+            least = bisect_left(range(least + step), True, least + step // 2 + 1, key=is_readable)
         else:
             if row is None:
                 return

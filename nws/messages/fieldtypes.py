@@ -200,17 +200,6 @@ else:
     ]
 
 
-def no_numbers(kind: str) -> Callable[[], Any]:
-    """Return a function that makes an empty column."""
-
-    def empty() -> NDArray[Any]:
-        import numpy as np
-
-        return np.empty(0, kind)
-
-    return empty
-
-
 def field_of(hint: Any) -> Field:
     """Return our part of the bounds in a type."""
     for part in get_args(hint):

@@ -23,7 +23,8 @@ from starlette.responses import Response
 from nws.base.errors import Forbidden, ServiceError, Unauthorized, WeatherError
 from nws.base.ratelimit import RefusalLog
 from nws.base.threads import start_all
-from nws.server.answers import refusal_of
+from nws.messages.encoding import encode
+from nws.server.answers import encoded, refusal_of
 from nws.server.bodies import must_close, parse_object, read_body, read_query
 from nws.server.middleware import RequestContext, RequestCounters
 from nws.server.tokens import Role, Tokens
@@ -89,6 +90,11 @@ class Backend:
         finally:
             self._large -= 1
 
+    async def answer(self, make: Callable[[], object], *, large: bool = False) -> Response:
+        """Return the response with a document that is made and encoded in a thread. large: it is over all series"""
+        ask = self.ask_large if large else self.ask
+        return encoded(await ask(lambda: encode(make())))
+
     def log_client(self, request: Request, text: str) -> None:
         """Log an action of a client, with a limit per minute and client."""
         peer = request.client.host if request.client else "unknown client"
@@ -120,15 +126,11 @@ class Backend:
             await asyncio.sleep(TICK_S)
             try:
                 await self.ask(self.service.tick)
-            except (WeatherError, MemoryError) as error:
+            except Exception as error:
                 self.tick_failures += 1
                 if not failing:
-                    _LOG.error("housekeeping fails: %s", str(error) or "no memory is left")
-                failing = True
-            except Exception:
-                self.tick_failures += 1
-                if not failing:
-                    _LOG.exception("housekeeping fails")
+                    defect = not isinstance(error, WeatherError | MemoryError)
+                    _LOG.error("housekeeping fails: %s", str(error) or "no memory is left", exc_info=defect)
                 failing = True
             else:
                 if failing:

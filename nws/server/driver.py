@@ -83,17 +83,14 @@ class Driver:
             if measurements:
                 receipt = self._service.put(_batch(measurements), as_host=None)
                 one.samples += receipt.accepted
-        except WeatherError as error:
+        except Exception as error:
             one.failed += 1
+            expected = isinstance(error, WeatherError)
             if name not in self._failing:
-                _LOG.warning("source %s fails: %s", name, error)
+                level = logging.WARNING if expected else logging.ERROR
+                _LOG.log(level, "source %s fails: %s", name, error, exc_info=not expected)
             self._failing.add(name)
-            faults = dict.fromkeys(one.source.instances, str(error))
-        except Exception:
-            one.failed += 1
-            if name not in self._failing:
-                _LOG.exception("source %s fails", name)
-            self._failing.add(name)
+            faults = dict.fromkeys(one.source.instances, str(error)) if expected else {}
         else:
             one.done += 1
             faults = one.source.faults

@@ -11,7 +11,6 @@ from starlette.responses import Response, StreamingResponse
 
 from nws.base.errors import Forbidden, Refused, WeatherError
 from nws.base.records import copied
-from nws.messages.encoding import encode
 from nws.messages.fieldtypes import parse
 from nws.messages.weatherdocuments import (
     Batch,
@@ -28,7 +27,7 @@ from nws.messages.weatherdocuments import (
     SeriesList,
 )
 from nws.series import HOST_NAME_LEGAL, SHARES, is_host_name
-from nws.server.answers import answer, encoded
+from nws.server.answers import answer
 from nws.server.backend import Backend
 from nws.server.bodies import (
     MOST_NAMES,
@@ -89,29 +88,31 @@ async def metrics(backend: Backend, request: Request, query: MetricsQuery) -> Re
 
 async def schedule(backend: Backend, request: Request) -> Response:
     """Return the measuring schedule and the addresses of peers."""
-    return answer(await backend.ask(_schedule, backend))
-
-
-def _schedule(backend: Backend) -> ScheduleAnswer:
-    service = backend.service
-    return ScheduleAnswer(now=service.now(), schedule=service.schedule(), peers=service.peers())
+    ours = backend.service
+    return await backend.answer(
+        lambda: ScheduleAnswer(now=ours.now(), schedule=ours.schedule(), peers=ours.peers())
+    )
 
 
 async def hosts(backend: Backend, request: Request) -> Response:
     """Return all hosts, alive and lost."""
-    entries = await backend.ask(backend.service.hosts)
-    return encoded(await backend.ask(encode, Hosts(now=backend.service.now(), hosts=entries)))
+    return await backend.answer(lambda: Hosts(hosts=backend.service.hosts(), now=backend.service.now()))
 
 
 async def host(backend: Backend, request: Request) -> Response:
     """Return one host."""
-    return answer(await backend.ask(backend.service.host, host_of(request)))
+    name = host_of(request)
+    return await backend.answer(lambda: backend.service.host(name))
 
 
 async def series(backend: Backend, request: Request, query: SeriesQuery) -> Response:
     """Return all series, or those of a host or a resource."""
-    entries = await backend.ask(backend.service.series, host=query.host, resource=query.resource)
-    return encoded(await backend.ask(encode, SeriesList(now=backend.service.now(), series=entries)))
+
+    def read() -> SeriesList:
+        entries = backend.service.series(host=query.host, resource=query.resource)
+        return SeriesList(now=backend.service.now(), series=entries)
+
+    return await backend.answer(read)
 
 
 def _span(
@@ -134,13 +135,11 @@ async def samples(backend: Backend, request: Request, query: SamplesQuery) -> Re
     name = _series_of(request)
     since, until = _span(backend, query)
 
-    def read() -> bytes:
-        answer = backend.service.samples(
+    return await backend.answer(
+        lambda: backend.service.samples(
             name, since=since, until=until, resolution=query.resolution, most=query.most
         )
-        return encode(answer)
-
-    return encoded(await backend.ask(read))
+    )
 
 
 async def plot(backend: Backend, request: Request, query: PlotQuery) -> Response:
@@ -148,10 +147,9 @@ async def plot(backend: Backend, request: Request, query: PlotQuery) -> Response
     name = _series_of(request)
     since, until = _span(backend, query, _PLOTTED_S)
 
-    def read() -> bytes:
-        return encode(backend.service.plot(name, since=since, until=until, points=query.points))
-
-    return encoded(await backend.ask(read))
+    return await backend.answer(
+        lambda: backend.service.plot(name, since=since, until=until, points=query.points)
+    )
 
 
 async def forecasts(backend: Backend, request: Request, query: ForecastsQuery) -> Response:
@@ -160,7 +158,7 @@ async def forecasts(backend: Backend, request: Request, query: ForecastsQuery) -
     if names is not None and len(names) > MOST_NAMES:
         raise unacceptable([f"series: {len(names)} of them; at most {MOST_NAMES}"])
 
-    def read() -> bytes:
+    def read() -> Forecasts:
         now = backend.service.now()
         answer = backend.service.forecasts(names, over_s=query.over)
         rows = [
@@ -175,9 +173,9 @@ async def forecasts(backend: Backend, request: Request, query: ForecastsQuery) -
             for one, f in answer.items()
         ]
         shares = SHARES if query.over else None
-        return encode(Forecasts(now=now, forecasts=rows, shares=shares))
+        return Forecasts(now=now, forecasts=rows, shares=shares)
 
-    return encoded(await (backend.ask_large if names is None else backend.ask)(read))
+    return await backend.answer(read, large=names is None)
 
 
 async def snapshot(backend: Backend, request: Request, query: SnapshotQuery) -> Response:
@@ -193,18 +191,16 @@ async def snapshot(backend: Backend, request: Request, query: SnapshotQuery) -> 
     if problems:
         raise unacceptable(problems)
 
-    def read() -> bytes:
-        return encode(
-            backend.service.snapshot(hosts=names, composed=query.composed == "true", over_s=query.over)
-        )
-
-    return encoded(await backend.ask_large(read))
+    return await backend.answer(
+        lambda: backend.service.snapshot(hosts=names, composed=query.composed == "true", over_s=query.over),
+        large=True,
+    )
 
 
 async def events(backend: Backend, request: Request, query: EventsQuery) -> Response:
     """Return events, oldest first."""
     since, until = _span(backend, query)
-    return answer(EventList(events=await backend.ask(backend.service.events, since, until, query.most)))
+    return await backend.answer(lambda: EventList(events=backend.service.events(since, until, query.most)))
 
 
 _LONGEST_KEY = 200
