@@ -44,9 +44,11 @@ def unpack(blob: bytes) -> tuple[Floats, Floats]:
 def to_planes(integers: Integers) -> tuple[int, bytes]:
     """Return bytes per integer, 1, 2, 4 or 8, and the integers as that many planes of bytes, lowest first."""
     # 0, -1, 1, -2, … become 0, 1, 2, 3, …, so that small ones of either sign are short
+    # the arithmetic shift repeats the sign bit, so the second part is 0 or -1 (all ones)
     small = ((integers << 1) ^ (integers >> 63)).view(np.uint64)
     largest = int(small.max()) if len(small) else 0
     width = next(width for width in (1, 2, 4, 8) if largest < 1 << (8 * width))
+    # planes and not whole integers: high bytes are mostly zero, and runs of equal bytes deflate well
     narrow: NDArray[Any] = small.astype(f"<u{width}")
     return width, narrow.view(np.uint8).reshape(-1, width).T.tobytes()
 
@@ -56,6 +58,7 @@ def from_planes(width: int, planes: bytes) -> Integers:
     raw = np.frombuffer(planes, np.uint8)
     if width > 1:
         raw = raw.reshape(width, -1).T.copy().view(f"<u{width}").ravel()
+    # 64-bit values need the unsigned shift, as the highest bit is part of the number here
     if width == 8:
         large = raw.astype(np.uint64)
         return (large >> np.uint64(1)).view(np.int64) ^ -(large & np.uint64(1)).view(np.int64)
@@ -68,10 +71,12 @@ def _blob(n: int, columns: list[tuple[int, Integers]]) -> bytes:
     for way, integers in columns:
         # wrap-around is harmless: adding up wraps back
         steps = np.diff(integers)
+        # the median, and not the mean: one gap in the series must not widen all differences
         base = int(np.partition(steps, len(steps) // 2)[len(steps) // 2]) if len(steps) else 0
         width, planes = to_planes(steps - np.int64(base))
         heads.append(_COLUMN.pack(way, width, int(integers[0]) if n else 0, base))
         bodies.append(planes)
+    # level 6 is zlib's own compromise between time and size
     return _HEAD.pack(_VERSION, n) + b"".join(heads) + zlib.compress(b"".join(bodies), 6)
 
 
@@ -81,6 +86,7 @@ def _columns(blob: bytes, count: int) -> list[Floats]:
     body = _HEAD.size + count * _COLUMN.size
     if len(blob) < body:
         raise DamagedRows(f"chunk of {len(blob)} bytes, expected at least {body}")
+    # the checksum of the row was right, so what follows guards against blobs of other programs
     n = _HEAD.unpack_from(blob)[1]
     try:
         plain = zlib.decompress(blob[body:])
@@ -92,6 +98,7 @@ def _columns(blob: bytes, count: int) -> list[Floats]:
         size = max(n - 1, 0) * width
         if width not in (1, 2, 4, 8) or at + size > len(plain) or way not in (_FLOAT64, _FLOAT32, *_SCALES):
             raise DamagedRows(f"chunk whose column {column} makes no sense")
+        # filled in place, without copies: a read decodes a block for each hour
         integers = np.empty(n, np.int64)
         if n:
             integers[0] = first
@@ -107,6 +114,7 @@ def _columns(blob: bytes, count: int) -> list[Floats]:
 def _integers(column: Floats, ways: tuple[int, ...]) -> tuple[int, Integers]:
     """Return the first of the ways that is exact, and the integers."""
     column = np.ascontiguousarray(column, np.float64)
+    # compared as bits: NaN would differ from itself, and -0.0 would equal 0.0
     bits = column.view(np.int64)
     for way in ways[:-1]:
         integers = _attempt(way, column)
@@ -117,6 +125,7 @@ def _integers(column: Floats, ways: tuple[int, ...]) -> tuple[int, Integers]:
 
 def _attempt(way: int, column: Floats) -> Integers | None:
     if way == _FLOAT32:
+        # values beyond float32 become infinite, and the comparison above rejects this way
         with np.errstate(over="ignore", under="ignore"):
             return column.astype(np.float32).view(np.int32).astype(np.int64)
     with np.errstate(over="ignore"):

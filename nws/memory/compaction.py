@@ -54,12 +54,14 @@ class Compaction:
 
     def tend(self, budget_s: float) -> bool:
         """Return work for about that long; True if there is more to do now."""
+        # not the clock of the samples, which may be set meanwhile
         deadline = time.monotonic() + budget_s
         while self._is_waiting():
             with self._database.writing() as connection:
                 # another process may have done it meanwhile
                 work = self._work(connection)
                 then = None if work is None else work(connection, deadline)
+            # only after the commit: a step that failed must leave the samples in the head block
             if then is not None:
                 self._tail.advance(then)
             if time.monotonic() >= deadline:
@@ -76,8 +78,10 @@ class Compaction:
         """Return the next thing to do. Each returns the new progress where samples have moved."""
         # following it continuously bounds a single read, and yields the length of the log
         now, at = self._clock(), self._tail.follow(connection)
+        # a compaction that was begun goes on, also one of a process that ended
         if at.closing_to > at.closed_to:
             return self._close
+        # times of receipt rise with the ids, so the first row decides
         oldest = connection.execute(
             "SELECT received FROM log WHERE id > ? ORDER BY id LIMIT 1", (at.closed_to,)
         ).fetchone()
@@ -94,21 +98,25 @@ class Compaction:
 
     def _begin(self, connection: sqlite3.Connection, _deadline: float) -> CompactionProgress:
         at = self._tail.follow(connection)
+        # rows that arrive from now on belong to the next compaction
         at = replace(at, closing_to=at.written_to, series=0, hour=FIRST_HOUR)
         self._database.progress = at
         return at
 
     def _close(self, connection: sqlite3.Connection, deadline: float) -> CompactionProgress:
         at = self._tail.follow(connection)
+        # series that a step before this one has moved are skipped
         there = self._tail.closing.series()
         for series in there[np.searchsorted(there, at.series) :].tolist():
             left = self._tail.left_of(series)
             for hour, batch in _by_hour(left):
+                # at least one hour is moved in each step, however small the budget is
                 if time.monotonic() >= deadline and (series, hour) > (at.series, at.hour):
                     at = replace(at, series=series, hour=hour)
                     self._database.progress = at
                     return at
                 self._move(connection, series, hour, batch)
+        # with the last samples, so that rows of the log may be deleted without hiding their losses
         put_losses(connection, [loss for row, loss in self._tail.losses if row <= at.closing_to])
         at = replace(at, closed_to=at.closing_to, series=0, hour=FIRST_HOUR)
         self._database.progress = at
@@ -118,6 +126,7 @@ class Compaction:
         """Move samples of one hour, oldest first, into the chunk and the roll-ups."""
         now = self._clock()
         recent = hour >= _hour(now - self._horizon.samples_s)
+        # samples too old to be kept still count as the last measurement of their series
         self._count(connection, series, batch, len(batch) if recent else 0)
         if recent:
             self._to_block(connection, series, 0, hour, batch)
@@ -150,12 +159,14 @@ class Compaction:
         ).fetchone()
         samples, before = len(batch), None
         if there is not None:
+            # checked before it is extended: a right checksum over wrong samples would hide the damage for ever
             if crc("block", bucket_s, series, span, there[0], data=there[1]) == there[2]:
                 samples, before = samples + there[0], there[1]
             else:
                 self._lose(connection, series, bucket_s, span, there[0])
         if bucket_s:
             buckets = summed_up(batch.times, batch.values, bucket_s)
+            # roll-ups are merged, and not made from the chunk, whose samples may be deleted already
             if before is not None:
                 buckets = joined_buckets([unpack_buckets(before, bucket_s), buckets])
             data = pack_buckets(buckets, bucket_s)
@@ -191,6 +202,7 @@ class Compaction:
         hours: list[int] = []
         size = 0
         for row, received, length in rows:
+            # few rows or few bytes: SQLite moves the pages of a deleted blob to its free list one by one
             size += length
             if abs(now - _received(received)) <= LINGER_S or (hours and size > _BYTES):
                 break
@@ -214,6 +226,7 @@ class Compaction:
             series, self._sweep_from = self._sweep_from, self._sweep_from + 1
             old = (series, _hour(now - keep.samples_s))
             outdated = "FROM block WHERE bucket_s = ? AND series = ? AND span < ?"
+            # total() is a float that is 0.0 for no row, where sum() is NULL
             gone = connection.execute(f"SELECT total(samples) {outdated}", (0, *old)).fetchone()[0]
             if gone:
                 connection.execute(f"DELETE {outdated}", (0, *old))
@@ -231,6 +244,7 @@ def _by_hour(batch: LogBatch) -> list[tuple[int, LogBatch]]:
     """Return hours in order, the samples of each oldest first."""
     batch = in_order(batch)
     hours = np.floor(batch.times / HOUR_S).astype(np.int64)
+    # positions where the hour changes; the batch is in order of time
     edges = [0, *(np.flatnonzero(np.diff(hours)) + 1).tolist(), len(batch)]
     return [(int(hours[a]), batch.picked(slice(a, b))) for a, b in pairwise(edges) if a < b]
 

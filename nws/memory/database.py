@@ -79,6 +79,7 @@ def back_up(database: Database, target: Path) -> int:
         ),
         Replacement(target, mode=0o600, sync=True) as temporary,
     ):
+        # all pages in one step, so that they are of one instant; readers of a write-ahead log block no writer
         database.copy_to(temporary)
         return os.stat(temporary).st_size
 
@@ -99,6 +100,7 @@ def _schema() -> str:
         "CREATE TABLE progress (written_to INTEGER NOT NULL, deleted_to INTEGER NOT NULL, "
         "closed_to INTEGER NOT NULL, closing_to INTEGER NOT NULL, series INTEGER NOT NULL, hour INTEGER NOT NULL, "
         f"swept INTEGER, crc INTEGER NOT NULL{sums})",
+        # two equal rows: either is enough
         *2
         * [
             "INSERT INTO progress (written_to, deleted_to, closed_to, closing_to, series, hour, crc) "
@@ -107,6 +109,7 @@ def _schema() -> str:
     ]
     for sign, event, row in (("+", "INSERT", "NEW"), ("-", "DELETE", "OLD")):
         for table in TALLIED:
+            # a trigger in the same transaction as the row it counts: both are kept, or neither
             key = event_key(row) if table == "event" else f"{row}.id"
             statements.append(
                 f"CREATE TRIGGER {table}_{event} AFTER {event} ON {table} BEGIN UPDATE progress SET "
@@ -128,6 +131,7 @@ def event_key(row: str) -> str:
 
 def store_progress(connection: Connection, at: CompactionProgress) -> None:
     """Store the progress in its rows; `DamagedRows` if they are missing."""
+    # without WHERE: both copies
     updated = connection.execute(
         "UPDATE progress SET written_to = ?, deleted_to = ?, closed_to = ?, closing_to = ?, series = ?, hour = ?, "
         "swept = ?, crc = ?",
@@ -140,6 +144,7 @@ def store_progress(connection: Connection, at: CompactionProgress) -> None:
 def refuse_missing_events(connection: Connection) -> None:
     """Raise `DamagedRows` if rows of the table of events are missing."""
     newest = connection.execute(
+        # not by the index, which would be what lost them
         f"SELECT count(*), coalesce(sum({event_key('event')}), 0) FROM event NOT INDEXED"
     ).fetchone()
     if newest not in connection.execute("SELECT event_rows, event_sum FROM progress").fetchall():
@@ -159,7 +164,10 @@ FORMAT = SqliteFormat(
     version=3,
     schema=_schema(),
     pragmas={
+        # No flush at each commit. A killed process loses nothing; a power failure may lose the last steps, but
+        # the write-ahead log keeps the file consistent.
         "synchronous": "NORMAL",
+        # negative: KiB instead of pages
         "cache_size": -8192,
         # The log is copied into the file every so many pages, which delays the writer of that moment.
         "wal_autocheckpoint": 256,
@@ -198,9 +206,11 @@ class Database(SqliteFile):
             _keep_orphan(path, self.damage)
         super().__init__(path, FORMAT, busy_s=busy_s, in_memory=in_memory)
         try:
+            # FULL flushes the write-ahead log at each commit
             if full_sync:
                 with self.explained():
                     self.connection.execute("PRAGMA synchronous=FULL")
+            # health names losses from the start, not only when a query meets them
             self._note_losses()
         except BaseException:
             self.close()
@@ -212,6 +222,7 @@ class Database(SqliteFile):
         with super().writing() as connection:
             try:
                 yield connection
+                # last in the transaction, so that it describes what the block has written
                 if self.progress is not None:
                     store_progress(connection, self.progress)
             finally:
@@ -251,6 +262,7 @@ def _keep_orphan(path: Path, damage: DamageLog) -> None:
     """Keep the write-ahead log of an emptied file aside: SQLite would delete it."""
     log = path.with_name(f"{path.name}-wal")
     try:
+        # a write-ahead log beside an empty file is of a file that was cut, and may hold the last steps
         if path.stat().st_size or not log.stat().st_size:
             return
         damage.note(f"{path}: was emptied; its write-ahead log is kept as {set_aside(log)}")

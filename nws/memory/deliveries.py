@@ -50,6 +50,7 @@ class Receipt:
 def check(delivery: Delivery, names: Names) -> None:
     """Raise `UsageError` for samples that cannot be stored."""
     d = delivery
+    # columns of different lengths might be broadcast by numpy, not refused
     marks = d.ids.shape if d.wanted is None else d.wanted.shape
     if not d.ids.shape == d.times.shape == d.values.shape == marks or d.ids.ndim != 1:
         raise UsageError(
@@ -65,6 +66,7 @@ def check(delivery: Delivery, names: Names) -> None:
         raise UsageError(
             f"no series {int(d.ids[unknown][0])} in a memory of {len(names)}; `series_ids` makes one"
         )
+    # NaN fails both comparisons
     legal = np.isfinite(d.values) & (np.abs(d.times) <= FURTHEST_S)
     if d.wanted is not None:
         legal |= ~d.wanted
@@ -78,7 +80,9 @@ def check(delivery: Delivery, names: Names) -> None:
 
 def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tuple[list[Receipt], LogBatch]:
     """Return receipts, and all samples that are new; the sources' numbers move in this transaction."""
+    # several deliveries of one source may come in one step; the last one names its time
     sources = {d.source: float(d.received) for d in deliveries if d.source is not None}
+    # read in the transaction that writes them: another process may have stored the same samples
     expected = _expected(connection, sources)
     receipts, batches = [], []
     for d in deliveries:
@@ -86,9 +90,11 @@ def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tu
         due = expected[d.source] if d.source is not None else d.first
         batch = LogBatch(ids=d.ids, times=d.times, values=d.values)
         if d.wanted is not None or due > d.first:
+            # a repeated delivery, or the repeated beginning of one
             new = np.arange(len(batch)) >= due - d.first
             batch = batch.picked(new if d.wanted is None else new & d.wanted)
         if d.source is not None:
+            # samples that were left out count as delivered, or they would be asked for for ever
             expected[d.source] = end = max(due, end)
         batches.append(batch)
         receipts.append(Receipt(kept=len(batch), next=end))

@@ -44,6 +44,7 @@ class Totals:
         a = int(np.searchsorted(last.ids, first))
         ids, times, values = last.ids[a:], last.times[a:], last.values[a:]
         self.samples[ids] += counts[a:]
+        # of equal times the later arrival counts, as everywhere
         newer = times >= self.last_t[ids]
         self.last_t[ids[newer]] = times[newer]
         self.last[ids[newer]] = values[newer]
@@ -55,12 +56,14 @@ class Run:
     def __init__(self, batch: LogBatch) -> None:
         # numpy sorts 16-bit integers in linear time, and only those
         narrow = not len(batch) or batch.ids.max() < 1 << 16
+        # stable, so that the samples of a series stay in the order of their arrival
         order = np.argsort(batch.ids.astype(np.uint16) if narrow else batch.ids, kind="stable")
         self.batch = batch.picked(order)
         self._last: tuple[NDArray[np.int64], LogBatch] | None = None
 
     def of(self, series: int) -> LogBatch:
         """Return samples of one series."""
+        # the type of the ids: numpy would convert the whole column to int64 for other types
         a, b = np.searchsorted(self.batch.ids, np.array([series, series + 1], np.int32))
         return self.batch.picked(slice(int(a), int(b)))
 
@@ -70,6 +73,7 @@ class Run:
             batch = self.batch
             if not len(batch):
                 return np.empty(0, np.int64), batch
+            # whether a sample is of the same series as the one before it
             again = batch.ids[1:] == batch.ids[:-1]
             if bool((again & (batch.times[1:] < batch.times[:-1])).any()):
                 order = np.lexsort((batch.times, batch.ids))
@@ -103,6 +107,7 @@ class SortedBuffer:
         self._series = None
         if self._filled + n > _FRESH:
             self._sort()
+        # a large batch is a run of its own and need not be copied
         if n > _FRESH:
             self._push(batch)
             return
@@ -139,6 +144,7 @@ class SortedBuffer:
 
     def _push(self, batch: LogBatch) -> None:
         self._runs.append(Run(batch))
+        # eight small runs become one, so each sample is sorted a few times only
         small = [run.batch for run in self._runs[-_RUNS:] if len(run.batch) < _RUNS * _FRESH // 2]
         if len(small) == _RUNS:
             self._runs[-_RUNS:] = [Run(joined(small))]
@@ -159,11 +165,13 @@ class HeadBlock:
     def follow(self, connection: sqlite3.Connection) -> CompactionProgress:
         """Update to this transaction's view of the log."""
         now, before = progress(connection), self.progress
+        # the first time, or another process has moved samples: which ones is not known, so read the log again
         if before is None or (before.closed_to, before.closing_to) != (now.closed_to, now.closing_to):
             self.closing, self.open = SortedBuffer(), SortedBuffer()
             self.losses = []
             self._seen = now.closed_to
         for row, batch, losses in rows_after(connection, self._seen, now.written_to):
+            # rows up to `closing_to` are being moved, and are in chunks in part
             (self.closing if row <= now.closing_to else self.open).add(batch)
             self.losses += [(row, loss) for loss in losses]
             self._seen = row
@@ -173,6 +181,7 @@ class HeadBlock:
     def written(self, row: int, batch: LogBatch) -> None:
         """Add a row that this process has committed to the log."""
         self.latest = row, batch
+        # a gap is filled by the next `follow`, which reads the rows of other processes
         if row == self._seen + 1 and self.progress is not None:
             self.open.add(batch)
             self._seen = row
@@ -194,6 +203,7 @@ class HeadBlock:
     def left_of(self, series: int) -> LogBatch:
         """Return those of them that are being moved and have not been yet."""
         now = self.progress
+        # series are moved in the order of their ids
         if now is None or series < now.series:
             return joined([])
         batch = self.closing.of(series)

@@ -118,6 +118,7 @@ def _insertion(table: str) -> str:
 
 def is_complete(connection: sqlite3.Connection, table: str, ids: Sequence[int]) -> bool:
     """Return whether a table's count and sum are those of the rows that were found."""
+    # either copy may be the damaged one
     known = connection.execute(f"SELECT {table}_rows, {table}_sum FROM progress").fetchall()
     return (len(ids), sum(ids)) in known
 
@@ -147,6 +148,7 @@ class DamageLog:
 
     def note(self, text: str) -> None:
         """Log damage if it is new."""
+        # a damaged chunk is met at each query, and must not fill the disk with log lines
         with self._lock:
             if text in self._found:
                 return

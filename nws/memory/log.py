@@ -92,6 +92,7 @@ def progress(connection: sqlite3.Connection) -> CompactionProgress:
 def write(connection: sqlite3.Connection, batch: LogBatch, received: float) -> CompactionProgress:
     """Write a row; return the progress with its number. `received`: seconds since the epoch."""
     at = progress(connection)
+    # numbers without gaps: a missing row is noticed by its number
     at = replace(at, written_to=at.written_to + 1)
     put(connection, at.written_to, batch, received)
     return at
@@ -101,6 +102,7 @@ def put(connection: sqlite3.Connection, row: int, batch: LogBatch, received: flo
     """Insert a row under its number."""
     # as it is read again
     received = float(received)
+    # three checksums for a row: of damaged values, series and times still tell what is lost
     parts = (
         batch.times.astype("<f8").tobytes(),
         batch.values.astype("<f8").tobytes(),
@@ -124,10 +126,12 @@ def rows_after(
         (row, to),
     )
     for number, received, data, *checks in rows:
+        # a missing row may have held samples of any series
         if number != row + 1:
             yield number - 1, joined([]), (EVERYTHING,)
         yield number, *unpack(number, received, data, checks)
         row = number
+    # the last rows are missing, which no later number shows
     if row < to:
         yield to, joined([]), (EVERYTHING,)
 
@@ -136,11 +140,13 @@ def unpack(
     row: int, received: object, data: bytes, checks: Sequence[int]
 ) -> tuple[LogBatch, tuple[Loss, ...]]:
     """Return the batch of a row; if it is damaged, an empty one and its losses."""
+    # 8 bytes of time, 8 of value, 4 of id for each sample
     if not isinstance(data, bytes) or len(data) % 20:
         return joined([]), (EVERYTHING,)
     n = len(data) // 20
     view = memoryview(data)
     batch = LogBatch(
+        # copy=False: on machines of this byte order these are views of the row
         times=np.frombuffer(data, "<f8", n).astype(np.float64, copy=False),
         values=np.frombuffer(data, "<f8", n, 8 * n).astype(np.float64, copy=False),
         ids=np.frombuffer(data, "<i4", n, 16 * n).astype(np.int32, copy=False),

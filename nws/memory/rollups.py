@@ -71,10 +71,12 @@ def between(buckets: Buckets, since: float, until: float) -> Buckets:
 
 def pack_buckets(buckets: Buckets, bucket_s: int) -> bytes:
     """Return blob; exact but for the mean, which is rounded to float32 where all lowest and highest are float32."""
+    # lowest and highest are measured values; the mean is none, and may be rounded
     narrow = _is_float32(buckets.low) and _is_float32(buckets.high)
     low, mean, high = (_bits(column, narrow) for column in (buckets.low, buckets.mean, buckets.high))
     start = float(buckets.times[0])
     numbers = np.rint((buckets.times - start) / bucket_s).astype(np.int64)
+    # differences of neighbours and of the three values are small integers
     rows = [_steps(numbers), buckets.count, _steps(low), mean - low, high - low]
     width, planes = to_planes(np.concatenate(rows))
     head = _HEAD.pack(_VERSION, 4 if narrow else 8, width, len(buckets), start)
@@ -93,6 +95,7 @@ def unpack_buckets(blob: bytes, bucket_s: int) -> Buckets:
     if width not in (1, 2, 4, 8) or len(planes) != 5 * n * width:
         raise DamagedRows(f"roll-up of {n} buckets with {len(planes)} bytes inside")
     numbers, count, low, mean, high = from_planes(width, planes).reshape(5, n)
+    # the sum wraps around as the differences did
     low = np.cumsum(low)
     return Buckets(
         times=start + np.cumsum(numbers) * bucket_s,
@@ -109,6 +112,7 @@ def _joined(times: Floats, mean: Floats, low: Floats, high: Floats, count: NDArr
     if not bool((times[1:] >= times[:-1]).all()):
         order = np.argsort(times, kind="stable")
         times, mean, low, high, count = times[order], mean[order], low[order], high[order], count[order]
+    # the first bucket of each time
     first = np.flatnonzero(np.concatenate([[True], times[1:] != times[:-1]]))
     total = np.add.reduceat(count, first)
     lowest, highest = np.minimum.reduceat(low, first), np.maximum.reduceat(high, first)

@@ -66,6 +66,7 @@ def check(memory: Memory) -> CheckReport:
     with part("file") as connection:
         problems = connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})").fetchall()
         report.damage += [f"file: {text}" for (text,) in problems if text != "ok"]
+    # apart from those of the memory, which may have read the log before it was damaged
     tail, names = HeadBlock(), Names(memory.path)
     with part("log") as connection:
         tail.follow(connection)
@@ -98,6 +99,7 @@ def _check_series(part: Callable[[str], object], name: str, series: int, report:
 
 
 def _check_events(connection: sqlite3.Connection) -> None:
+    # NOT INDEXED: the index is checked by `integrity_check`, the rows here
     rows = connection.execute("SELECT t, kind, host, text, crc FROM event NOT INDEXED").fetchall()
     for *values, check_ in rows:
         if crc("event", *values) != check_:
@@ -128,12 +130,14 @@ def repair(path: Path) -> RepairReport:
     _remove(fresh)
     try:
         with (
+            # opened without the checks of `Database`, which refuses a damaged file
             closing(open_damaged(path)) as damaged,
             closing(Database(fresh)) as database,
             database.writing() as connection,
         ):
             salvage = _Salvage(damaged, connection)
             salvage.run()
+        # an empty store in place of a file of another program would be no repair
         if not salvage.rows:
             raise StoreError(f"{path}: has no sound row of a store of this release; it is left as it is")
         if path.with_name(f"{path.name}-wal").exists():
@@ -147,6 +151,7 @@ def repair(path: Path) -> RepairReport:
             os.chown(fresh, about.st_uid, about.st_gid)
         # data before the name: after a power failure the name must not show an empty file
         flush_to_disk(fresh)
+        # a second name for the damaged file: at no moment is there no store
         salvage.report.aside = set_aside(path, keep=True)
         put_in_place(fresh, path, sync=True)
     except OSError as error:
@@ -164,6 +169,7 @@ def _refuse_in_use(path: Path) -> None:
     shared = path.with_name(f"{path.name}-shm")
     if not shared.exists():
         return
+    # SQLite's own locks on this file are of the same kind (POSIX), so they exclude each other
     locks = ByteLocks(shared)
     try:
         if locks.held(_OPEN_BYTE):
@@ -186,6 +192,7 @@ class _Salvage:
         """Copy the rows, make everything that follows from them, and complete the report."""
         with suppress(sqlite3.DatabaseError):
             self.report.lost += [str(loss) for loss in get_losses(self._damaged)]
+        # blocks first: their highest series tells how many names there must be
         self._copy_blocks()
         progress = self._copy_log()
         self._write_names()
@@ -193,8 +200,10 @@ class _Salvage:
         for table in (*_COPIED, "event"):
             self._copy_table(table)
         store_progress(self._fresh, progress)
+        # last, as it needs chunks and totals
         _rebuild_rollups(self._fresh)
         for kind in KINDS:
+            # the triggers counted while totals did not exist yet
             self._fresh.execute(
                 f"UPDATE total SET (rows_{kind}, sum_{kind}) = (SELECT count(*), coalesce(sum(span), 0) FROM block "
                 f"WHERE bucket_s = {kind} AND series = total.id)"
@@ -291,11 +300,13 @@ class _Salvage:
 def readable_rows(connection: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
     """Yield id and columns of each row that SQLite reads, by id."""
     # one row each: of a longer answer, Python's module drops the row before the damaged one
+    # without the index, as a damaged one would lead past sound rows
     query = f"SELECT rowid, {columns} FROM {table} NOT INDEXED WHERE rowid >= ? ORDER BY rowid LIMIT 1"
 
     def first_row(least: int) -> tuple[Any, ...] | None:
         """Return the first row with this id or a higher one; `sqlite3.DatabaseError` if it is damaged."""
         row: tuple[Any, ...] | None = connection.execute(query, (least,)).fetchone()
+        # a damaged inner page may lead anywhere; ids that fall would never end
         if row is not None and row[0] < least:
             raise sqlite3.DatabaseError("order of the rows")
         return row

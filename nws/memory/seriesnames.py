@@ -37,9 +37,11 @@ class Names:
             return
         counts = [count for (count,) in connection.execute("SELECT series_rows FROM progress")]
         names = sound_names(rows)
+        # the copy is read only where the table itself is damaged or short
         if len(names) != len(rows) or known + len(rows) not in counts:
             copies = connection.execute("SELECT id, name, crc FROM series_copy WHERE id >= ?", (known,))
             names = sound_names(copies.fetchall()) | names
+        # ids count from 0 without gaps, so a missing one is seen
         for number in range(known, known + len(names)):
             if number not in names:
                 raise DamagedRows(f"the name of series {number} is missing")
@@ -48,6 +50,7 @@ class Names:
         for number in range(known, known + len(names)):
             self.ids[names[number]] = number
             self._names.append(names[number])
+            # parsed when first used: a store may have 100,000 series
             self._series.append(None)
         self.is_read = True
 

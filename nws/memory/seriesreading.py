@@ -33,6 +33,7 @@ def samples_of(
     Those of one time are in the order they came. damaged : leave damaged hours out, and add their reasons here
     """
     refuse_lost(connection, tail, 0, series, span, damaged)
+    # the newest samples are in memory, all others in chunks; none is in both
     fresh = tail.of(series)
     times_of, values_of = [fresh.times], [fresh.values]
     enough = 0
@@ -44,6 +45,7 @@ def samples_of(
         enough += int(np.count_nonzero(times <= span[1]))
         if most is not None and enough >= most:
             break
+    # chunks came newest first
     times, values = np.concatenate(times_of[::-1]), np.concatenate(values_of[::-1])
     batch = in_order(LogBatch(ids=np.full(len(times), series, np.int32), times=times, values=values))
     a = int(np.searchsorted(batch.times, span[0], "left"))
@@ -58,6 +60,7 @@ def buckets_of(
     refuse_lost(connection, tail, bucket_s, series, span, None)
     parts = [unpack_buckets(data, bucket_s) for data in blocks_of(connection, bucket_s, series, span)]
     fresh = tail.of(series)
+    # roll-ups of the head block are made for each answer, so that the open hour is in it
     parts = [*parts[::-1], summed_up(fresh.times, fresh.values, bucket_s)]
     return between(joined_buckets(parts), *span)
 
@@ -75,6 +78,7 @@ def blocks_of(
     known = connection.execute(
         f"SELECT rows_{bucket_s}, sum_{bucket_s} FROM total WHERE id = ?", (series,)
     ).fetchone()
+    # from the index alone, which is small; the list is compared with its count and sum before any data is read
     spans = [
         row[0]
         for row in connection.execute(
@@ -91,6 +95,7 @@ def blocks_of(
         (bucket_s, series, first, last),
     )
     for number in numbers:
+        # one at a time: a reader of the newest samples stops after a few blocks
         row = rows.fetchone()
         if row is None or row[0] != number:
             _refuse("the order of its blocks", damaged)
@@ -111,6 +116,7 @@ def refuse_lost(
     damaged: list[str] | None = None,
 ) -> None:
     """Refuse an answer that lacks lost samples, of one series or of any."""
+    # the table of losses is read only if there are any, which is rare
     stored = get_losses(connection) if tail.progress is None or tail.progress.losses else []
     for loss in (*stored, *(loss for _, loss in tail.losses)):
         if loss.touches(kind, series, span):

@@ -103,6 +103,7 @@ class Memory(Closing):
         in_memory: bool = False,
         full_sync: bool = False,
     ) -> None:
+        # imported here and below: `apples-run` imports this package for its types before it needs numpy
         from nws.memory.compaction import Compaction, Horizon
         from nws.memory.headblock import HeadBlock
         from nws.memory.seriesnames import Names
@@ -171,12 +172,14 @@ class Memory(Closing):
         from nws.memory.deliveries import accept, check
 
         with self._database.lock:
+            # another process may have made the series
             if any(len(d.ids) and int(d.ids.max()) >= len(self._names) for d in deliveries):
                 self.names()
             for delivery in deliveries:
                 check(delivery, self._names)
             with self._database.writing() as connection:
                 receipts, batch = accept(connection, deliveries)
+                # one row of the log for all deliveries of a step, and so one time of receipt
                 received = max((d.received for d in deliveries), default=0.0)
                 if len(batch):
                     at = self._database.progress = log.write(connection, batch, received)
@@ -191,6 +194,7 @@ class Memory(Closing):
         from nws.memory.totals import write_name
 
         with self._database.lock:
+            # read again in the transaction below, as another process may make the same series now
             missing = self._names.missing(names)
             if missing:
                 with self._database.writing() as connection:
@@ -213,11 +217,13 @@ class Memory(Closing):
         with self._reading() as connection:
             self._tail.follow(connection)
             series = [self._names.series(i) for i in range(len(self._names))]
+            # a sum over all series would lack what is lost of any of them
             refuse_lost(connection, self._tail)
             found_rows = connection.execute("SELECT id, samples, last_t, last_value, crc FROM total")
             rows = {number: row for number, *row in found_rows}
             sums = [total_of(i, rows.get(i)) for i in range(len(series))]
             totals = self._tail.totals(len(series))
+        # lists of Python numbers: element by element, arrays would be several times slower
         columns = (totals.samples.tolist(), totals.last_t.tolist(), totals.last.tolist())
         states = []
         for one, total, more, t, value in zip(series, sums, *columns, strict=True):
@@ -275,6 +281,7 @@ class Memory(Closing):
 
         with self._reading() as connection:
             at = log.progress(connection)
+            # rows after the cursor were deleted, so their samples cannot be told from older ones
             if cursor < at.deleted_to:
                 return None
             measurements = []
@@ -331,6 +338,7 @@ class Memory(Closing):
 
     def tend(self, *, budget_s: float = 0.02) -> bool:
         """Close hours and delete outdated samples, for about `budget_s`; return whether more is waiting."""
+        # the lock and not a transaction: each step of the work is one of its own
         with self._database.lock:
             return self._housekeeping.tend(budget_s)
 

@@ -18,6 +18,7 @@ class Total:
 
 def total_of(series: int, row: tuple[int, float | None, float | None, int] | None) -> Total:
     """Return the totals in a row with its checksum; `DamagedRows` if it is damaged or missing."""
+    # the row is made with its series, so a missing one is damage
     if row is None or crc("total", series, *row[:3]) != row[3]:
         raise DamagedRows(f"the totals of series {series}")
     return Total(samples=row[0], last_t=row[1], last=row[2])
@@ -48,6 +49,7 @@ def write_block(
     connection: sqlite3.Connection, bucket_s: int, series: int, span: int, samples: int, data: bytes
 ) -> None:
     """Store a block in place of an older one."""
+    # an update keeps the rowid, so that the triggers, which see insertions and deletions, count a block once
     connection.execute(
         "INSERT INTO block (bucket_s, series, span, samples, crc, data) VALUES (?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (bucket_s, series, span) DO UPDATE SET "
