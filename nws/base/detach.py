@@ -25,7 +25,7 @@ from typing import IO, Any, BinaryIO
 import click
 
 from nws.base.errors import ConfigError, StoreError, WeatherError
-from nws.base.files import make_private
+from nws.base.files import make_private, put_in_place
 from nws.base.lock import FileLock, LockHeld
 from nws.base.paths import local_host, state_dir
 
@@ -263,7 +263,7 @@ def open_log(path: str | os.PathLike[str], longest_bytes: int) -> BinaryIO:
     name = os.fspath(path)
     try:
         if os.stat(name).st_size > longest_bytes:
-            os.replace(name, f"{name}.1")
+            put_in_place(name, f"{name}.1", sync=False)
     except FileNotFoundError:
         # the first log, or another process has just renamed it
         pass

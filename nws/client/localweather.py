@@ -22,7 +22,7 @@ from nws.base.arguments import checked_arguments
 from nws.base.closing import Closing
 from nws.base.errors import ProbeError, StoreError, UsageError
 from nws.base.paths import local_host, state_dir
-from nws.memory import DAY_S, Memory, Samples
+from nws.memory import DAY_S, Memory, Samples, SeriesHistory
 from nws.memory.keyvalues import KeyValueTable
 from nws.series import HORIZONS_S, Forecast, Measurement, Series, resource_numbers
 
@@ -38,6 +38,8 @@ REPLAY_SAMPLES = 2000
 _REPLAY_EVERY_S = DAY_S / 4
 #: Name of the saved batteries in the store, and series of which they are saved at most: more are replayed.
 _BATTERIES, _MOST_SAVED = "batteries", 64
+#: Samples so many seconds after now were measured before the clock was set back. They would be the newest for ever.
+_AHEAD_S = 60.0
 
 
 class Weather(Protocol):
@@ -141,7 +143,7 @@ class LocalWeather(Closing):
 
     def history(self) -> Mapping[Series, Samples]:
         """Return the measurements of the last day, at most 2,000 a series."""
-        return self._memory.history(since=self._clock() - REPLAY_S, most=REPLAY_SAMPLES).samples
+        return self._last_day().samples
 
     def forecasts(
         self, over_s: Sequence[float] = HORIZONS_S, *, aged: bool = True
@@ -206,8 +208,11 @@ class LocalWeather(Closing):
         news = self._memory.news(self._cursor)
         if news is None or not 0 <= self._clock() - self._replayed_at < _REPLAY_EVERY_S:
             return False
-        fresh, cursor = news
+        (stored, cursor), latest = news, self._clock() + _AHEAD_S
+        fresh = [m for m in stored if m.t <= latest]
         last_t = dict(zip(self._places, bank.columns(range(len(bank))).measured_at.tolist(), strict=True))
+        if any(t > latest for t in last_t.values()):
+            return False
         for m in fresh:
             if m.t < last_t.get(m.series, -math.inf):
                 # such as measurements from a file: batteries take them in the order of time
@@ -223,7 +228,7 @@ class LocalWeather(Closing):
 
         bank = self._bank = BatteryBank()
         self._places, self._replayed_at = {}, self._clock()
-        history = self._memory.history(since=self._replayed_at - REPLAY_S, most=REPLAY_SAMPLES)
+        history = self._last_day()
         few = {one: len(samples) < FEW_VALUES for one, samples in history.samples.items()}
         for short in (False, True):
             # short series borrow from long ones
@@ -242,6 +247,10 @@ class LocalWeather(Closing):
     def close(self) -> None:
         """Let go of the memory."""
         self._memory.close()
+
+    def _last_day(self) -> SeriesHistory:
+        now = self._clock()
+        return self._memory.history(since=now - REPLAY_S, until=now + _AHEAD_S, most=REPLAY_SAMPLES)
 
     def _round(self) -> tuple[list[Measurement], list[str]]:
         if self._sensors is None:

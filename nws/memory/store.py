@@ -243,11 +243,12 @@ class Memory(Closing):
         self,
         *,
         since: float = -math.inf,
+        until: float = math.inf,
         most: int | None = None,
         series: Iterable[Series] | None = None,
         sound: bool = False,
     ) -> SeriesHistory:
-        """Return samples measured at `since` (seconds since the epoch) or later, the newest `most` of each series.
+        """Return samples measured from `since` to `until` (seconds since the epoch), the newest `most` of each series.
 
         series : only these; a long history of many series is better read one by one, with `samples`
         sound : leave damaged samples out, and note them, instead of raising an error
@@ -258,14 +259,12 @@ class Memory(Closing):
             cursor = self._tail.follow(connection).written_to
             numbers = range(len(self._names)) if series is None else self._names.known(series)
             if not sound and not numbers:
-                refuse_lost(connection, self._tail, span=(since, math.inf))
+                refuse_lost(connection, self._tail, span=(since, until))
             samples = {}
             for i in numbers:
                 damage: list[str] | None = [] if sound else None
                 with self._about(i):
-                    batch = samples_of(
-                        connection, self._tail, i, (since, math.inf), most=most, damaged=damage
-                    )
+                    batch = samples_of(connection, self._tail, i, (since, until), most=most, damaged=damage)
                 for reason in damage or ():
                     self._database.damage.note(f"{self.path}: damaged: {self._names.series(i)}: {reason}")
                 if len(batch):

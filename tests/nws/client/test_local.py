@@ -62,7 +62,7 @@ def test_rounds_start_at_their_interval(weather):
 
 
 def test_host_with_one_reading_borrows_from_others(weather):
-    one, t = weather(), [1000.0 + 10 * i for i in range(150)]
+    one, t = weather(), [255.0 + 5 * i for i in range(150)]
     one.record([Measurement(Series(Resource.CPU_NEW, "b"), at, 0.5 + 0.01 * (at % 3)) for at in t])
     one.record([Measurement(Series(Resource.MEMORY_FREE, "c"), 1000.0, 0.5)])
     one.record([Measurement(Series(Resource.CPU_NEW, "c"), 1000.0, 0.5)])
@@ -226,3 +226,18 @@ def test_saved_batteries_after_a_quarter_day_are_replayed(weather):
     CLOCK.t += 20_000
     one.measure()
     assert weather().forecasts()[CPU].samples == 2
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_forecasts_clock_set_back_leave_later_samples_out(weather, known):
+    sensor = FakeSensor(CPU, 0.9, 0.9, 0.2, 0.2)
+    one = weather(sensor)
+    one.measure()
+    assert not known or one.forecasts()[CPU].value == 0.9
+    CLOCK.t += 7200.0
+    one.measure()
+    CLOCK.t -= 7100.0
+    other = one if known else weather(sensor)
+    other.measure(rounds=2)
+    assert other.forecasts()[CPU].value == pytest.approx(0.2)
+    assert other.history()[CPU].values.tolist() == [0.9, 0.2, 0.2]
