@@ -26,8 +26,8 @@ class ToAgent:
     SIGNAL, SLABS = b"K", b"D"
     #: A file for the run directory: name, newline, bytes.
     FILE = b"F"
-    #: Empty: sign of life; close the lifeline; kill everything.
-    HEARTBEAT, CUT, KILL = b"B", b"C", b"X"
+    #: Empty: sign of life; close the lifeline; kill everything; send the ranks that have the monitor.
+    HEARTBEAT, CUT, KILL, ANNOUNCED = b"B", b"C", b"X", b"I"
 
 
 class FromAgent:
@@ -39,6 +39,8 @@ class FromAgent:
     STDOUT, STDERR = b"O", b"E"
     #: A file of the run directory; a line of progress.
     FILE, PROGRESS = b"F", b"N"
+    #: Ranks that have the monitor, as in the file of the job.
+    ANNOUNCED = b"I"
     #: Text: why the agent cannot take part; a note for the user.
     REFUSED, NOTE = b"W", b"Y"
     #: Empty: sign of life; no process is left on the host; the host is about to end, because TERM came.

@@ -102,6 +102,10 @@ class HostAgent:
         self._sources = {0: self._listen, self._events: self._on_events, self._wake: self._on_wake}
         self._sources.update(dict.fromkeys(self._outputs, self._on_output))
         self._shared = rundirectory.find(self._run_dir, setup["token"])
+        several = setup["beat_s"] is not None
+        self._announced = rundirectory.Announcements(self._run_dir, self._launcher, several=several)
+        if self._announced.pipe is not None:
+            self._sources[self._announced.pipe] = self._announced.send
 
     def run(self) -> None:
         """Serve until no process is left on this host and the launcher has the last frame."""
@@ -193,6 +197,8 @@ class HostAgent:
         elif kind == ToAgent.FILE:
             name, content = read_file(payload)
             write_whole(os.path.join(self._run_dir, name), content)
+        elif kind == ToAgent.ANNOUNCED:
+            self._announced.send()
         elif kind == ToAgent.CUT:
             self._cut()
         elif kind == ToAgent.KILL:
@@ -261,6 +267,7 @@ class HostAgent:
             time.sleep(0.002)
             _report_ended(self._proxies, self._launcher)
         self._proxies.sweep()
+        self._announced.close()
         _report_ended(self._proxies, self._launcher)
         if not self._shared:
             rundirectory.send_back(self._run_dir, self._launcher)

@@ -10,17 +10,19 @@ from pathlib import Path
 from apples.hosts.agentconnection import HEARTBEAT_S, AgentConnection, Heartbeats, LivenessTimeouts
 from apples.hosts.frames import ToAgent
 from apples.hosts.hostmessages import RunSetup, encoded
+from apples.hosts.rundirectory import ANSWER, ENTRY_BYTES, PROCESS_BYTES
 
 
 class HostAgents(UserDict[str, AgentConnection]):
     """The connections by host.
 
     poll : gets the descriptor of each connection.  timeouts : when a silent host counts as lost
-    beat : heartbeats go both ways; without them no host can be silent for too long
+    ranks : of the run.  beat : heartbeats go both ways; without them no host can be silent for too long
     """
 
-    def __init__(self, poll: select.epoll, timeouts: LivenessTimeouts, *, beat: bool) -> None:
+    def __init__(self, poll: select.epoll, timeouts: LivenessTimeouts, ranks: int, *, beat: bool) -> None:
         super().__init__()
+        self._ranks, self._announced, self._answered = ranks, dict[str, set[bytes]](), False
         self._poll, self._timeouts, self._beat = poll, timeouts, beat
         self._checked_at = time.monotonic()
         self._heartbeats = Heartbeats(self)
@@ -91,6 +93,22 @@ class HostAgents(UserDict[str, AgentConnection]):
         for host, agent in self.items():
             if not agent.over and (only is None or host in only):
                 agent.send(kind, payload)
+
+    def take_announced(self, host: str, entries: bytes) -> None:
+        """Take a host's ranks that have the monitor; tell all hosts, once it is known, whether all ranks have it.
+
+        The first rank that asks has ended MPI_Init, so all ranks have begun it, and every host's list is complete.
+        """
+        if not self._announced:
+            self.send(ToAgent.ANNOUNCED)
+        parts = range(0, len(entries), ENTRY_BYTES)
+        self._announced[host] = {entries[at : at + PROCESS_BYTES] for at in parts}
+        # Hosts that share a directory send the same processes.
+        all_have_it = len(set[bytes]().union(*self._announced.values())) == self._ranks
+        complete = all(agent.over or name in self._announced for name, agent in self.items())
+        if (complete or all_have_it) and not self._answered:
+            self._answered = True
+            self.send(ToAgent.FILE, f"{ANSWER}\n{int(all_have_it)}".encode())
 
     def close(self) -> None:
         """End all connections and remove the logs of agents, except that of a run on this machine alone."""

@@ -5,6 +5,7 @@ Imported by the host agent, so it imports little.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
@@ -18,6 +19,45 @@ if TYPE_CHECKING:
 
 #: Larger files of a run directory are results. They stay on the host.
 LARGEST_FILE = 16 << 20
+#: The pipe by which ranks ask whether all ranks have the monitor, the file of the answer, and the end of the name of
+#: the file in which they announce themselves (`apples/monitoring/shim/world.c`).
+ASK, ANSWER, WORLD = ".ask", ".answer", ".world"
+#: Bytes of an entry of that file, and those at its begin that are host and process.
+ENTRY_BYTES, PROCESS_BYTES = 16, 12
+
+
+class Announcements:
+    """The ranks on this host that have the monitor, of a run over several hosts.
+
+    pipe : is readable when a rank asks whether all have it; None if ranks cannot ask, and none counts
+    """
+
+    def __init__(self, run_dir: str, launcher: FrameWriter, *, several: bool) -> None:
+        self._run_dir, self._launcher, self.pipe = run_dir, launcher, None
+        if several:
+            path = os.path.join(run_dir, ASK)
+            with contextlib.suppress(OSError):
+                with contextlib.suppress(FileExistsError):
+                    os.mkfifo(path, 0o600)
+                self.pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
+
+    def send(self, fd: int | None = None) -> None:
+        """Send the launcher the ranks that have announced themselves, after a rank has asked on the pipe."""
+        entries = b""
+        if fd is not None:
+            # Another agent with this directory may have read it.
+            with contextlib.suppress(BlockingIOError):
+                os.read(fd, LARGEST_FILE)
+        for name in os.listdir(self._run_dir) if self.pipe is not None else ():
+            if name.endswith(WORLD):
+                with open(os.path.join(self._run_dir, name), "rb") as file:
+                    entries += file.read(LARGEST_FILE)
+        self._launcher.send(FromAgent.ANNOUNCED, entries)
+
+    def close(self) -> None:
+        """Remove the pipe, also that of another agent with this directory: no rank begins any more."""
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self._run_dir, ASK))
 
 
 def find(run_dir: str, token: str) -> bool:

@@ -32,6 +32,7 @@ from apples.hosts.frames import FromAgent, ToAgent
 from apples.hosts.hostagents import HostAgents
 from apples.hosts.hostmessages import AgentReport, ProxyEnd, RankRecord, RunSetup, StartOrder, encoded
 from apples.hosts.orders import read_file
+from apples.hosts.rundirectory import ANSWER
 from apples.hosts.steering import SHOWN_LOOK_S, STEERED_LOOK_S, clear, page_of
 from apples.launching.command import (
     LaunchMethod,
@@ -80,7 +81,9 @@ class RunProcesses:
         self._output = RankOutput(request)
         self._poll = select.epoll()
         self.events = self._poll.fileno()
-        self._agents = HostAgents(self._poll, method.timeouts, beat=not method.here)
+        self._agents = HostAgents(
+            self._poll, method.timeouts, len(request.plan.assignments), beat=not method.here
+        )
         try:
             clear_statuses(self._run_dir)
             clear(str(self._run_dir))
@@ -240,6 +243,8 @@ class RunProcesses:
                     self.records[record.rank] = changed[record.rank] = record
                 elif kind in (FromAgent.STDOUT, FromAgent.STDERR):
                     self._progress += self._output.take(kind, payload)
+                elif kind == FromAgent.ANNOUNCED:
+                    self._agents.take_announced(agent.host, payload)
                 elif kind == FromAgent.PROGRESS:
                     self._progress.append(payload)
                 elif kind == FromAgent.ENDED:
@@ -289,9 +294,9 @@ def _setup(
 
 
 def clear_statuses(run_dir: Path) -> None:
-    """Remove the status files of an earlier run, also those that a killed supervisor did not complete."""
+    """Remove the answer and status files of an earlier run, also those that a killed supervisor did not complete."""
     # The second is left by a `write_whole` that is killed between writing and renaming.
-    for pattern in ("status-*.json*", ".status-*.whole-tmp"):
+    for pattern in ("status-*.json*", ".status-*.whole-tmp", ANSWER):
         for path in run_dir.glob(pattern):
             path.unlink(missing_ok=True)
 

@@ -92,8 +92,8 @@ def joined(program: Mapping[str, str], added: Mapping[str, str]) -> dict[str, st
 
 
 def bell_paths(directory: Path, job: str) -> list[Path]:
-    """Return the paths of the bell that wakes sleeping processes of the job: who sleeps, and the pipe that wakes."""
-    return [directory / f"{job}.bell", directory / f"{job}.rope"]
+    """Return the paths of the job's bell (who sleeps, and the pipe that wakes) and of its list of ranks."""
+    return [directory / f"{job}.bell", directory / f"{job}.rope", directory / f".{job}.world"]
 
 
 def page_paths(directory: Path, job: str) -> list[Path]:

@@ -178,7 +178,7 @@ PASS_C(9, Accumulate, LIGHT, AT(1) | AT(5), )
     if (!OURS)                                                                                                        \
         return CALL(f, n);                                                                                            \
     monitor_enter(BLOCKING | COLLECTIVE);                                                                             \
-    if (monitor_nonblocking && (fi) != NULL) {                                                                        \
+    if ((fi) != NULL && monitor_together(CAT(a, n))) {                                                                \
         slot request = 0;                                                                                             \
         rc = ((int (*)(T##n, slot))(fi))(A##n, (slot)&request);                                                       \
         if (rc == 0)                                                                                                  \

@@ -172,7 +172,7 @@ PASSING_ACCESS(LIGHTLY)
         int mine = THEIRS(i), request = 0, rc = 0, status[32];                                                        \
         if (mine)                                                                                                     \
             monitor_enter(BLOCKING | COLLECTIVE);                                                                     \
-        if (mine && monitor_nonblocking && fi_##name[i] != NULL && f_wait[i] != NULL) {                               \
+        if (mine && fi_##name[i] != NULL && f_wait[i] != NULL && monitor_together(in_c(f_comm_f2c, CAT(a, n)))) {     \
             ((void (*)(T##n, slot, slot))fi_##name[i])(A##n, (slot)&request, (slot)&rc);                              \
             if (rc == 0 && monitor_mode() != WAIT_AS_MPI)                                                             \
                 await(i, &request);                                                                                   \

@@ -205,20 +205,33 @@ static struct page *open_page(const char *path) {
     return page;
 }
 
+/* The name of the job; null if it is not legal. */
+const char *monitor_job(void) {
+    const char *job = getenv("APPLES_JOB");
+    if (job == NULL || !*job)
+        job = "job";
+    return legal_job(job) ? job : NULL;
+}
+
+static uint32_t wait_of(const char *word) {
+    static const char *const words[] = {[WAIT_POLL] = "poll", [WAIT_SPIN_BLOCK] = "block", [WAIT_ADAPTIVE] = "adaptive"};
+    for (uint32_t wait = WAIT_POLL; word != NULL && wait <= WAIT_ADAPTIVE; wait++)
+        if (!strcmp(word, words[wait]))
+            return wait;
+    return WAIT_AS_MPI;
+}
+
+/* Whether the monitor waits in place of the MPI library, or may be told to. */
+int monitor_waits(void) { return wait_of(getenv("APPLES_WAIT")) != WAIT_AS_MPI || getenv("APPLES_NODE_SOCKET") != NULL; }
+
 static void read_settings(struct manager_half *m) {
     const char *wait = getenv("APPLES_WAIT"), *spin = getenv("APPLES_SPIN_US"), *gap = getenv("APPLES_COALESCE_US");
     char *end;
-    m->wait = WAIT_AS_MPI;
+    m->wait = wait_of(wait);
     m->scheduled = 1;
     m->spin_ns = 120000;
     m->stopped_ns = 0;
-    if (wait != NULL && !strcmp(wait, "poll"))
-        m->wait = WAIT_POLL;
-    else if (wait != NULL && !strcmp(wait, "block"))
-        m->wait = WAIT_SPIN_BLOCK;
-    else if (wait != NULL && !strcmp(wait, "adaptive"))
-        m->wait = WAIT_ADAPTIVE;
-    else if (wait != NULL && *wait && strcmp(wait, "mpi"))
+    if (wait != NULL && *wait && m->wait == WAIT_AS_MPI && strcmp(wait, "mpi"))
         fprintf(stderr, "apples monitor: APPLES_WAIT is '%s', legal are block, adaptive, poll and mpi; taken as mpi\n", wait);
     if (spin != NULL && *spin) {
         double us = strtod(spin, &end);
@@ -236,9 +249,6 @@ static void read_settings(struct manager_half *m) {
             fprintf(stderr, "apples monitor: APPLES_COALESCE_US is '%s', legal are microseconds from 0; taken as 100\n",
                     gap);
     }
-    /* Blocking and non-blocking collectives do not match each other, so this cannot change later, and has to be the
-       same on all ranks: it follows from their common environment. */
-    monitor_nonblocking = m->wait != WAIT_AS_MPI || getenv("APPLES_NODE_SOCKET") != NULL;
 }
 
 static void describe(struct process_half *p) {
@@ -295,22 +305,20 @@ static void prepare_clock(void) {
 
 /* MPI_Init has returned. */
 void monitor_start(void) {
-    const char *directory = getenv("APPLES_MONITOR"), *job = getenv("APPLES_JOB");
+    const char *directory = getenv("APPLES_MONITOR"), *job = monitor_job();
     int (*query)(int *) = monitor_find("PMPI_Query_thread");
     char path[4096] = "";
-    int level = 0;
+    int level = 0, spawned = is_spawned();
     if (directory == NULL && getenv("APPLES_WAIT") == NULL)
         return;
-    if (job == NULL || !*job)
-        job = "job";
-    if (!legal_job(job)) {
-        complain("job", job, "legal are 1 to 64 letters, digits, '.', '_' and '-'");
+    if (job == NULL) {
+        complain("job", getenv("APPLES_JOB"), "legal are 1 to 64 letters, digits, '.', '_' and '-'");
         return;
     }
     struct process_half fresh = {0};
     describe(&fresh);
     struct page *page = &monitor_no_page;
-    if (directory != NULL && *directory && !is_spawned()) {
+    if (directory != NULL && *directory && !spawned) {
         snprintf(path, sizeof path, "%s/%s.%u", directory, job, fresh.rank);
         page = open_page(path);
         if (page == NULL) {
@@ -338,8 +346,13 @@ void monitor_start(void) {
     page->process = fresh;
     /* The magic number is written last, so that a reader that sees it sees a complete page. */
     __atomic_store_n(&page->process.magic, PAGE_MAGIC, __ATOMIC_RELEASE);
-    if (getenv("APPLES_NODE_SOCKET") != NULL && !is_spawned()) {
-        monitor_travel_start();
+    /* Blocking and non-blocking collectives do not match each other, so this cannot change later, and has to be the
+       same on all ranks. Those that were spawned may have been so with others that lack the monitor. */
+    monitor_nonblocking = monitor_waits() && !spawned && monitor_everywhere(fresh.ranks);
+    monitor_forget_announcement();
+    if (getenv("APPLES_NODE_SOCKET") != NULL && !spawned) {
+        if (monitor_nonblocking)
+            monitor_travel_start();
         monitor_register(job, path);
     }
     monitor_traffic_start();

@@ -31,9 +31,11 @@ static struct sigaction actions[sizeof taken / sizeof *taken];
 
 /* MPI_Init begins: of nested calls only the first counts, as MPI_Init of C below that of Fortran. */
 void monitor_before_init(void) {
-    if (monitor_thread.depth++ == 0)
-        for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-            sigaction(taken[i], NULL, &actions[i]);
+    if (monitor_thread.depth++ != 0)
+        return;
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        sigaction(taken[i], NULL, &actions[i]);
+    monitor_announce();
 }
 
 /* MPI_Init has returned: give the signals back to the program. */

@@ -67,7 +67,7 @@ struct library {
 extern struct library monitor_library;
 extern struct page *monitor_page;
 extern int monitor_on;           /* between MPI_Init and MPI_Finalize */
-extern int monitor_nonblocking;  /* collectives are called in their non-blocking form, by all ranks alike */
+extern int monitor_nonblocking;  /* collectives may be called in their non-blocking form, by all ranks alike */
 extern int monitor_several_threads; /* MPI_THREAD_MULTIPLE: several threads may call MPI at once */
 extern volatile char monitor_page_lock;
 extern __thread struct thread monitor_thread;
@@ -99,7 +99,14 @@ static inline void monitor_end_write(struct process_half *p) {
 void monitor_enter(int kind);
 void monitor_leave(int kind);
 void monitor_start(void);
+const char *monitor_job(void);
+int monitor_waits(void);
 void monitor_end(void);
+
+/* world.c: whether all ranks have the monitor */
+void monitor_announce(void);
+int monitor_everywhere(uint32_t ranks);
+void monitor_forget_announcement(void);
 
 /* resolve.c: the functions of the MPI library */
 struct symbol {
@@ -139,6 +146,7 @@ void monitor_prepare(slot request, int64_t count, slot type, int peer, slot comm
 void monitor_begun(slot request);
 void monitor_forget_request(slot request);
 void monitor_forget_communicators(void);
+int monitor_together(slot comm);
 
 /* pattern.c: iterations */
 uint64_t monitor_pattern(uint32_t symbol, uint32_t *period);

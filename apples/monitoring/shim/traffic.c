@@ -6,14 +6,15 @@
 #include "monitor.h"
 
 /* Communicators whose ranks have been translated; forgotten when any communicator is freed, as handles are reused. */
-#define COMMUNICATORS 8
+#define COMMUNICATORS 32
 /* Persistent requests that are known at once; a power of 2. */
 #define PREPARED 1024
 
-static struct {
+static struct communicator {
     slot comm;
     int size;
-    int *ranks;
+    int in_world; /* it has ranks of MPI_COMM_WORLD only, and one group of them */
+    int *ranks;   /* null where the place is free */
 } known[COMMUNICATORS];
 static unsigned next_known;
 
@@ -53,27 +54,28 @@ static void give(void) {
 }
 
 /* The ranks in MPI_COMM_WORLD of those that a message on this communicator may go to; null without memory. */
-static int *ranks_of(slot comm, int *size) {
+static int *ranks_of(struct communicator *c) {
     slot group = 0, world = 0;
     int inter = 0, *numbers = NULL;
-    do_test_inter(comm, (slot)&inter);
-    (inter ? do_remote_group : do_group)(comm, (slot)&group);
+    if (do_test_inter(c->comm, (slot)&inter) != 0)
+        return NULL;
+    (inter ? do_remote_group : do_group)(c->comm, (slot)&group);
     do_group(monitor_library.world, (slot)&world);
-    do_group_size(group, (slot)size);
-    numbers = malloc(2 * (size_t)*size * sizeof *numbers);
-    for (int i = 0; numbers != NULL && i < *size; i++)
-        numbers[*size + i] = i;
+    do_group_size(group, (slot)&c->size);
+    numbers = malloc(2 * (size_t)c->size * sizeof *numbers);
+    for (int i = 0; numbers != NULL && i < c->size; i++)
+        numbers[c->size + i] = i;
     if (numbers != NULL)
-        do_translate(group, (slot)*size, (slot)(numbers + *size), world, (slot)numbers);
+        do_translate(group, (slot)c->size, (slot)(numbers + c->size), world, (slot)numbers);
+    c->in_world = numbers != NULL && !inter;
+    for (int i = 0; c->in_world && i < c->size; i++)
+        c->in_world = numbers[i] >= 0;
     do_group_free((slot)&group);
     do_group_free((slot)&world);
     return numbers;
 }
 
-/* A destination as a rank of MPI_COMM_WORLD; -1 for one that is not there. */
-static int in_world(int peer, slot comm) {
-    if (comm == monitor_library.world)
-        return peer;
+static struct communicator *known_communicator(slot comm) {
     unsigned i = 0;
     while (i < COMMUNICATORS && (known[i].ranks == NULL || known[i].comm != comm))
         i++;
@@ -81,9 +83,31 @@ static int in_world(int peer, slot comm) {
         i = next_known++ % COMMUNICATORS;
         free(known[i].ranks);
         known[i].comm = comm;
-        known[i].ranks = ranks_of(comm, &known[i].size);
+        known[i].ranks = ranks_of(&known[i]);
     }
-    return known[i].ranks != NULL && peer < known[i].size ? known[i].ranks[peer] : -1;
+    return &known[i];
+}
+
+/* A destination as a rank of MPI_COMM_WORLD; -1 for one that is not there. */
+static int in_world(int peer, slot comm) {
+    if (comm == monitor_library.world)
+        return peer;
+    const struct communicator *c = known_communicator(comm);
+    return c->ranks != NULL && peer < c->size ? c->ranks[peer] : -1;
+}
+
+/* Whether all ranks of a communicator have the monitor, so that they call collectives in the non-blocking form: ranks of
+   MPI_COMM_WORLD have it all or not, others may lack it. All ranks answer alike. */
+int monitor_together(slot comm) {
+    if (!monitor_nonblocking || comm == monitor_library.world)
+        return monitor_nonblocking;
+    if (comm == monitor_library.none)
+        return 0;
+    take();
+    const struct communicator *c = known_communicator(comm);
+    int together = c->ranks != NULL && c->in_world;
+    give();
+    return together;
 }
 
 void monitor_forget_communicators(void) {
