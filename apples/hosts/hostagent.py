@@ -103,9 +103,9 @@ class HostAgent:
         self._sources.update(dict.fromkeys(self._outputs, self._on_output))
         self._shared = rundirectory.find(self._run_dir, setup["token"])
         several = setup["beat_s"] is not None
-        self._announced = rundirectory.Announcements(self._run_dir, self._launcher, several=several)
-        if self._announced.pipe is not None:
-            self._sources[self._announced.pipe] = self._announced.send
+        announced = rundirectory.Announcements(self._run_dir, self._launcher, several=several)
+        self._sources.update(announced.sources)
+        self._plain = {ToAgent.CUT: self._cut, ToAgent.KILL: self._kill, ToAgent.ANNOUNCED: announced.send}
 
     def run(self) -> None:
         """Serve until no process is left on this host and the launcher has the last frame."""
@@ -197,12 +197,8 @@ class HostAgent:
         elif kind == ToAgent.FILE:
             name, content = read_file(payload)
             write_whole(os.path.join(self._run_dir, name), content)
-        elif kind == ToAgent.ANNOUNCED:
-            self._announced.send()
-        elif kind == ToAgent.CUT:
-            self._cut()
-        elif kind == ToAgent.KILL:
-            self._kill()
+        elif kind in self._plain:
+            self._plain[kind]()
 
     def _on_events(self, fd: int) -> None:
         """Handle a changed status of a rank, or end of file: no process of the run is left here."""
@@ -267,7 +263,6 @@ class HostAgent:
             time.sleep(0.002)
             _report_ended(self._proxies, self._launcher)
         self._proxies.sweep()
-        self._announced.close()
         _report_ended(self._proxies, self._launcher)
         if not self._shared:
             rundirectory.send_back(self._run_dir, self._launcher)

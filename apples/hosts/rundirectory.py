@@ -15,6 +15,8 @@ from nws.base.scratch import own, remove_abandoned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from apples.hosts.frames import FrameWriter
 
 #: Larger files of a run directory are results. They stay on the host.
@@ -29,17 +31,18 @@ ENTRY_BYTES, PROCESS_BYTES = 16, 12
 class Announcements:
     """The ranks on this host that have the monitor, of a run over several hosts.
 
-    pipe : is readable when a rank asks whether all have it; None if ranks cannot ask, and none counts
+    sources : the pipe that is readable when a rank asks whether all have it; empty if ranks cannot ask, and none counts
     """
 
     def __init__(self, run_dir: str, launcher: FrameWriter, *, several: bool) -> None:
-        self._run_dir, self._launcher, self.pipe = run_dir, launcher, None
+        self._run_dir, self._launcher = run_dir, launcher
+        self.sources: dict[int, Callable[[int], None]] = {}
         if several:
             path = os.path.join(run_dir, ASK)
             with contextlib.suppress(OSError):
                 with contextlib.suppress(FileExistsError):
                     os.mkfifo(path, 0o600)
-                self.pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
+                self.sources[os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)] = self.send
 
     def send(self, fd: int | None = None) -> None:
         """Send the launcher the ranks that have announced themselves, after a rank has asked on the pipe."""
@@ -48,16 +51,11 @@ class Announcements:
             # Another agent with this directory may have read it.
             with contextlib.suppress(BlockingIOError):
                 os.read(fd, LARGEST_FILE)
-        for name in os.listdir(self._run_dir) if self.pipe is not None else ():
+        for name in os.listdir(self._run_dir) if self.sources else ():
             if name.endswith(WORLD):
                 with open(os.path.join(self._run_dir, name), "rb") as file:
                     entries += file.read(LARGEST_FILE)
         self._launcher.send(FromAgent.ANNOUNCED, entries)
-
-    def close(self) -> None:
-        """Remove the pipe, also that of another agent with this directory: no rank begins any more."""
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(self._run_dir, ASK))
 
 
 def find(run_dir: str, token: str) -> bool:

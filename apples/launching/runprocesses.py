@@ -32,7 +32,7 @@ from apples.hosts.frames import FromAgent, ToAgent
 from apples.hosts.hostagents import HostAgents
 from apples.hosts.hostmessages import AgentReport, ProxyEnd, RankRecord, RunSetup, StartOrder, encoded
 from apples.hosts.orders import read_file
-from apples.hosts.rundirectory import ANSWER
+from apples.hosts.rundirectory import ANSWER, ASK, WORLD
 from apples.hosts.steering import SHOWN_LOOK_S, STEERED_LOOK_S, clear, page_of
 from apples.launching.command import (
     LaunchMethod,
@@ -185,7 +185,8 @@ class RunProcesses:
             self._starter_code = self._starter.close()
         self._agents.close()
         self._poll.close()
-        (self._run_dir / self._token).unlink(missing_ok=True)
+        for name in (self._token, ASK):
+            (self._run_dir / name).unlink(missing_ok=True)
         hosts_path(self._run_dir).unlink(missing_ok=True)
         remove_noted(str(self._run_dir))
         ended_well = all(record.exit_code == 0 for record in self.records.values())
@@ -294,9 +295,12 @@ def _setup(
 
 
 def clear_statuses(run_dir: Path) -> None:
-    """Remove the answer and status files of an earlier run, also those that a killed supervisor did not complete."""
+    """Remove the status files of an earlier run, also those that a killed supervisor did not complete.
+
+    The same for the list of its ranks that had the monitor, and the answer to them.
+    """
     # The second is left by a `write_whole` that is killed between writing and renaming.
-    for pattern in ("status-*.json*", ".status-*.whole-tmp", ANSWER):
+    for pattern in ("status-*.json*", ".status-*.whole-tmp", ANSWER, f".*{WORLD}"):
         for path in run_dir.glob(pattern):
             path.unlink(missing_ok=True)
 

@@ -14,6 +14,7 @@ from testbed.host import ssh_config
 
 BIN = Path(sys.executable).parent
 LAUNCH = Path(__file__).with_name("launch_in_lab.py")
+MIXED = Path(__file__).parents[1] / "monitoring" / "programs" / "mixed.c"
 HEAT = ("--app", "heat", "-s", "nx=16", "-s", "ny=16", "-s", "iterations=20")
 FORKED = ("unshare --net", "sshd_config", "/init", "sleep 1")
 
@@ -174,6 +175,16 @@ def test_hosts_that_share_no_directory_send_back_what_ranks_left(lab, launch):
     assert sorted(said) == ["from a1", "from a2", "from own-files"]
     for host in ("own-files", "a2"):
         assert "apples" not in lab.run(host, "ls", "/run").stdout
+
+
+@pytest.mark.parametrize(("lacking", "answer"), [("none", "1"), ("1", "0"), ("2", "0")])
+def test_ranks_on_several_hosts_wait_alike(lab, launch, library, mpi_programs, lacking, answer):
+    """Ranks 0 and 1 are on one host. All have the monitor, or one of the two lacks it, or that of the other host."""
+    program = mpi_programs("own", MIXED.read_text(), "mixed")
+    text = f'test $PMI_RANK = {lacking} && unset LD_PRELOAD; exec "$0"'
+    ended, said = outcome(launch("a1,a1,a2", "block", "sh", "-c", text, program))
+    assert (ended["ended"], ended["message"], said) == ("finished", "", ["6"])
+    assert ended["left"][".answer"] == answer
 
 
 def running(lab, *hosts):
