@@ -7,6 +7,7 @@ program arrives on standard input; the rest of the input is the program's own.
 import base64
 import hashlib
 import json
+import re
 import sys
 import zlib
 from collections.abc import Sequence
@@ -84,5 +85,7 @@ def _path(module: str) -> str:
 
 
 def _text(module: str) -> str:
+    """Return the source of a module with an empty line for each of its docstring, which the host does not need."""
     package, _, name = module.rpartition(".")
-    return (files(package) / f"{name}.py").read_text(encoding="utf-8")
+    text = (files(package) / f"{name}.py").read_text(encoding="utf-8")
+    return re.sub(r'\A""".*?"""', lambda docstring: "\n" * docstring[0].count("\n"), text, flags=re.DOTALL)
