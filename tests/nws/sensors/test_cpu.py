@@ -58,64 +58,57 @@ def test_two_spinners_on_two_cpus(host):
     assert capacity == pytest.approx(1.0)
 
 
-def test_waiting_time_tells_a_spinner_from_a_part_time_task(host):
+HALVES = [{"run": 0.5, "wait": 0.5}] * 2
+SESSION = [{"run": 1 / 3, "wait": 2 / 3, "session": 5}] * 3
+
+
+@pytest.mark.parametrize(
+    ("about", "nice", "tasks", "share"),
+    [
+        pytest.param({}, 0, HALVES, 1 / 3, id="waiting time tells a spinner from a part-time task"),
+        pytest.param({}, 0, [{"run": 0.3}], 0.7, id="a part-time task alone leaves the rest"),
+        pytest.param({}, 0, [{"run": 1.0, "nice": 19}], 0.986, id="a niced spinner hardly counts"),
+        pytest.param({}, 0, [{"run": 1.0, "policy": 5}], 0.997, id="nor does one of the idle policy"),
+        pytest.param({}, 19, [{"run": 1.0}], 0.0145, id="new processes inherit our nice value"),
+        pytest.param({}, 0, [{"run": 1 / 3, "wait": 2 / 3, "cpus": {1}}] * 3, 1.0, id="load on other CPUs"),
+        pytest.param({}, 0, [{"run": 1.0, "cpus": {0, 1}}], 1.0, id="a competitor that can go elsewhere"),
+        pytest.param(
+            {"steal": {0: 0.4}}, 0, [{"run": 0.6, "wait": 0.4}], 0.3, id="stolen time is for nobody"
+        ),
+        pytest.param({"autogroups": True}, 0, SESSION, 1 / 2, id="a session counts once"),
+        pytest.param(
+            {"autogroups": True},
+            0,
+            [*SESSION, {"run": 0.1, "wait": 0.9, "session": 6}],
+            1 / 3,
+            id="and two twice",
+        ),
+        pytest.param(
+            {"autogroups": True},
+            10,
+            [{"run": 1.0, "nice": 19, "session": 5}],
+            0.5,
+            id="nice counts within them only",
+        ),
+        pytest.param(
+            {"autogroups": True}, 0, [one | {"session": 0} for one in HALVES], 1 / 3, id="tasks of no session"
+        ),
+        pytest.param(
+            {"autogroups": True, "session_nice": 19},
+            0,
+            [{"run": 1.0, "session": 5}],
+            0.986,
+            id="a niced session",
+        ),
+    ],
+)
+def test_cpu_share_on_one_usable_cpu(host, about, nice, tasks, share):
     host.usable = {0}
-    host.task(7, run=0.5, wait=0.5, cpus={0})
-    host.task(8, run=0.5, wait=0.5, cpus={0})
-    assert readings(host.sensor())[0] == pytest.approx(1 / 3, abs=0.01)
-
-
-def test_part_time_task_alone_leaves_the_rest(host):
-    host.usable = {0}
-    host.task(7, run=0.3, cpus={0})
-    assert readings(host.sensor())[0] == pytest.approx(0.7, abs=0.01)
-
-
-def test_niced_spinner_hardly_counts(host):
-    host.usable = {0}
-    host.task(7, run=1.0, nice=19, cpus={0})
-    assert readings(host.sensor())[0] > 0.98
-
-
-def test_spinner_by_the_idle_policy_hardly_counts(host):
-    host.usable = {0}
-    host.task(7, run=1.0, policy=5, cpus={0})
-    assert readings(host.sensor())[0] > 0.98
-
-
-def test_our_own_nice_value_is_what_new_processes_inherit(host):
-    host.usable = {0}
-    host.task(7, run=1.0, cpus={0})
-    assert readings(host.sensor(nice=19))[0] < 0.02
-
-
-def test_where_sessions_are_scheduled_as_groups_a_big_one_counts_once(host):
-    host.usable, host.autogroups = {0}, True
-    for tid in (7, 8, 9):
-        host.task(tid, run=1 / 3, wait=2 / 3, cpus={0}, session=5)
-    assert readings(host.sensor())[0] == pytest.approx(1 / 2, abs=0.01)
-    host.task(10, run=0.1, wait=0.9, cpus={0}, session=6)
-    assert readings(host.sensor())[0] == pytest.approx(1 / 3, abs=0.01)
-
-
-def test_where_sessions_are_groups_nice_counts_within_them_only(host):
-    host.usable, host.autogroups = {0}, True
-    host.task(7, run=1.0, nice=19, cpus={0}, session=5)
-    assert readings(host.sensor(nice=10))[0] == pytest.approx(0.5, abs=0.01)
-
-
-def test_tasks_of_no_session_count_one_by_one(host):
-    host.usable, host.autogroups = {0}, True
-    for tid in (7, 8):
-        host.task(tid, run=0.5, wait=0.5, cpus={0}, session=0)
-    assert readings(host.sensor())[0] == pytest.approx(1 / 3, abs=0.01)
-
-
-def test_session_of_higher_nice_value_weighs_less(host):
-    host.usable, host.autogroups = {0}, True
-    host.session_nice = 19
-    host.task(7, run=1.0, cpus={0}, session=5)
-    assert readings(host.sensor())[0] > 0.95
+    for name, value in about.items():
+        setattr(host, name, {**host.steal, **value} if name == "steal" else value)
+    for tid, task in enumerate(tasks, 7):
+        host.task(tid, **{"cpus": {0}} | task)
+    assert readings(host.sensor(nice=nice))[0] == pytest.approx(share, abs=0.004 if share < 0.1 else 0.01)
 
 
 @pytest.mark.parametrize(("weight", "new"), [(1024, 1 / 2), (8192, 1 / 9), (64, 16 / 17)])
@@ -147,31 +140,11 @@ def test_newcomer_shares_the_weight_of_our_own_group(host):
     assert readings(host.sensor()) == pytest.approx((1 / 4, 1 / 2, 1 / 4), abs=0.01)
 
 
-def test_load_on_cpus_we_may_not_use_does_not_count(host):
-    host.usable = {0}
-    for tid in (7, 8, 9):
-        host.task(tid, run=1 / 3, wait=2 / 3, cpus={1})
-    assert readings(host.sensor()) == pytest.approx((1.0, 1.0, 1.0))
-
-
-def test_competitors_that_could_go_elsewhere_do_when_there_is_room(host):
-    host.usable = {0}
-    host.task(7, run=1.0)
-    assert readings(host.sensor())[0] == pytest.approx(1.0, abs=0.01)
-
-
 def test_what_the_sensor_itself_uses_is_no_load(host):
     host.own_rate = 1.0
     host.task(1, run=1.0, pid=1)
     host.tasks[1]["cpus"] = set()
     assert readings(host.sensor()) == pytest.approx((1.0, 1.0, 2.0))
-
-
-def test_stolen_time_is_not_there_for_anybody(host):
-    host.usable = {0}
-    host.task(7, run=0.6, wait=0.4, cpus={0})
-    host.steal[0] = 0.4
-    assert readings(host.sensor())[0] == pytest.approx(0.3, abs=0.01)
 
 
 def test_interrupts_are_not_there_for_anybody(host):
