@@ -12,11 +12,12 @@ import pytest
 from nws.series import Measurement, Series
 from nws.service.serviceconfig import CliqueConfig, ServiceConfig
 from nws.testing import InMemoryServer
+from tests.transcripts import replay, transcripts
 
 
 class Clock:
     def __init__(self):
-        self.t = float(int(time.time()))
+        self.t = 1_795_000_000.0
 
     def __call__(self):
         return self.t
@@ -57,36 +58,24 @@ def ask(nws, service):
     return lambda command, *arguments: nws(command, "--server", service.url, *arguments)
 
 
-def test_show_lists_every_series_of_the_service(ask, clock):
-    clock.t += 400.0
-    run = ask("show")
-    lines = run.out.splitlines()
-    assert len(lines) == 1 + 11
-    assert lines[1].split() == ["cpu.new@a", "3", "0.500", "CPU", "7", "min", "stale"]
-    assert "stale" not in ask("show", "--stale-after", 500).out
+class Session:
+    """A person who asks a service, and the clock that they wait by."""
+
+    def __init__(self, ask, service, clock):
+        self._ask, self._service, self._clock = ask, service, clock
+
+    def later(self, seconds):
+        self._clock.t += float(seconds)
+
+    def nws(self, *words):
+        run = self._ask(*words)
+        lines = f"{run.err}{run.out}".replace(self._service.url, "URL").splitlines()
+        return [f"exit {run.code}", *filter(None, lines)]
 
 
-def test_show_one_host(ask):
-    assert {line.split()[0] for line in ask("show", "--host", "c").out.splitlines()[1:]} == {
-        "cpu.new@c",
-        *(f"network.{what}@{pair}" for what in ("latency", "bandwidth") for pair in ("b>c", "c>b")),
-    }
-    run = ask("show", "--host", "z")
-    assert (run.code, run.err) == (8, "nws: no series of host z; `nws show` lists all\n")
-
-
-def test_show_as_json(ask, service, clock):
-    document = json.loads(ask("show", "--json").out)
-    assert document["server"] == service.url
-    assert document["series"][0] == {
-        "series": "cpu.new@a",
-        "unit": "CPU",
-        "samples": 3,
-        "last": 0.5,
-        "measured_at": clock.t,
-        "age_s": 0.0,
-        "stale": False,
-    }
+@transcripts("nws/cli/service")
+def test_nws_asked_of_a_service_prints_what_was_recorded(ask, service, clock, transcript, golden):
+    golden(transcript, replay(transcript, Session(ask, service, clock)))
 
 
 def test_show_hosts_alive_and_lost(ask, service, clock):
@@ -126,11 +115,6 @@ def test_show_hosts_says_why_a_monitor_has_nothing(ask, service):
     assert "faulty" not in ask("show", "--hosts").out
 
 
-def test_show_a_host_that_is_not_there(ask, service):
-    run = ask("show", "--hosts", "--host", "z")
-    assert (run.code, run.err) == (8, f"nws: no host z at {service.url}; known are a, b, c\n")
-
-
 def test_hosts_are_a_matter_of_a_service(nws, measured):
     measured(time.time(), **{"cpu.new@a": [0.5]})
     run = nws("show", "--hosts")
@@ -138,137 +122,11 @@ def test_hosts_are_a_matter_of_a_service(nws, measured):
     assert "--hosts lists the hosts of a service; name one with --server URL or NWS_SERVER" in run.err
 
 
-def test_forecasts_with_errors_and_ages(ask, clock):
-    clock.t += 30.0
-    heading, line = ask("forecast", "network.latency@a>b").out.splitlines()
-    assert heading.split() == ["series", "forecast", "MAE", "RMSE", "method", "samples", "age"]
-    words = line.split()
-    assert words[:3] == ["network.latency@a>b", "1", "ms"]
-    assert words[-3:] == ["3", "30", "s"]
-    assert len(ask("forecast").out.splitlines()) == 1 + 11
-    assert ask("forecast", "cpu.new@a", "--stale-after", 20).out.splitlines()[1].endswith("stale")
-
-
-def test_forecast_as_json(ask, service, clock):
-    document = json.loads(ask("forecast", "cpu.new@b", "--json").out)
-    (found,) = document["forecasts"]
-    assert (document["server"], document["now"]) == (service.url, clock.t)
-    assert (found["series"], found["value"], found["age_s"], found["stale"]) == ("cpu.new@b", 0.5, 0.0, False)
-
-
-def test_series_that_the_service_does_not_have(ask, service):
-    run = ask("forecast", "cpu.new@z")
-    assert (run.code, run.out) == (8, "")
-    assert run.err.startswith(f"nws: {service.url}: ")
-    assert "cpu.new@z" in run.err
-
-
-@pytest.mark.parametrize("command", ["forecast", "export"])
-def test_name_that_is_none_is_told_before_anybody_is_asked(ask, command):
-    run = ask(command, "nonsense")
-    assert run.code == 2
-    assert "'nonsense' is not a series name" in run.err
-
-
-def test_export_is_what_was_put(ask, clock):
-    lines = ask("export", "cpu.new@a").out.splitlines()
-    assert lines == ["series,t,value", *(f"cpu.new@a,{clock.t - ago!r},0.5" for ago in (20.0, 10.0, 0.0))]
-    assert len(ask("export").out.splitlines()) == 1 + 33
-    assert len(ask("export", "--since", clock.t - 15, "--until", clock.t - 5).out.splitlines()) == 1 + 11
-
-
-def test_export_of_a_time_that_ends_before_it_begins(ask):
-    run = ask("export", "--since", 5, "--until", 4)
-    assert (run.code, run.out) == (2, "")
-    assert "--since 5.0 --until 4.0: expected numbers, the first no later than the other" in run.err
-
-
 def test_what_a_service_exports_a_store_takes_and_gives_back(ask, nws, tmp_path):
     first = ask("export").out
     (tmp_path / "all.csv").write_text(first)
     assert nws("insert", tmp_path / "all.csv").code == 0
     assert nws("export").out == first
-
-
-# pairs
-
-
-def test_pairs_as_a_list_with_composed_ones_and_their_path(ask):
-    lines = ask("pairs").out.splitlines()
-    rows = {tuple(line.split()[:2]): line for line in lines[1:]}
-    assert lines[0].split() == ["from", "to", "latency", "±", "bandwidth", "±", "age", "asymmetry", "via"]
-    assert len(rows) == 6
-    assert " ".join(rows["a", "c"].split()) == "a c 3 ms 0 µs 100 MB/s 0 B/s 0 s 4× * b"
-    assert " ".join(rows["b", "a"].split()) == "b a 1 ms 0 µs 25 MB/s 0 B/s 0 s 4×"
-    assert rows["c", "b"].split()[-1] == "3×"
-
-
-@pytest.mark.parametrize(
-    ("by", "first"),
-    [("latency", "c a"), ("bandwidth", "b a"), ("asymmetry", "a b"), ("age", "a b"), ("name", "a b")],
-)
-def test_pairs_worst_first(ask, by, first):
-    assert " ".join(ask("pairs", "--sort", by).out.splitlines()[1].split()[:2]) == first
-
-
-def test_pairs_of_one_host_and_among_some(ask):
-    def pairs(*hosts):
-        run = ask("pairs", *[w for host in hosts for w in ("--host", host)])
-        return {tuple(line.split()[:2]) for line in run.out.splitlines()[1:]}
-
-    assert pairs("c") == {("a", "c"), ("b", "c"), ("c", "a"), ("c", "b")}
-    assert pairs("a", "c") == {("a", "c"), ("c", "a")}
-
-
-def test_pairs_of_a_host_that_is_not_there(ask):
-    run = ask("pairs", "--host", "z")
-    assert (run.code, run.err) == (8, "nws: no host z; known are a, b, c\n")
-
-
-def test_pairs_that_are_stale_are_marked(ask, clock):
-    clock.t += 1000.0
-    assert all(line.endswith("stale") for line in ask("pairs").out.splitlines()[1:])
-
-
-def test_pairs_as_a_matrix(ask):
-    lines = ask("pairs", "--matrix").out.splitlines()
-    assert lines[0] == "latency, from (down) to (across)"
-    assert lines[1].split() == ["a", "b", "c"]
-    assert lines[2].split() == ["a", "1", "ms", "3", "ms*"]
-    assert lines[4].split() == ["c", "7", "ms*", "6", "ms"]
-    assert [line for line in lines if line.endswith("(across)")] == [
-        f"{what}, from (down) to (across)" for what in ("latency", "bandwidth", "age", "asymmetry")
-    ]
-    assert lines[-2:] == ["* a → c composed via b", "* c → a composed via b"]
-
-
-def test_matrix_marks_what_is_stale(ask, clock):
-    clock.t += 1000.0
-    out = ask("pairs", "--matrix").out
-    assert "1 ms!" in out
-    assert "3 ms*!" in out
-    assert out.endswith("! measured more than 300 s ago\n")
-
-
-def test_pairs_as_json(ask, service, clock):
-    document = json.loads(ask("pairs", "--json", "--sort", "latency").out)
-    assert (document["server"], document["now"]) == (service.url, clock.t)
-    first = document["pairs"][0]
-    assert first.pop("latency_s") == pytest.approx(7e-3)
-    assert first.pop("latency_ratio") == pytest.approx(7 / 3)
-    assert first == {
-        "from": "c",
-        "to": "a",
-        "latency_error_s": 0.0,
-        "bandwidth_Bps": 2.5e7,
-        "bandwidth_error_Bps": 0.0,
-        "age_s": 0.0,
-        "stale": False,
-        "composed": True,
-        "through": ["b"],
-        "bandwidth_ratio": 0.25,
-        "asymmetry": 4.0,
-    }
 
 
 @pytest.mark.parametrize(("columns", "title"), [("120", "latency, from (down)"), ("20", "from")])
@@ -312,22 +170,6 @@ def test_no_pair_at_all(nws, measured):
     run = nws("pairs")
     assert (run.code, run.out, run.err) == (0, "", "no pair of hosts is measured\n")
     assert json.loads(nws("pairs", "--json").out)["pairs"] == []
-
-
-# forget
-
-
-def test_forgotten_host_is_gone(ask, service):
-    run = ask("forget", "c", "b")
-    assert (run.code, run.out) == (0, "")
-    assert run.err == f"{service.url}: forgot c\n{service.url}: forgot b\n"
-    assert [line.split()[0] for line in ask("show", "--hosts").out.splitlines()[1:]] == ["a"]
-
-
-def test_host_that_was_never_there_cannot_be_forgotten(ask):
-    run = ask("forget", "z")
-    assert run.code == 8
-    assert "no host 'z'" in run.err
 
 
 def test_forgetting_needs_a_service(nws):
@@ -383,21 +225,3 @@ def test_token_from_a_file(nws, tmp_path):
         assert (without.code, without.out) == (6, "")
         path.chmod(0o644)
         assert "chmod 600" in nws("show", "--server", server.url, "--token-file", path).err
-
-
-def test_forecast_over_a_span_prints_its_interval(ask):
-    found = ask("forecast", "cpu.new@a", "--over", "10m", "--over", "60")
-    assert found.code == 0
-    heading, minute, ten = found.out.splitlines()
-    assert heading.split() == ["series", "over", "median", "mean", "low", "high", "80", "%", "held", "age"]
-    assert minute.split()[:3] == ["cpu.new@a", "1", "min"]
-    assert ten.split()[:3] == ["cpu.new@a", "10", "min"]
-    (row,) = json.loads(ask("forecast", "cpu.new@a", "--over", "10m", "--json").out)["forecasts"]
-    assert row["outlooks"][0]["over_s"] == 600.0
-
-
-def test_forecast_over_no_span_is_refused(ask):
-    found = ask("forecast", "--over", "ten")
-    assert found.code == 2
-    assert "'ten' is not a span of time" in found.err
-    assert ask("forecast", "--over", "30d").code == 2
