@@ -1,77 +1,8 @@
-"""The Ousterhout matrix: packing, leaving, unification of slots."""
+"""The Ousterhout matrix: whatever comes and goes, no cell is shared. Examples are those of the machine."""
 
-import pytest
 from hypothesis import given, strategies as st
 
-from apples.coscheduling.matrix import DoesNotFit, OusterhoutMatrix
-
-TWO_BY_TWO = {"a": 2, "b": 2}
-
-
-def slots(matrix):
-    return {job: allotment.slot for job, allotment in matrix.allotments.items()}
-
-
-def test_jobs_share_a_row_while_it_has_room():
-    matrix = OusterhoutMatrix(TWO_BY_TWO)
-    for job, nodes in [("wide", ("a", "a", "b")), ("left", ("a",)), ("right", ("b",)), ("other", ("b",))]:
-        matrix.add(job, nodes)
-    assert slots(matrix) == {"wide": 0, "left": 1, "right": 0, "other": 1}
-
-
-def test_full_matrix_takes_nobody():
-    matrix = OusterhoutMatrix({"a": 1}, mpl=1)
-    matrix.add("first", ("a",))
-    assert matrix.add("second", ("a",)) is None
-
-
-def test_job_with_more_processes_than_processors_takes_them_all():
-    matrix = OusterhoutMatrix({"a": 2})
-    allotment = matrix.add("wide", ("a",) * 4)
-    assert [column.processor for column in allotment.columns] == [0, 1, 0, 1]
-    assert matrix.add("small", ("a",)).slot == 1
-    matrix.remove("wide")
-    assert slots(matrix) == {"small": 0}
-
-
-def test_when_a_job_leaves_the_others_move_down_in_their_columns():
-    matrix = OusterhoutMatrix({"a": 1, "b": 1})
-    matrix.add("both", ("a", "b"))
-    matrix.add("left", ("a",))
-    matrix.add("third", ("a", "b"))
-    moved = matrix.remove("both")
-    assert {a.job for a in moved} == {"left", "third"}
-    assert slots(matrix) == {"left": 0, "third": 1}
-    assert matrix.slots == 2
-
-
-def test_job_may_use_rows_where_its_columns_are_idle():
-    matrix = OusterhoutMatrix({"a": 1, "b": 1})
-    matrix.add("both", ("a", "b"))
-    matrix.add("left", ("a",))
-    matrix.add("again", ("a", "b"))
-    matrix.add("right", ("b",))
-    assert [a.job for a in matrix.also_runs(0)] == []
-    matrix.remove("right")
-    matrix.add("later", ("a",))
-    assert slots(matrix)["later"] == 3
-    matrix.add("right", ("b",))
-    assert [a.job for a in matrix.also_runs(3)] == ["right"]
-
-
-def test_restarted_manager_can_give_a_job_its_slot_again():
-    matrix = OusterhoutMatrix({"a": 1})
-    assert matrix.add("second", ("a",), slot=1).slot == 1
-    assert matrix.add("first", ("a",), slot=0).slot == 0
-
-
-def test_what_can_never_run_is_refused_with_the_reason():
-    matrix = OusterhoutMatrix(TWO_BY_TWO)
-    with pytest.raises(DoesNotFit, match="job x runs on c: no node of this machine; its nodes are: a, b"):
-        matrix.add("x", ("a", "c"))
-    with pytest.raises(DoesNotFit, match="job x has no processes"):
-        matrix.add("x", ())
-
+from apples.coscheduling.matrix import OusterhoutMatrix
 
 steps = st.lists(
     st.one_of(

@@ -17,7 +17,6 @@ from apples.coscheduling.events import (
 )
 from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.machine import MachineScheduler
-from apples.coscheduling.matrix import OusterhoutMatrix
 from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
 from apples.coscheduling.nodestate import Gang, SpinBlock, Uncoordinated
 from apples.coscheduling.users import NICE_STEP
@@ -50,15 +49,6 @@ def test_slots_of_many_jobs_leave_another_user_half():
     assert set(junk.values()) == {2}
 
 
-def test_three_users_have_a_third_each():
-    machine = MachineScheduler({"a": 1})
-    for user, jobs in ((ANN, 5), (BOB, 1), (CYD, 2)):
-        for n in range(jobs):
-            machine.arrive(f"{user}-{n}", ("a",), user=user)
-    owners = [slot.jobs["a"][0] for slot in turns(machine, 30)]
-    assert Counter(owner.partition("-")[0] for owner in owners) == {"1001": 10, "1002": 10, "1003": 10}
-
-
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5)), max_size=30))
 def test_slots_of_one_user_are_rows_in_turn(steps):
@@ -70,33 +60,6 @@ def test_slots_of_one_user_are_rows_in_turn(steps):
             rows = range(machine.matrix.slots)
             last = next((row for row in rows if row > last), rows[0])
             assert slot.slot == last
-
-
-def test_limit_of_rows_holds_for_each_user():
-    machine = MachineScheduler({"a": 1}, mpl=1)
-    for job in ("one", "two", "three"):
-        machine.arrive(job, ("a",), user=ANN)
-    assert [a.job for a in machine.arrive("mine", ("a",), user=BOB)] == ["mine"]
-    assert machine.waiting == ("two", "three")
-    assert [a.job for a in machine.leave("one")] == ["two"]
-    assert {slot.jobs["a"][0] for slot in turns(machine, 4)} == {"two", "mine"}
-
-
-def test_second_user_gets_its_slot_again_after_a_restart():
-    matrix = OusterhoutMatrix({"a": 1}, mpl=1)
-    assert matrix.add("second", ("a",), slot=1, user=2).slot == 1
-    assert matrix.add("first", ("a",), slot=0, user=1).slot == 0
-    assert matrix.add("third", ("a",), slot=5, user=1) is None
-
-
-def test_users_jobs_wait_only_behind_their_own():
-    machine = MachineScheduler({"a": 1, "b": 1}, mpl=1)
-    machine.arrive("one", ("a",), user=ANN)
-    machine.remove_node("b")
-    machine._matrix.set_node("b", 1)
-    machine.arrive("both", ("a", "b"), user=ANN)
-    assert [a.job for a in machine.arrive("mine", ("b",), user=BOB)] == ["mine"]
-    assert machine.waiting == ("both",)
 
 
 def test_weights_of_users_are_equal():
