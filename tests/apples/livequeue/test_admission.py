@@ -18,7 +18,6 @@ from apples.daemons.processes import ProcessRegistration
 from apples.errors import ConfigError
 from apples.livequeue.occupancy import SharingJob, guests
 from apples.livequeue.queueclient import ask
-from apples.livequeue.queuehosts import Machine
 from apples.livequeue.status import why
 
 DUTY = st.floats(0.0, 1.0, allow_nan=False)
@@ -81,108 +80,18 @@ def sharing(asked, **more):
     return asked(**{"duties": (0.4,), **more})
 
 
-def test_guest_runs_beside_on_the_same_processors(bench, asked):
-    machine = Machine(slots={"here": 2, "there": 2}, here="here", cpus=(4, 6))
-    one = bench(processors=machine)
+def test_reasons_name_the_job_beside(bench, asked, tmp_path):
+    (tmp_path / "without").mkdir()
+    one = bench(processors=4)
     assert one.at(0, sharing(asked, procs=4, duties=(0.4, 0.35, 0.3, 0.2))) == [1]
     assert one.at(1, sharing(asked, procs=3, request_s=20.0), asked(procs=1), sharing(asked, procs=1)) == [2]
-    guest = one.store.job(2)
-    assert (guest.beside, guest.hosts, guest.cpus) == (1, {"here": 2, "there": 1}, (4, 6))
-    assert one.live.queue.free == 0
     assert "beside job 1" in why(one.live, 2)
     assert "beside job 2" in why(one.live, 1)
     assert "no job that shares its processors has room for it" in why(one.live, 4)
     assert "shares" not in why(one.live, 3)
-    assert one.at(2, ended=[2]) == []
-    assert one.store.job(2).held_s == pytest.approx(1.0)
-    assert one.at(3, ended=[1]) == [3, 4]
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [((0.4,), ()), ((), (0.4,)), ((0.7,), (0.6,)), ((1.0,), (1.0,))],
-)
-def test_jobs_that_do_not_fit_wait(bench, asked, first, second):
-    one = bench(processors=1)
-    one.at(0, asked(duties=first))
-    assert one.at(1, asked(duties=second, request_s=5.0)) == []
-
-
-def test_site_may_switch_sharing_off(bench, asked):
-    one = bench(processors=1, oversubscribe=False)
+    one = bench(tmp_path / "without", processors=1, oversubscribe=False)
     assert one.at(0, sharing(asked), sharing(asked)) == [1]
     assert "shares" not in why(one.live, 2)
-
-
-def test_first_in_line_may_stay_longer_others_not(bench, asked):
-    one = bench(processors=2)
-    assert one.at(0, sharing(asked), sharing(asked)) == [1, 2]
-    assert one.at(1, asked(procs=2), sharing(asked)) == []
-    assert one.at(2, sharing(asked, request_s=50.0)) == [5]
-    assert one.at(3, cancelled=[3]) == [4]
-    assert {i: one.store.job(i).beside for i in (4, 5)} == {5: 1, 4: 2}
-
-
-def test_processors_are_reserved_until_the_guest_ends(bench, asked):
-    one = bench(processors=1)
-    one.at(0, sharing(asked))
-    assert one.at(10, sharing(asked), asked()) == [2]
-    for _ in range(2):
-        assert one.live.queue.reservation(11.0).at_s == 70.0
-        assert one.live.predicted_starts()[3].late_s == 70.0
-        one.restart()
-    assert one.at(20, ended=[2]) == []
-    assert one.live.queue.reservation(21.0).at_s == 60.0
-
-
-def test_job_behind_a_guest_starts_at_the_same_instant(bench, asked):
-    one = bench(processors=3, backfill="none")
-    assert one.at(0, sharing(asked, procs=2)) == [1]
-    assert one.at(1, sharing(asked, procs=2), asked()) == [2, 3]
-
-
-@pytest.mark.parametrize("restarts", [(), (1,), (2,), (1, 2, 3)])
-def test_when_the_holder_ends_first_the_guest_holds_the_processors(bench, asked, restarts):
-    one = bench(processors=2)
-    one.at(0, sharing(asked, procs=2))
-    assert one.at(10, sharing(asked, procs=1, request_s=50.0), asked(procs=2)) == [2]
-    for step, act in enumerate(
-        (
-            lambda: one.at(20, ended=[1]) == [],
-            lambda: (one.live.queue.free, one.live.queue.expected_end_s(2)) == (1, 60.0),
-            # Now it may have a guest of its own.
-            lambda: one.at(30, sharing(asked, procs=1, request_s=20.0)) == [4],
-            lambda: one.store.job(4).beside is None and one.at(31, ended=[2, 4]) == [3],
-        )
-    ):
-        if step in restarts:
-            one.restart()
-        assert act(), step
-
-
-def test_both_end_at_one_instant_in_either_order(bench, asked):
-    for order in ([1, 2], [2, 1]):
-        with tempfile.TemporaryDirectory() as directory:
-            one = bench(Path(directory), processors=1)
-            one.at(0, sharing(asked, token=f"a{order}"), sharing(asked, token=f"b{order}"))
-            assert one.at(1, asked(token=f"c{order}"), ended=order) == [3]
-            assert one.live.queue.free == 0
-            one.store.close()
-
-
-def test_guest_on_a_machine_that_shrinks_and_grows(bench, asked, machine):
-    one = bench(processors=4)
-    assert one.at(0, sharing(asked, procs=4), sharing(asked, procs=4)) == [1, 2]
-    one.live.set_machine(machine(2))
-    assert one.live.queue.free == 0
-    assert one.at(1, sharing(asked, procs=1, request_s=1.0)) == []
-    assert one.at(2, ended=[1]) == []
-    assert one.live.queue.free == 0
-    # It holds processors that the machine does not have, so it gets no guest.
-    assert one.at(3, sharing(asked, procs=2, request_s=1.0)) == []
-    one.live.set_machine(machine(4))
-    assert one.at(4) == [3]
-    assert one.store.job(3).beside == 2
 
 
 JOBS = st.lists(

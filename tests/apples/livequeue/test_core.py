@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tempfile
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,31 +12,111 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from apples.errors import ConfigError, HistoryError
 from apples.livequeue import status as requests
+from apples.livequeue.queuehosts import Machine, listed
 from apples.livequeue.queuelog import swf_lines
 from apples.livequeue.status import StatusRequests
 from apples.queueing.jobs import OFF
 from apples.simulation.batch.batchmachine import Replay, simulate
 from apples.simulation.batch.swf import parse_swf
+from tests.transcripts import replay
 
 
-def test_jobs_start_when_there_is_room_and_in_order(bench, asked):
-    one = bench(processors=4)
-    assert one.at(0, asked(procs=3), asked(procs=4), asked(procs=1)) == [1, 3]
-    assert one.states() == {1: "running", 2: "waiting", 3: "running"}
-    assert one.at(5, ended=[1]) == []
-    assert one.at(9, ended=[3]) == [2]
-    record = one.store.job(1)
-    assert (record.start_s, record.freed_s, record.held_s) == (0.0, 5.0, 5.0)
-    assert one.store.job(3).backfilled
+class QueueSession:
+    """Commands of transcripts: instants of one queue, answered with the jobs that they change and the free processors.
+
+    Jobs are words as `4p,20s,d0.4+0.3,m33`: processors, requested seconds, duty cycles, seconds by a model.
+    """
+
+    def __init__(self, bench, asked, directory):
+        self.bench, self.asked, self.directories = bench, asked, (directory / str(n) for n in count())
+
+    def new(self, processors="8", cpus="", **chosen):
+        """Processors of one host, or of several as `here:2,there:2`, with CPUs of the first."""
+        if ":" in processors:
+            slots = {
+                name: int(number) for name, _, number in (w.partition(":") for w in processors.split(","))
+            }
+            machine = Machine(slots=slots, here="here", cpus=tuple(map(int, cpus.split("."))))
+        chosen = {name: OPTIONS[text] if text in OPTIONS else literal(text) for name, text in chosen.items()}
+        directory = next(self.directories)
+        directory.mkdir()
+        self.shown = {}
+        self.one = self.bench(
+            directory, processors=machine if ":" in processors else int(processors), **chosen
+        )
+
+    def at(self, seconds, *words, ended="", cancelled=""):
+        jobs = [self.asked(**dict(map(field, word.split(",")))) for word in words]
+        lists = [[int(number) for number in text.split(",") if number] for text in (ended, cancelled)]
+        self.one.at(float(seconds), *jobs, ended=lists[0], cancelled=lists[1])
+        return self.changes()
+
+    def machine(self, processors):
+        self.one.live.set_machine(Machine(slots={"here": int(processors)}))
+        return self.changes()
+
+    def restart(self, processors=None):
+        self.one.processors = self.one.processors if processors is None else int(processors)
+        self.one.restart()
+        return [*["another policy"] * self.one.live.policy_changed, *self.changes()]
+
+    def predict(self):
+        head = self.one.live.queue.reservation(self.one.live.clock.now())
+        yield "first in line: " + ("no job" if head is None else f"{head.job.id} at {head.at_s:g}")
+        for number, start in sorted(self.one.live.predicted_starts().items()):
+            planned = self.one.live.queue.planned_start_s(number)
+            yield f"{number} from {start.early_s:g} to {start.late_s:g}" + (
+                "" if planned is None else f", reserved at {planned:g}"
+            )
+
+    def changes(self):
+        live = self.one.live
+        for job in self.one.store.all_jobs():
+            words = [job.state] + [job.outcome or ""] * (job.state == "ended")
+            words += [f"beside {job.beside}"] * (job.beside is not None)
+            words += [f"on {listed(job.hosts)}"] * bool(job.hosts)
+            words += [f"CPUs {','.join(map(str, job.cpus))}"] * bool(job.cpus)
+            words += [f"started at {job.start_s}"] * (job.start_s is not None)
+            words += [f"held for {job.held_s}"] * (job.held_s is not None) + ["backfilled"] * job.backfilled
+            if job.estimate_s != job.request_s:
+                sources = " ".join(f"{name} {value:g}" for name, value in sorted(job.estimates.items()))
+                words.append(f"estimate {job.estimate_s:g} ({sources})")
+            words += ["too wide"] * (job.id in live.too_wide)
+            words += [f"ends at {live.queue.expected_end_s(job.id)}"] * (job.id in running(live))
+            line = f"{job.id} " + ", ".join(words)
+            if self.shown.get(job.id) != line:
+                self.shown[job.id] = line
+                yield line
+        yield f"{live.queue.free} free"
 
 
-def test_waiting_job_is_cancelled_and_makes_way(bench, asked):
-    one = bench(processors=4)
-    one.at(0, asked(procs=3, request_s=100.0), asked(procs=4), asked(procs=1, request_s=200.0))
-    assert one.states()[3] == "waiting"
-    assert one.at(1, cancelled=[2]) == [3]
-    assert one.store.job(2).outcome == "cancelled"
-    assert one.store.job(2).held_s is None
+#: Words of options that are no numbers.
+OPTIONS = {"no": False}
+FIELDS = {"p": ("procs", int), "s": ("request_s", float)}
+
+
+def running(live):
+    return {job.id for job in live.queue.running}
+
+
+def literal(text):
+    return float(text) if "." in text else int(text) if text.isdigit() else text
+
+
+def field(word):
+    """Return name and value of one part of a job's word."""
+    if word[0] == "d":
+        return "duties", tuple(map(float, word[1:].split("+")))
+    if word[0] == "m":
+        return "model_s", float(word[1:])
+    name, kind = FIELDS[word[-1]]
+    return name, kind(word[:-1])
+
+
+@pytest.mark.parametrize("name", ["queue", "guests"])
+def test_instants_give_recorded_starts(bench, asked, tmp_path, golden, name):
+    transcript = f"apples/livequeue/{name}.txt"
+    golden(transcript, replay(transcript, QueueSession(bench, asked, tmp_path)))
 
 
 def test_instants_are_different_although_the_clock_stands_still_or_goes_back(bench, asked):
@@ -65,61 +146,9 @@ def test_instant_that_cannot_be_written_has_not_happened(bench, asked, monkeypat
     assert one.at(3, ended=[1]) == [2]
 
 
-def test_machine_that_has_shrunk(bench, asked, machine):
-    one = bench(processors=8)
-    one.at(0, asked(procs=6), asked(procs=8), asked(procs=2, request_s=90.0))
-    one.live.set_machine(machine(4))
-    assert one.live.too_wide == {2}
-    assert one.at(1) == []
-    assert one.at(2, ended=[1]) == [3]
-    assert one.at(3, ended=[3]) == []
-    one.live.set_machine(machine(8))
-    assert one.at(4) == [2]
-
-
-def test_wide_job_can_be_cancelled_while_the_machine_is_too_small(bench, asked, machine):
-    one = bench(processors=8)
-    one.at(0, asked(procs=8), asked(procs=8))
-    one.live.set_machine(machine(4))
-    one.at(1, cancelled=[2])
-    assert one.store.job(2).outcome == "cancelled"
-
-
 def test_truth_is_no_source_of_a_live_queue(bench):
     with pytest.raises(ConfigError, match="actual run times are known in a replay only"):
         bench(source="actual")
-
-
-def test_estimates_come_from_the_queues_own_ends_also_after_a_restart(bench, asked):
-    one = bench(processors=1, source="history", minimum=3, floor=0.1)
-    for number in range(1, 4):
-        one.at(10 * number, asked(request_s=100.0))
-        one.at(10 * number + 8, ended=[number])
-    one.at(60, asked(request_s=100.0))
-    one.restart()
-    one.at(65, asked(request_s=100.0), asked(request_s=100.0, model_s=33.0))
-    assert [one.store.job(number).estimate_s for number in (3, 4, 5, 6)] == [100.0, 10.0, 10.0, 33.0]
-    assert one.store.job(6).estimates == {"history": 10.0, "recent": 8.0, "request": 100.0, "model": 33.0}
-    seen = one.live.predicted_starts()
-    assert (seen[5].early_s, seen[5].late_s) == (70.0, 160.0)
-
-
-def test_another_policy_after_a_restart_is_noticed(bench, asked):
-    one = bench(processors=1)
-    one.at(0, asked())
-    one.restart()
-    assert not one.live.policy_changed
-    one.processors = 2
-    one.restart()
-    assert one.live.policy_changed
-
-
-def test_promises_outlive_the_manager(bench, asked):
-    one = bench(processors=2, backfill="conservative")
-    one.at(0, asked(procs=2, request_s=50.0), asked(procs=2, request_s=50.0), asked(procs=2, request_s=50.0))
-    promised = [one.live.queue.planned_start_s(number) for number in (2, 3)]
-    one.restart()
-    assert [one.live.queue.planned_start_s(number) for number in (2, 3)] == promised == [50.0, 100.0]
 
 
 JOBS = st.lists(
