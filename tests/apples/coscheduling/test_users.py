@@ -5,20 +5,14 @@ from itertools import count, islice
 
 from hypothesis import given, settings, strategies as st
 
-from apples.coscheduling.classes import FcsConstants, ProcessClass
 from apples.coscheduling.events import (
-    Heartbeat,
     JobArrived,
-    JobLeft,
-    MessageArrived,
-    Order,
     Process,
     SliceEnded,
 )
-from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.machine import MachineScheduler
 from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
-from apples.coscheduling.nodestate import Gang, SpinBlock, Uncoordinated
+from apples.coscheduling.nodestate import SpinBlock, Uncoordinated
 from apples.coscheduling.users import NICE_STEP
 
 ANN, BOB, CYD = 1001, 1002, 1003
@@ -73,54 +67,6 @@ def test_weights_of_users_are_equal():
         assert 0.9 < sum(weight.values()) / mine < 1.12
 
 
-def test_weights_return_when_the_other_user_leaves():
-    policy = SpinBlock()
-    crowd(policy, 12, ANN)
-    before = policy.wanted()
-    arrive(policy, "mine", BOB)
-    policy.on(JobLeft(job="mine"))
-    assert policy.wanted() == before
-    assert {order.nice for order in before.values()} == {0}
-
-
-def running(policy, slot, job):
-    policy.on(Heartbeat(slot=slot, jobs={0: job}))
-    return {process.job for process, order in policy.wanted().items() if order.run}
-
-
-def test_slots_of_a_gang_have_one_niceness():
-    policy = Gang()
-    crowd(policy, 2, ANN)
-    arrive(policy, "mine", BOB)
-    for slot, job in enumerate(("junk0", "junk1", "mine")):
-        assert running(policy, slot, job) == {job}
-        assert {order.nice for order in policy.wanted().values()} == {0}
-
-
-def classified(known):
-    policy = Fcs(FcsConstants(cslots_min=1))
-    for job, user in (("junk0", ANN), ("junk1", ANN), ("junk2", ANN), ("mine", BOB)):
-        process = Process(job, 0)
-        policy.on(JobArrived(job=job, processors={process: 0}, classes={process: known}, user=user))
-    return policy
-
-
-def test_slots_of_who_waits_are_filled_with_one_process_of_each_user():
-    policy = classified(ProcessClass.F)
-    assert running(policy, 0, "junk0") == {"junk0", "mine"}
-    assert running(policy, 1, "junk1") == {"junk1", "mine"}
-    assert running(policy, 3, "mine") == {"junk0", "mine"}
-    assert running(policy, 4, "gone") == {"junk0", "mine"}
-    policy.on(JobLeft(job="mine"))
-    assert running(policy, 0, "junk0") == {"junk0", "junk1", "junk2"}
-
-
-def test_slots_of_who_computes_are_not_filled_by_other_users():
-    policy = classified(ProcessClass.DC)
-    assert running(policy, 0, "junk0") == {"junk0", "junk1", "junk2"}
-    assert running(policy, 3, "mine") == {"mine"}
-
-
 def driven(slices, *, busy=("mine",)):
     """Seconds for which each job was scheduled, and the policy, after so many slices of 1 s."""
     policy = MessageDriven(MessageDrivenConstants(slice_s=1.0, gmet_s=0.1))
@@ -147,20 +93,6 @@ def test_own_slices_of_sleeping_jobs_leave_half():
     assert sum(order.share for order in orders.values()) <= 1.0 + 1e-9
 
 
-def test_messages_of_a_crowd_take_no_turn_of_others():
-    policy = MessageDriven(MessageDrivenConstants(slice_s=10.0, gmet_s=0.1))
-    crowd(policy, 200, ANN)
-    arrive(policy, "mine", BOB)
-    policy.on(SliceEnded(cpu_s={}, now=10.0))
-    assert policy.scheduled == "mine"
-    policy.on(MessageArrived(process=Process("junk7", 0), sender_scheduled=True, now=15.0))
-    assert policy.scheduled == "mine"
-    policy.on(SliceEnded(cpu_s={}, now=20.0))
-    assert policy.scheduled != "mine"
-    policy.on(MessageArrived(process=Process("mine", 0), sender_scheduled=True, now=25.0))
-    assert policy.scheduled == "mine"
-
-
 def test_new_user_does_not_make_up_for_its_absence():
     policy = MessageDriven(MessageDrivenConstants(slice_s=1.0, gmet_s=0.1))
     arrive(policy, "old", ANN)
@@ -172,12 +104,6 @@ def test_new_user_does_not_make_up_for_its_absence():
         policy.on(SliceEnded(cpu_s={"old": 100.0, "new": 0.0}, now=float(now)))
         had[policy.scheduled] += 1
     assert had == {"old": 10, "new": 10}
-
-
-def test_orders_of_one_user_are_untouched():
-    policy = SpinBlock()
-    crowd(policy, 3, ANN)
-    assert set(policy.wanted().values()) == {Order(wait=policy.wanted()[Process("junk0", 0)].wait)}
 
 
 @settings(max_examples=100, deadline=None)

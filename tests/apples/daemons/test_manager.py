@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import pytest
 
 from apples.coscheduling.policies import POLICIES
-from apples.daemons import managerdaemon
 from apples.daemons.ipc.timer import raw
 from apples.daemons.ipc.wire import (
     SILENCE_S,
@@ -31,6 +30,17 @@ from apples.errors import ConfigError
 from apples.testing.localcluster import kill
 
 KEY = b"k" * 32
+
+
+@pytest.fixture
+def manager():
+    """A manager in this process. said : lines of its log"""
+    said = []
+    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0), slice_s=0.1)
+    made = ManagerDaemon(settings, KEY, log=said.append)
+    made.said = said
+    yield made
+    made.close()
 
 
 def test_nodes_that_leave_all_at_once_leave_the_manager_standing(local_cluster):
@@ -109,9 +119,7 @@ def test_manager_that_was_stopped_for_long_calls_nobody_silent_who_was_not(local
     assert "is lost" not in site.log()
 
 
-def test_node_is_where_its_last_datagram_came_from():
-    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
-    manager = ManagerDaemon(settings, KEY, log=lambda text: None)
+def test_node_is_where_its_last_datagram_came_from(manager):
     word, seal = random_word(), DatagramSeal(KEY, manager._admission.session)
     peer = manager.heartbeats.words[word] = SimpleNamespace(
         shown=3, address=None, heard_at=0.0, datagrams=seal
@@ -131,7 +139,6 @@ def test_node_is_where_its_last_datagram_came_from():
     assert (peer.silent, peer.multicast) == (False, True)
     for sender in senders:
         sender.close()
-    manager.close()
 
 
 def test_node_that_hears_no_beats_and_whose_datagrams_get_lost_stays_connected(local_cluster):
@@ -175,10 +182,7 @@ def _mutated(draw, document):
     return draw.choice(odd)
 
 
-def test_malformed_documents_of_a_key_holder_leave_the_manager():
-    said: list[str] = []
-    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
-    manager = ManagerDaemon(settings, KEY, log=said.append)
+def test_malformed_documents_of_a_key_holder_leave_the_manager(manager):
     draw, own = random.Random(21), node_key(KEY, "n")
     process = {"job": "x", "rank": 0, "ranks": 2, "uid": 1}
     placed = {"x": {"slot": 0, "nodes": ["n", "m"], "processors": {"0": 0}}}
@@ -205,15 +209,11 @@ def test_malformed_documents_of_a_key_holder_leave_the_manager():
                 node.sendall(seal.line(_text(_mutated(draw, draw.choice(lines)))))
             _turn(manager)
         _turn(manager)
-    assert sum("not legal" in line for line in said) > 200
-    assert not any("refused, because of" in line for line in said)
-    manager.close()
+    assert sum("not legal" in line for line in manager.said) > 200
+    assert not any("refused, because of" in line for line in manager.said)
 
 
-def test_refused_keys_are_few_log_lines_with_the_address():
-    said: list[str] = []
-    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
-    manager = ManagerDaemon(settings, KEY, log=said.append)
+def test_refused_keys_are_few_log_lines_with_the_address(manager):
     for _ in range(20):
         with socket.create_connection(manager.address) as stranger:
             challenge = _greeting(manager, stranger)
@@ -221,12 +221,13 @@ def test_refused_keys_are_few_log_lines_with_the_address():
             stranger.sendall(Seal(key, ours="node", theirs="manager").line(_text({"node": "n"})))
             _turn(manager)
     lines = [
-        line for line in said if line.startswith("127.0.0.1: a connection ended before it proved its key")
+        line
+        for line in manager.said
+        if line.startswith("127.0.0.1: a connection ended before it proved its key")
     ]
     assert len(lines) == 3
     assert "the keys differ" in lines[0]
-    assert not any(KEY.decode() in line for line in said)
-    manager.close()
+    assert not any(KEY.decode() in line for line in manager.said)
 
 
 def _turn(manager):
@@ -256,23 +257,17 @@ def _introduced(manager, name, key, *, word=None):
     return node
 
 
-def test_key_of_a_node_opens_no_other_name():
-    said: list[str] = []
-    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
-    manager = ManagerDaemon(settings, KEY, log=said.append)
+def test_key_of_a_node_opens_no_other_name(manager):
     own = node_key(KEY, "mine")
     with _introduced(manager, "other", own), _introduced(manager, "mine", KEY):
         assert manager._nodes == {}
-        assert "the keys differ" in said[-1]
+        assert "the keys differ" in manager.said[-1]
         with _introduced(manager, "mine", own):
             assert set(manager._nodes) == {"mine"}
-    manager.close()
 
 
-def test_unproved_connections_of_one_address_are_bounded(monkeypatch):
-    monkeypatch.setattr(managerdaemon, "_MOST_UNPROVED", 3)
-    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
-    manager = ManagerDaemon(settings, KEY, log=lambda text: None)
+def test_unproved_connections_of_one_address_are_bounded(manager):
+    manager._admission._most = 3
     with ExitStack() as stack:
         held = [stack.enter_context(socket.create_connection(manager.address)) for _ in range(5)]
         _turn(manager)
@@ -286,12 +281,9 @@ def test_unproved_connections_of_one_address_are_bounded(monkeypatch):
         _turn(manager)
         with _introduced(manager, "mine", node_key(KEY, "mine")):
             assert set(manager._nodes) == {"mine"}
-    manager.close()
 
 
-def test_presence_sealed_by_another_node_is_ignored():
-    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
-    manager = ManagerDaemon(settings, KEY, log=lambda text: None)
+def test_presence_sealed_by_another_node_is_ignored(manager):
     word = random_word()
     with (
         _introduced(manager, "victim", node_key(KEY, "victim"), word=word),
@@ -303,12 +295,9 @@ def test_presence_sealed_by_another_node_is_ignored():
             sender.sendto(seal.here(here), manager.address)
         manager.heartbeats.receive()
         assert manager._nodes["victim"].shown == 3
-    manager.close()
 
 
-def test_heartbeats_sealed_ahead_keep_to_matrix_and_instant():
-    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0), slice_s=0.1)
-    manager = ManagerDaemon(settings, KEY, log=lambda text: None)
+def test_heartbeats_sealed_ahead_keep_to_matrix_and_instant(manager):
     seal = DatagramSeal(KEY, manager._admission.session)
     with socket.socket(type=socket.SOCK_DGRAM) as node:
         node.bind(("127.0.0.1", 0))
@@ -337,21 +326,16 @@ def test_heartbeats_sealed_ahead_keep_to_matrix_and_instant():
         assert late_s < 0.05
         assert manager.heartbeats.skipped == 1
         del manager._nodes["a"]
-    manager.close()
 
 
-def test_word_of_another_node_is_refused():
-    lines: list[str] = []
-    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
-    manager = ManagerDaemon(settings, KEY, log=lines.append)
+def test_word_of_another_node_is_refused(manager):
     word = random_word()
     with _introduced(manager, "victim", node_key(KEY, "victim"), word=word):
         with _introduced(manager, "rogue", node_key(KEY, "rogue"), word=word):
             assert set(manager._nodes) == {"victim"}
-            assert "its random word is that of node victim" in lines[-1]
+            assert "its random word is that of node victim" in manager.said[-1]
         _turn(manager)
         assert manager.heartbeats.words == {word: manager._nodes["victim"]}
-    manager.close()
 
 
 def test_enrolled_node_joins_with_its_own_key_only(local_cluster):

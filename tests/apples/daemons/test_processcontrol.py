@@ -98,6 +98,15 @@ def family():
         one.process.stdout.close()
 
 
+@pytest.fixture
+def threaded():
+    """A process of two threads."""
+    with subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        yield child
+        child.kill()
+
+
 @pytest.mark.parametrize("kind", ["signals", "freezer"])
 def test_group_stops_and_runs_as_one(family, kind):
     one = family(capabilities(kind))
@@ -180,55 +189,34 @@ def test_one_that_does_not_lead_its_group_is_stopped_alone():
         child.wait()
 
 
-def test_all_threads_are_pinned():
+def test_all_threads_are_pinned(threaded):
     cpu = max(os.sched_getaffinity(0))
-    child = subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE)
-    try:
-        child.stdout.readline()
-        held = control(find_capabilities("signals", limits=False, cpus=(cpu,)), child.pid)
-        threads = [int(name) for name in os.listdir(f"/proc/{child.pid}/task")]
-        assert len(threads) == 2
-        assert all(os.sched_getaffinity(thread) == {cpu} for thread in threads)
-        held.close()
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
+    held = control(find_capabilities("signals", limits=False, cpus=(cpu,)), threaded.pid)
+    threads = [int(name) for name in os.listdir(f"/proc/{threaded.pid}/task")]
+    assert len(threads) == 2
+    assert all(os.sched_getaffinity(thread) == {cpu} for thread in threads)
+    held.close()
 
 
-def test_pinned_thread_stays_on_the_cpu_to_which_mpi_bound_it():
+def test_pinned_thread_stays_on_the_cpu_to_which_mpi_bound_it(threaded):
     cpus = sorted(os.sched_getaffinity(0))
-    child = subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE)
-    try:
-        child.stdout.readline()
-        os.sched_setaffinity(child.pid, {cpus[-1]})
-        held = control(find_capabilities("signals", limits=False, cpus=cpus), child.pid)
-        assert os.sched_getaffinity(child.pid) == {cpus[-1]}
-        held.close()
-        assert os.sched_getaffinity(child.pid) == {cpus[-1]}
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
+    os.sched_setaffinity(threaded.pid, {cpus[-1]})
+    held = control(find_capabilities("signals", limits=False, cpus=cpus), threaded.pid)
+    assert os.sched_getaffinity(threaded.pid) == {cpus[-1]}
+    held.close()
+    assert os.sched_getaffinity(threaded.pid) == {cpus[-1]}
 
 
-def test_pinning_is_undone_where_the_process_has_not_chosen_for_itself():
+def test_pinning_is_undone_where_the_process_has_not_chosen_for_itself(threaded):
     before = os.sched_getaffinity(0)
     cpu = max(before)
-    child = subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE)
-    try:
-        child.stdout.readline()
-        means = find_capabilities("signals", limits=False, cpus=(cpu,))
-        control(means, child.pid).close()
-        assert all(os.sched_getaffinity(int(one)) == before for one in os.listdir(f"/proc/{child.pid}/task"))
-        held = control(means, child.pid)
-        os.sched_setaffinity(child.pid, {min(before)})
-        held.close()
-        assert os.sched_getaffinity(child.pid) == ({min(before)} if len(before) > 1 else before)
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
+    means = find_capabilities("signals", limits=False, cpus=(cpu,))
+    control(means, threaded.pid).close()
+    assert all(os.sched_getaffinity(int(one)) == before for one in os.listdir(f"/proc/{threaded.pid}/task"))
+    held = control(means, threaded.pid)
+    os.sched_setaffinity(threaded.pid, {min(before)})
+    held.close()
+    assert os.sched_getaffinity(threaded.pid) == ({min(before)} if len(before) > 1 else before)
 
 
 def test_one_that_was_favoured_by_a_node_manager_that_was_killed_is_so_no_longer(family):

@@ -36,39 +36,31 @@ def test_lines_arrive_as_they_were_sent():
         assert manager.open(node.line(text).rstrip(b"\n")) == text
 
 
-def test_line_is_refused_a_second_time():
-    node, manager = pair()
-    line = node.line(b'{"a":1}').rstrip(b"\n")
-    manager.open(line)
-    with pytest.raises(Forged, match="not in its place"):
-        manager.open(line)
+def refused(how):
+    """A line as it reaches the side that must refuse it, and this side."""
+    node, manager = pair(other=derive(KEY, "stream", "x") if how == "another key" else KEY)
+    first, second = (node.line(text).rstrip(b"\n") for text in (b'{"a":1}', b'{"b":2}'))
+    if how == "a second time":
+        manager.open(first)
+    if how == "by its sender":
+        manager = Seal(KEY, ours="node", theirs="manager")
+    changes = {
+        "out of its place": second,
+        "changed": first.replace(b"1", b"2"),
+        "cut": first[:10],
+        "empty": b"",
+    }
+    return changes.get(how, first), manager
 
 
-def test_line_is_refused_out_of_its_place():
-    node, manager = pair()
-    node.line(b'{"a":1}')
-    with pytest.raises(Forged):
-        manager.open(node.line(b'{"b":2}').rstrip(b"\n"))
-
-
-def test_line_is_refused_by_the_side_that_sent_it():
-    node, _ = pair()
-    mirror = Seal(KEY, ours="node", theirs="manager")
-    with pytest.raises(Forged):
-        mirror.open(node.line(b'{"a":1}').rstrip(b"\n"))
-
-
-@pytest.mark.parametrize("change", [lambda m: m.replace(b"1", b"2"), lambda m: m[:10], lambda m: b""])
-def test_line_that_was_changed_is_refused(change):
-    node, manager = pair()
-    with pytest.raises(Forged):
-        manager.open(change(node.line(b'{"a":1}').rstrip(b"\n")))
-
-
-def test_line_under_another_key_is_refused():
-    node, manager = pair(other=derive(KEY, "stream", "x"))
-    with pytest.raises(Forged):
-        manager.open(node.line(b"{}").rstrip(b"\n"))
+@pytest.mark.parametrize(
+    "how",
+    ["a second time", "out of its place", "by its sender", "another key", "changed", "cut", "empty"],
+)
+def test_line_that_is_not_the_next_of_the_other_side_is_refused(how):
+    line, side = refused(how)
+    with pytest.raises(Forged, match="not sealed with our key, or not in its place"):
+        side.open(line)
 
 
 @pytest.mark.parametrize("text", [b"[1]", b"{", b"\xff", b"[" * 100_000])
