@@ -18,7 +18,6 @@ from apples.daemons.processes import ProcessRegistration
 from apples.errors import ConfigError
 from apples.livequeue.occupancy import SharingJob, guests
 from apples.livequeue.queueclient import ask
-from apples.livequeue.status import why
 
 DUTY = st.floats(0.0, 1.0, allow_nan=False)
 
@@ -73,25 +72,6 @@ def test_least_slowed_pair_is_chosen_then_the_lowest_id():
     ]
     waiting = [SharingJob(id=i, procs=1, duties=(0.35,), end_s=9.0) for i in (11, 12, 13)]
     assert guests(waiting, holders, only_first=True) == [(11, 2), (12, 1), (13, 3)]
-
-
-def sharing(asked, **more):
-    """A submission of a job that shares its processors."""
-    return asked(**{"duties": (0.4,), **more})
-
-
-def test_reasons_name_the_job_beside(bench, asked, tmp_path):
-    (tmp_path / "without").mkdir()
-    one = bench(processors=4)
-    assert one.at(0, sharing(asked, procs=4, duties=(0.4, 0.35, 0.3, 0.2))) == [1]
-    assert one.at(1, sharing(asked, procs=3, request_s=20.0), asked(procs=1), sharing(asked, procs=1)) == [2]
-    assert "beside job 1" in why(one.live, 2)
-    assert "beside job 2" in why(one.live, 1)
-    assert "no job that shares its processors has room for it" in why(one.live, 4)
-    assert "shares" not in why(one.live, 3)
-    one = bench(tmp_path / "without", processors=1, oversubscribe=False)
-    assert one.at(0, sharing(asked), sharing(asked)) == [1]
-    assert "shares" not in why(one.live, 2)
 
 
 JOBS = st.lists(

@@ -1,5 +1,6 @@
 """One instant, one transaction: what the queue decides, what it knows after a restart, what a replay says."""
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from apples.errors import ConfigError, HistoryError
 from apples.livequeue import status as requests
 from apples.livequeue.queuehosts import Machine, listed
 from apples.livequeue.queuelog import swf_lines
-from apples.livequeue.status import StatusRequests
+from apples.livequeue.status import StatusRequests, why
 from apples.queueing.jobs import OFF
 from apples.simulation.batch.batchmachine import Replay, simulate
 from apples.simulation.batch.swf import parse_swf
@@ -59,6 +60,12 @@ class QueueSession:
         self.one.processors = self.one.processors if processors is None else int(processors)
         self.one.restart()
         return [*["another policy"] * self.one.live.policy_changed, *self.changes()]
+
+    def why(self, *numbers):
+        """Reasons, with `TIME` for times of day."""
+        for number in numbers:
+            text = why(self.one.live, int(number)) or "no such job"
+            yield re.sub(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d(:\d\d)?", "TIME", text)
 
     def predict(self):
         head = self.one.live.queue.reservation(self.one.live.clock.now())
@@ -113,7 +120,7 @@ def field(word):
     return name, kind(word[:-1])
 
 
-@pytest.mark.parametrize("name", ["queue", "guests"])
+@pytest.mark.parametrize("name", ["queue", "guests", "reasons"])
 def test_instants_give_recorded_starts(bench, asked, tmp_path, golden, name):
     transcript = f"apples/livequeue/{name}.txt"
     golden(transcript, replay(transcript, QueueSession(bench, asked, tmp_path)))

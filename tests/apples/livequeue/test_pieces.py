@@ -14,7 +14,7 @@ from apples.errors import ConfigError, HistoryError
 from apples.livequeue.clock import Clock, rounded_up
 from apples.livequeue.queuelog import swf_lines
 from apples.livequeue.queuemessages import QUEUE_REQUESTS, Instants, JobRequest
-from apples.livequeue.status import clock_time, why
+from apples.livequeue.status import clock_time
 from apples.livequeue.store import Store
 from apples.livequeue.submissions import submission_of
 from apples.livequeue.supervisor import queue_locks
@@ -96,55 +96,6 @@ def test_environments_are_forgotten_when_jobs_end(bench, asked):
     one.at(1, ended=[1])
     with pytest.raises(HistoryError, match="job 1 has ended, its environment is deleted"):
         one.store.launch(1)
-
-
-def test_why_the_first_in_line_waits(bench, asked):
-    one = bench(processors=8, floor=0.1)
-    one.at(
-        0, asked(procs=3, request_s=3600.0), asked(procs=4, request_s=7200.0), asked(procs=8, request_s=60.0)
-    )
-    said = why(one.live, 3)
-    assert said.startswith(
-        "job 3 waits for 8 processors, 1 is free; 1 job and then job 2 is expected to end in 2 h (requested"
-    )
-    assert "it is first in line, and only jobs that are expected to end by" in said
-    assert said.endswith(clock_time(one.live.clock.time_of_day(7200.0)))
-    assert "job 1 runs since 0 s on 3 processors; it is ended at" in why(one.live, 1)
-
-
-def test_why_one_that_would_fit_waits(bench, asked):
-    one = bench(processors=8)
-    one.at(
-        0, asked(procs=6, request_s=600.0), asked(procs=8), asked(procs=2, request_s=7200.0), asked(procs=3)
-    )
-    said = why(one.live, 3)
-    assert "job 3 waits for 2 processors, 2 are free; job 2 is first in line for 8 processors at" in said
-    assert "and job 3 asks for 2 h: it would still hold processors that job 2 needs" in said
-    assert "job 4 waits for 3 processors, 2 are free; job 1 is expected to end in 10 min" in why(one.live, 4)
-    assert why(one.live, 99) is None
-
-
-def test_why_under_other_policies(bench, asked, tmp_path, machine):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    one = bench(tmp_path / "a", processors=4, backfill="none")
-    one.at(0, asked(procs=3), asked(procs=4), asked(procs=1))
-    assert "and no job may overtake it (backfill none)" in why(one.live, 2)
-    assert "job 2 is first in line, and no job may overtake (backfill none)" in why(one.live, 3)
-    other = bench(tmp_path / "b", processors=4, backfill="conservative")
-    other.at(0, asked(procs=3), asked(procs=4))
-    assert "every job before it keeps its reservation" in why(other.live, 2)
-    other.live.set_machine(machine(2))
-    assert "job 2 waits for 4 processors, and the machine has 2 now" in why(other.live, 2)
-
-
-def test_estimate_gives_a_range(bench, asked):
-    one = bench(processors=1)
-    one.at(0, asked(request_s=3600.0, model_s=60.0), asked(request_s=3600.0))
-    said = why(one.live, 2)
-    assert "job 1 is expected to end in 1 min (requested until" in said
-    assert "it should start in 1 min, at" in said
-    assert "at the latest, unless a job of higher priority arrives" in said
 
 
 def test_times_of_day():
