@@ -1,211 +1,134 @@
 """The name server: names are held by keys, silence is noticed, and clocks that step lose nobody."""
 
-import json
-
+import numpy as np
 import pytest
 
-from nws.base.errors import KeyRefused, NameTaken, Refused, StoreError, TooMany, UnknownHost
-from nws.messages.encoding import encode
+from nws.base.errors import StoreError, UsageError, WeatherError
 from nws.service.serviceconfig import Limits
+from tests.transcripts import replay, transcripts
 
-from .helpers import START, batch, registered, registration, settings
-
-ALPHA = "cpu.new@alpha"
-
-
-def kinds(service):
-    return [(e.kind, e.host) for e in service.events(0, 4e9)]
+from .helpers import START, batch, kill, registered, registration, settings
 
 
-def test_host_registers_and_is_told_what_to_do(service):
-    told = service.register("alpha", registration(site="east"), None)
-    assert told.key
-    assert told.now == START
-    document = json.loads(encode(told))
-    assert document["every"] == {"cpu": 10.0, "memory": 10.0, "deliver": 10.0}
-    assert document["grid"] == "grid"
-    assert document["peers"] == {}
-    state = service.host("alpha")
-    assert (state.address, state.port, state.site, state.cpus) == ("alpha.example", 4000, "east", 4)
-    assert (state.registered_at, state.last_seen, state.lost, state.series) == (START, START, False, 0)
+class Session:
+    """Services one after the other on one clock; times are seconds from `START`. KEY is `own`, `none` or a text."""
+
+    def __init__(self, start, clock, store):
+        self._start, self._clock, self._store = start, clock, store
+        self._service, self._keys, self._cases = None, {}, 0
+
+    def case(self, *title):
+        """Begin with an empty store."""
+        self._cases, self._keys = self._cases + 1, {}
+        self.life()
+
+    def life(self, **limits):
+        """Start the service, again after `close` or `kill`."""
+        limits = {name: int(value) for name, value in limits.items()}
+        store = self._store.with_name(f"service-{self._cases}.db")
+        self._service = self._start(settings(limits=Limits(**limits)), store=store)
+
+    def limited(self, **limits):
+        self._service.close()
+        self.life(**limits)
+
+    def close(self):
+        self._service.close()
+
+    def kill(self):
+        kill(self._service)
+
+    def advance(self, seconds):
+        self._clock.advance(float(seconds))
+        self._service.tick()
+
+    def step(self, seconds):
+        self._clock.step(float(seconds))
+        self._service.tick()
+
+    def _tried(self, act):
+        try:
+            return act()
+        except (WeatherError, UsageError) as error:
+            return [f"{type(error).__name__}: {error}"]
+
+    def _key(self, name, key):
+        return {"own": self._keys.get(name), "none": None}.get(key, key)
+
+    def register(self, name, key="none", **changes):
+        name = name.strip("'").encode().decode("unicode_escape") if "'" in name else name
+
+        def act():
+            receipt = self._service.register(name, registration(name, **changes), self._key(name, key))
+            self._keys[name] = receipt.key or self._keys.get(name) or self._key(name, key)
+            given = "none" if receipt.key is None else "its own" if receipt.key == key else "a new one"
+            every, peers = receipt.every, receipt.peers
+            return [f"key {given}, every {every}, grid {receipt.grid}, peers {peers}"]
+
+        return self._tried(act)
+
+    def check_key(self, name, key):
+        return self._tried(lambda: self._service.check_key(name, self._keys.get(key, self._key(name, key))))
+
+    def put(self, host, *words, source=None, first="0", **status):
+        samples = [
+            (words[i], self._clock() + float(words[i + 1]), float(words[i + 2]))
+            for i in range(0, len(words), 3)
+        ]
+        status = {name: float(value) for name, value in status.items()} or None
+        made = batch(*samples, source=source, first=int(first), status=status)
+
+        def act():
+            receipt = self._service.put(made, as_host=None if host == "admin" else host)
+            refused = receipt.refused
+            told = f"accepted {receipt.accepted}, next {receipt.next}, refused {refused.count}"
+            return [told, *refused.reasons]
+
+        return self._tried(act)
+
+    def forget(self, name):
+        return self._tried(lambda: self._service.forget(name))
+
+    def hosts(self):
+        return [
+            f"{h.name} {h.address} {h.site} lost {h.lost} seen {self._from_start(h.last_seen)} "
+            f"registered {self._from_start(h.registered_at)} series {h.series} status {h.status}"
+            for h in self._service.hosts()
+        ]
+
+    @staticmethod
+    def _from_start(t):
+        return None if t is None else t - START
+
+    def events(self):
+        return [f"{e.kind}, {e.host} {e.text}".rstrip() for e in self._service.events(0, 4e9)]
+
+    def series(self):
+        return [f"{s.series} {s.samples} {s.last}" for s in self._service.series()]
+
+    def stored(self, name):
+        def act():
+            samples = self._service.samples(name, since=0, until=4e9, resolution="raw")
+            return [str(np.column_stack((samples.t - START, samples.value)).tolist())]
+
+        return self._tried(act)
+
+    def counted(self):
+        counts = self._service.counters()
+        return [
+            f"refused {counts.samples_refused}, repeated {counts.samples_repeated}, batches {counts.batches}"
+        ]
 
 
-def test_name_is_held_by_its_key(service):
-    key = registered(service, "alpha")["alpha"]
-    with pytest.raises(
-        NameTaken, match=r"alpha belongs to the host at alpha.example.*DELETE /v1/hosts/alpha"
-    ):
-        service.register("alpha", registration(address="elsewhere"), None)
-    with pytest.raises(NameTaken):
-        service.register("alpha", registration(), "another key")
-    assert service.host("alpha").address == "alpha.example"
-    again = service.register("alpha", registration(address="moved.example"), key)
-    assert again.key is None
-    assert "key" not in json.loads(encode(again))
-    assert service.host("alpha").address == "moved.example"
-
-
-def test_key_opens_its_own_host_only(service):
-    keys = registered(service, "alpha", "beta")
-    service.check_key("alpha", keys["alpha"])
-    with pytest.raises(KeyRefused, match="alpha: another key came"):
-        service.check_key("alpha", keys["beta"])
-    with pytest.raises(KeyRefused, match="alpha: no key came"):
-        service.check_key("alpha", None)
-    with pytest.raises(UnknownHost, match="no host 'gamma' is registered"):
-        service.check_key("gamma", keys["alpha"])
-
-
-def test_host_may_bring_its_key_so_that_a_lost_answer_locks_nobody_out(service):
-    own = "k" * 32
-    service.register("alpha", registration(), own)
-    assert service.register("alpha", registration(), own).key is None
-    service.check_key("alpha", own)
-
-
-def test_key_that_is_too_short_is_replaced(service):
-    assert service.register("alpha", registration(), "short").key != "short"
+@transcripts("nws/service/conversations")
+def test_service_conversation_is_the_recorded_one(start, clock, store, transcript, golden):
+    golden(transcript, replay(transcript, Session(start, clock, store)))
 
 
 def test_keys_are_not_in_the_store(service, store):
     key = registered(service, "alpha")["alpha"]
     service.close()
     assert key.encode() not in store.read_bytes()
-
-
-@pytest.mark.parametrize("name", ["", "-a", "a b", "a@b", "a>b", "ä", "a" * 65, "../a", "a\n"])
-def test_names_that_are_none_are_refused(service, name):
-    with pytest.raises(Refused, match="is not a host name; legal are"):
-        service.register(name, registration(), None)
-
-
-def test_there_is_room_for_so_many_hosts(start):
-    service = start(settings(limits=Limits(hosts=2)))
-    keys = registered(service, "a", "b")
-    with pytest.raises(TooMany, match=r"c cannot register: this service takes 2 hosts"):
-        service.register("c", registration(), None)
-    service.register("a", registration("a"), keys["a"])
-    service.forget("b")
-    registered(service, "c")
-
-
-def test_who_is_silent_is_lost_and_comes_back(service, clock):
-    registered(service, "alpha", "beta")
-    for _ in range(5):
-        clock.advance(10)
-        service.put(batch((ALPHA, clock(), 0.5)), as_host="alpha")
-        service.tick()
-    assert not service.host("alpha").lost
-    assert service.host("beta").lost
-    assert service.host("beta").last_seen == START
-    clock.advance(10)
-    service.put(batch(status={"done": 3.0}), as_host="beta")
-    assert not service.host("beta").lost
-    assert service.host("beta").status == {"done": 3.0}
-    assert kinds(service) == [
-        ("host registered", "alpha"),
-        ("host registered", "beta"),
-        ("host lost", "beta"),
-        ("host returned", "beta"),
-    ]
-    (lost,) = [e for e in service.events(0, 4e9) if e.kind == "host lost"]
-    assert lost.text == "no contact for 50 s"
-
-
-@pytest.mark.parametrize("hours", [-1, 1])
-def test_clock_that_steps_loses_nobody(service, clock, hours):
-    registered(service, "alpha")
-    clock.advance(10)
-    clock.step(3600 * hours)
-    service.tick()
-    state = service.host("alpha")
-    assert not state.lost
-    assert state.last_seen == clock() - 10
-    clock.advance(50)
-    service.tick()
-    assert service.host("alpha").lost
-
-
-def test_after_a_restart_hosts_are_known_and_have_time_to_report(start, clock):
-    first = start()
-    keys = registered(first, "alpha", "beta")
-    clock.advance(30)
-    first.put(batch((ALPHA, clock(), 0.5)), as_host="alpha")
-    first.close()
-    clock.step(3600)
-    second = start()
-    second.tick()
-    assert [(h.name, h.lost, h.last_seen) for h in second.hosts()] == [
-        ("alpha", False, START + 30),
-        ("beta", False, START),
-    ]
-    second.check_key("alpha", keys["alpha"])
-    clock.advance(44)
-    second.tick()
-    assert not second.host("alpha").lost
-    clock.advance(2)
-    second.tick()
-    assert second.host("alpha").lost
-
-
-def test_what_is_lost_stays_lost_over_a_restart_and_is_told_once(start, clock):
-    first = start()
-    registered(first, "alpha")
-    clock.advance(60)
-    first.tick()
-    first.close()
-    second = start()
-    clock.advance(60)
-    second.tick()
-    assert second.host("alpha").lost
-    assert [kind for kind, _ in kinds(second)] == ["host registered", "host lost"]
-
-
-def test_clock_set_back_over_a_restart_leaves_no_host_in_the_future(start, clock):
-    first = start()
-    registered(first, "alpha")
-    first.close()
-    clock.step(-3600)
-    assert start().host("alpha").last_seen == clock()
-
-
-def test_forgotten_host_is_gone_with_its_series_until_it_returns(start):
-    service = start()
-    registered(service, "alpha", "beta")
-    service.put(batch((ALPHA, START, 0.5), ("network.latency@alpha>beta", START, 1e-4)), as_host="alpha")
-    service.put(batch(("cpu.new@beta", START, 0.7)), as_host="beta")
-    service.forget("beta")
-    with pytest.raises(UnknownHost):
-        service.host("beta")
-    with pytest.raises(UnknownHost):
-        service.put(batch(("cpu.new@beta", START, 0.7)), as_host="beta")
-    assert [s.series for s in service.series()] == [ALPHA]
-    service.close()
-    service = start()
-    assert [s.series for s in service.series()] == [ALPHA]
-    assert service.register("beta", registration("beta"), None).key
-    assert len(service.series()) == 3
-
-
-def test_forgotten_host_returns_when_an_administrator_writes_its_series(service):
-    registered(service, "alpha")
-    service.put(batch((ALPHA, START, 0.5)), as_host="alpha")
-    service.forget("alpha")
-    assert service.hosts() == []
-    service.put(batch((ALPHA, START + 1, 0.6)), as_host=None)
-    (state,) = service.hosts()
-    assert (state.name, state.address, state.registered_at, state.last_seen, state.series) == (
-        "alpha",
-        None,
-        None,
-        START + 1,
-        1,
-    )
-
-
-def test_nobody_forgets_a_host_that_is_not_there(service):
-    with pytest.raises(UnknownHost, match="no host 'alpha' here"):
-        service.forget("alpha")
 
 
 def test_entry_that_makes_no_sense_costs_that_host_only(start):
