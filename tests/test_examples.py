@@ -8,15 +8,17 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
+import yaml
 
 from apples.applications.described import read_program
 from apples.launching.deployment import deploy
 from apples.model.cut import Box
+from tests.transcripts import text_of
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 BIN = Path(sys.executable).parent
-OPENMPI = ("mpirun.openmpi", "--oversubscribe")
 ROOT_MAY = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -25,7 +27,7 @@ class Example:
     """An example. build : compiles it.  needs : programs or files without which it is skipped
 
     even : the code's own command for an even run of two ranks.  result : finds the lines to compare
-    size, rows : of the run.  most_lines : of the application file
+    rows : of the run.  most_lines : of the application file
     directory : of the example, if it is not its name.  boxes : of a run on two axes
     """
 
@@ -35,7 +37,6 @@ class Example:
     launcher: tuple[str, ...] = (str(BIN / "mpiexec"),)
     build: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    size: int = 30
     rows: tuple[int, ...] = (10, 20)
     most_lines: int = 30
     without: tuple[str, ...] = ()
@@ -43,77 +44,8 @@ class Example:
     boxes: tuple[Box, ...] = ()
 
 
-ALL = {
-    "wave-c": Example(
-        file="wave2d.yaml",
-        build=(str(BIN / "mpicc"), "-O2", "-o", "wave2d", "wave2d.c"),
-        needs=("gcc", str(BIN / "mpicc")),
-        even=("./wave2d", "--nx", "2000", "--ny", "30", "--steps", "20"),
-        result="checksum",
-        most_lines=12,
-    ),
-    "heat-fortran": Example(
-        file="heat.yaml",
-        build=("mpif90.mpich", "-O2", "-o", "heat", "heat.f90"),
-        needs=("mpif90.mpich", "mpiexec.mpich", "gfortran"),
-        launcher=("mpiexec.mpich",),
-        even=("./heat", "2000", "30", "20"),
-        result="highest",
-    ),
-    "diffusion-mpi4py": Example(
-        file="diffusion.yaml",
-        even=(sys.executable, "diffusion.py", "--ny", "30", "--steps", "20"),
-        result="highest",
-        without=("rows.txt",),
-    ),
-    "lammps": Example(
-        file="melt.yaml",
-        needs=("lmp", "mpirun.openmpi"),
-        launcher=OPENMPI,
-        even=("lmp", "-in", "in.melt", "-var", "nz", "10", "-var", "steps", "20"),
-        # Sums in another order: LAMMPS prints 8 digits of them.
-        result=r"^ +20 .*",
-        size=10,
-        rows=(3, 7),
-        without=("balance.in",),
-    ),
-    "meep": Example(
-        file="dipole.yaml",
-        needs=("mpirun.openmpi", "/usr/lib/python3/dist-packages/meep"),
-        launcher=OPENMPI,
-        even=("/usr/bin/python3", "dipole.py", "--planes=30", "--steps=20"),
-        result="dipole: ",
-    ),
-    "petsc": Example(
-        file="diffusion.yaml",
-        build=("make",),
-        needs=("mpirun.openmpi", "mpicc.openmpi", "make", "/usr/include/petsc"),
-        launcher=OPENMPI,
-        even=(
-            "./diffusion",
-            "-planes",
-            "30",
-            "-steps",
-            "20",
-            "-da_processors_x",
-            "1",
-            "-da_processors_y",
-            "1",
-        ),
-        result="diffusion: ",
-    ),
-    "petsc-two-axes": Example(
-        file="plate.yaml",
-        directory="petsc",
-        build=("make",),
-        needs=("mpirun.openmpi", "mpicc.openmpi", "make", "/usr/include/petsc"),
-        launcher=OPENMPI,
-        even=("./plate", "-rows", "30", "-width", "512", "-fields", "4", "-steps", "20"),
-        result="plate: ",
-        rows=(30, 30),
-        boxes=(Box(x=0, y=0, width=200, height=30), Box(x=200, y=0, width=312, height=30)),
-    ),
-}
+TABLE = text_of("examples.yaml").replace("BIN/", f"{BIN}/").replace("PYTHON", sys.executable)
+ALL = msgspec.convert(yaml.safe_load(TABLE), dict[str, Example])
 
 
 def output_of(command, directory, **environment):

@@ -7,7 +7,6 @@ so that clients find them and they are removed with the testbed.
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 from .batchsystem import BatchSystem
@@ -84,10 +83,10 @@ class GridEngine(BatchSystem):
             self.script(node, f"{' '.join(self.environment)} /usr/sbin/sge_execd")
         self.until(self._all_report, "nodes have not reported", UP_S)
 
-    def submit(self, script: Path, slots: int) -> subprocess.CompletedProcess[str]:
-        """Run a job script with these slots to its end; its output is in `SCRIPT.out`."""
+    def submit(self, script: Path, slots: int) -> int:
+        """Run a job script with these slots to its end and return its exit code; its output is in `SCRIPT.out`."""
         words = ("-sync", "y", "-pe", "spread", str(slots), "-S", "/bin/sh", "-j", "y", "-o", f"{script}.out")
-        return self.called("qsub", *words, str(script))
+        return self.called("qsub", *words, str(script)).returncode
 
     def _configure(self) -> None:
         """Make the nodes' queue and a parallel environment that takes the slots of one node after the other."""

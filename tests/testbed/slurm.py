@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import TestbedError
+from .batchsystem import BatchSystem
 from .grid import Testbed
 from .host import HERE
 from .limits import version
@@ -93,15 +92,17 @@ def missing() -> str:
     return ""
 
 
-class Slurm:
-    """A cluster on a testbed that is up; it ends with the testbed."""
+class Slurm(BatchSystem):
+    """A cluster on a testbed that is up; it ends with the testbed. Its server has the controller."""
+
+    name = "slurm"
+    pause_s = 0.1
 
     def __init__(
-        self, testbed: Testbed, controller: str, nodes: Sequence[Node], partitions: Sequence[Partition]
+        self, testbed: Testbed, server: str, nodes: Sequence[Node], partitions: Sequence[Partition]
     ) -> None:
-        self.testbed, self.controller = testbed, controller
-        self.nodes, self.partitions = tuple(nodes), tuple(partitions)
-        self.directory = testbed.directory / "slurm"
+        super().__init__(testbed, server, [node.name for node in nodes])
+        self._nodes, self._partitions = tuple(nodes), tuple(partitions)
 
     def up(self) -> None:
         """Bring it up and wait until all nodes are idle; raises `TestbedError`."""
@@ -113,10 +114,10 @@ class Slurm:
         (self.directory / "cgroup.conf").write_text(f"CgroupPlugin=cgroup/v{version()}\n")
         # By default the PMIx plugin of each node makes the same directory in /tmp, which the hosts share.
         (self.directory / "mpi.conf").write_text("PMIxCliTmpDirBase=/run\n")
-        self.start(self.controller)
-        self._daemon(self.controller, "slurmctld -f /etc/slurm/slurm.conf")
+        self.start(self.server)
+        self._daemon(self.server, "slurmctld -f /etc/slurm/slurm.conf")
         for node in self.nodes:
-            self.start(node.name)
+            self.start(node)
         self.wait_until_idle()
 
     def start(self, host: str) -> None:
@@ -127,64 +128,42 @@ class Slurm:
             f"/usr/sbin/munged --force --key-file={HERE}/slurm/munge.key --seed-file=/run/munge/seed "
             "--log-file=/run/munge/log --pid-file=/run/munge/pid --socket=/run/munge/munge.socket.2",
         ]
-        self._script(host, "\n".join(lines))
-        if any(node.name == host for node in self.nodes):
+        self.script(host, "\n".join(lines))
+        if host in self.nodes:
             self._daemon(host, f"slurmd -f /etc/slurm/slurm.conf -N {host}")
 
     def wait_until_idle(self) -> None:
         """Until every node is idle; raises `TestbedError`."""
-        deadline = time.monotonic() + UP_S
-        while set(states := self.states().values()) != {"idle"}:
-            if time.monotonic() > deadline:
-                raise TestbedError(f"nodes are {', '.join(states) or 'not there'}\n{self.logs()}")
-            time.sleep(0.1)
+        self.until(lambda: set(self.states().values()) == {"idle"}, "nodes are not all idle", UP_S)
 
     def states(self) -> dict[str, str]:
         """Node → its state, in words of sinfo."""
-        said = self.testbed.run(self.controller, "sinfo", "-h", "-N", "-o", "%N %T").stdout
+        said = self.called("sinfo", "-h", "-N", "-o", "%N %T").stdout
         return dict(line.split(None, 1) for line in said.splitlines())
 
     def jobs(self) -> list[str]:
         """What squeue shows: number, state, nodes."""
-        said = self.testbed.run(self.controller, "squeue", "-h", "-a", "-o", "%i %T %N").stdout
-        return said.splitlines()
+        return self.called("squeue", "-h", "-a", "-o", "%i %T %N").stdout.splitlines()
 
     def control(self, *words: str) -> str:
         """What scontrol says; raises `TestbedError` where it refuses."""
-        result = self.testbed.run(self.controller, "scontrol", *words)
-        if result.returncode != 0:
-            raise TestbedError(f"scontrol {' '.join(words)}: {result.stderr.strip()}")
-        return result.stdout
-
-    def logs(self) -> str:
-        """The last lines of every daemon's log."""
-        found = []
-        for path in sorted(self.directory.glob("*.log")):
-            last = path.read_text(errors="replace").splitlines()[-8:]
-            found.append("\n".join([f"{path.name}:", *last]))
-        return "\n".join(found)
+        return self.asked("scontrol", *words)
 
     def configuration(self) -> str:
         """slurm.conf."""
         address = {host.name: host.address for host in self.testbed.spec.hosts}
         lines = [f"{key}={value}" for key, value in SETTINGS.items()]
-        lines.append(f"SlurmctldHost={self.controller}({address[self.controller]})")
-        for node in self.nodes:
+        lines.append(f"SlurmctldHost={self.server}({address[self.server]})")
+        for node in self._nodes:
             features = f" Features={node.features}" if node.features else ""
             lines.append(
                 f"NodeName={node.name} NodeAddr={address[node.name]} CPUs={node.cpus} "
                 f"RealMemory={node.memory_mb} State=UNKNOWN{features}"
             )
-        for partition in self.partitions:
+        for partition in self._partitions:
             nodes = ",".join(partition.nodes)
             lines.append(f"PartitionName={partition.name} Nodes={nodes} State=UP {partition.settings}")
         return "\n".join(lines) + "\n"
 
     def _daemon(self, host: str, command: str) -> None:
-        self._script(host, f"/usr/sbin/{command} </dev/null >{HERE}/slurm/start-{host}.log 2>&1")
-
-    def _script(self, host: str, text: str) -> None:
-        try:
-            self.testbed.script(host, text, self.directory / f"script-{host}.log")
-        except TestbedError as error:
-            raise TestbedError(f"{error}\n{self.logs()}") from error
+        self.script(host, f"/usr/sbin/{command} </dev/null >{HERE}/slurm/start-{host}.log 2>&1")

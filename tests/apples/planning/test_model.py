@@ -13,57 +13,76 @@ from apples.planning.planningoptions import PlanningOptions
 
 PAPER, EXCHANGE = PlanningOptions(model="paper"), PlanningOptions(model="exchange")
 
-LATENCY = np.array([[0, 0.1, 9], [0.1, 0, 0.3], [9, 0.3, 0]])
-BANDWIDTH = np.array([[1e9, 10, 1], [10, 1e9, 30], [1, 30, 1e9]])
+#: h0 - h1 - h2: links of 10 and 30 bytes/s, 0.1 s and 0.3 s; 5 messages and 120 bytes to a neighbour.
+LINE = (
+    {
+        "availability": [1.0, 0.5, 1.0],
+        "latency": [[0, 0.1, 9], [0.1, 0, 0.3], [9, 0.3, 0]],
+        "bandwidth": [[1e9, 10, 1], [10, 1e9, 30], [1, 30, 1e9]],
+    },
+    {"messages": 5, "bytes_exchanged": 120},
+)
+PAIR = (
+    {"availability": [1, 1], "slots": 2, "latency": np.zeros((2, 2)), "bandwidth": [[1e9, 10], [10, 1e9]]},
+    {"messages": 1, "bytes_exchanged": 120},
+)
+ONE_WAY = (
+    {"availability": [1, 1], "latency": [[0, 2], [7, 0]], "bandwidth": [[1, 1], [1, 1]]},
+    {"messages": 1},
+)
 
 
-@pytest.fixture
-def line_of_three(pool):
-    """h0 - h1 - h2: links of 10 and 30 bytes/s, 0.1 s and 0.3 s; 5 messages and 120 bytes to a neighbour."""
-    snapshot = pool.snapshot([1.0, 0.5, 1.0], latency=LATENCY, bandwidth=BANDWIDTH)
-    workload = pool.workload(10, messages=5, bytes_exchanged=120)
-    return pool.problem(snapshot, workload)
+@pytest.mark.parametrize(
+    ("given", "chain", "options", "seconds"),
+    [
+        # The one in the middle moves twice 120 bytes over 10 + 30 bytes/s and waits 5 times 0.1 + 0.3 s;
+        # the ends have one neighbour: 120/10 + 5·0.1 and 120/30 + 5·0.3.
+        pytest.param(LINE, [0, 1, 2], PAPER, [12.5, 8.0, 5.5], id="sums of both sides"),
+        # Two transfers share the interface of the one in the middle: 2·120/10 + 5·0.1 and 2·120/30 + 5·0.3.
+        pytest.param(LINE, [0, 1, 2], EXCHANGE, [24.5, 24.5, 9.5], id="the slower side whole"),
+        pytest.param(LINE, [0, 1], EXCHANGE, [12.5, 12.5], id="interfaces to themselves"),
+        pytest.param(LINE, [0, 2, 1], EXCHANGE, [285, 285, 9.5], id="rank order decides the links"),
+        pytest.param(LINE, [1], PAPER, [0.0], id="nobody to talk to"),
+        pytest.param(LINE, [1], EXCHANGE, [0.0], id="nobody to exchange with"),
+        pytest.param(PAIR, [0, 1, 2, 3], EXCHANGE, [0, 12, 12, 0], id="slots of a host together"),
+        pytest.param(PAIR, [0, 2, 1, 3], EXCHANGE, [36, 36, 36, 36], id="apart they crowd its interface"),
+        pytest.param(ONE_WAY, [0, 1], EXCHANGE, [2, 7], id="links differ by direction"),
+    ],
+)
+def test_communication_of_a_chain(pool, given, chain, options, seconds):
+    hosts, work = given
+    problem = pool.problem(pool.snapshot(**hosts), pool.workload(10, **work))
+    lines = rank_lines(problem, Chains.of([chain]), options)
+    assert lines.communicate == pytest.approx(seconds, abs=1e-6)
 
 
-def communicate(problem, chain, options):
-    return rank_lines(problem, Chains.of([chain]), options).communicate
-
-
-def test_paper_communication_sums_bandwidths_and_latencies_of_both_sides(line_of_three):
-    # The one in the middle moves twice 120 bytes over 10 + 30 bytes/s and waits 5 times 0.1 + 0.3 s;
-    # the ends have one neighbour: 120/10 + 5·0.1 and 120/30 + 5·0.3.
-    assert communicate(line_of_three, [0, 1, 2], PAPER) == pytest.approx([12.5, 8.0, 5.5])
-
-
-def test_exchange_takes_the_slower_side_whole(line_of_three):
-    # Two transfers share the interface of the one in the middle: 2·120/10 + 5·0.1 and 2·120/30 + 5·0.3.
-    assert communicate(line_of_three, [0, 1, 2], EXCHANGE) == pytest.approx([24.5, 24.5, 9.5])
-
-
-def test_two_hosts_have_their_interfaces_to_themselves(line_of_three):
-    assert communicate(line_of_three, [0, 1], EXCHANGE) == pytest.approx([12.5, 12.5])
-
-
-def test_rank_order_decides_which_links_are_crossed(line_of_three):
-    assert communicate(line_of_three, [0, 2, 1], EXCHANGE) == pytest.approx([285, 285, 9.5])
-
-
-def test_slots_of_a_host_that_are_apart_crowd_its_interface(pool):
-    network = np.array([[1e9, 10], [10, 1e9]])
-    snapshot = pool.snapshot([1, 1], slots=2, latency=np.zeros((2, 2)), bandwidth=network)
-    problem = pool.problem(snapshot, pool.workload(10, messages=1, bytes_exchanged=120))
-    together, apart = [0, 1, 2, 3], [0, 2, 1, 3]
-    assert communicate(problem, together, EXCHANGE) == pytest.approx([0, 12, 12, 0], abs=1e-6)
-    assert communicate(problem, apart, EXCHANGE) == pytest.approx([36, 36, 36, 36])
-
-
-def slowed(problem, chain, options=EXCHANGE):
+def slowed(problem, options):
+    chain = list(range(len(problem.share)))
     return rank_lines(problem, Chains.of([chain]), options).coupling
 
 
-def test_ranks_in_short_iterations_go_on_only_while_all_have_their_cpus(pool):
-    problem = pool.problem(pool.snapshot([1.0, 0.5, 0.8]), pool.workload(30), pool.costs(1e-9))
-    assert slowed(problem, [0, 1, 2]) == pytest.approx([1 / (0.5 * 0.8), 1 / 0.8, 1 / 0.5], rel=1e-3)
+#: Seconds of a row so that an iteration of 30 rows on 1.5 CPUs takes one time slice of 4 ms.
+SLICE = 4e-3 * 1.5 / 30
+
+
+@pytest.mark.parametrize(
+    ("shares", "row_s", "options", "factors", "rel"),
+    [
+        pytest.param(
+            [1, 0.5, 0.8], 1e-9, EXCHANGE, [2.5, 1.25, 2], 1e-3, id="only while all have their CPUs"
+        ),
+        pytest.param([1, 0.5, 0.8], 10.0, EXCHANGE, [1, 1, 1], 1e-3, id="averages over many time slices"),
+        # The other's share counts to the power of one half.
+        pytest.param([1, 0.5], SLICE, EXCHANGE, [2**0.5, 1], 1e-6, id="half a slice of waiting"),
+        # What is of the order of a slice in an iteration is priced with its messages.
+        pytest.param([1, 0.5], 10 * SLICE, EXCHANGE, [2 ** (1 / 101), 1], 1e-6, id="falls with the square"),
+        pytest.param([1, 1], 1e-9, EXCHANGE, [1, 1], 0, id="idle hosts"),
+        pytest.param([1, 0.5], 1e-9, PAPER, [1, 1], 0, id="the paper's model"),
+    ],
+)
+def test_ranks_wait_for_those_without_their_cpus(pool, shares, row_s, options, factors, rel):
+    problem = pool.problem(pool.snapshot(shares), pool.workload(30), pool.costs(row_s))
+    assert slowed(problem, options) == pytest.approx(factors, rel=rel)
 
 
 def test_only_absence_by_other_processes_delays_beside_a_quota(pool):
@@ -73,49 +92,18 @@ def test_only_absence_by_other_processes_delays_beside_a_quota(pool):
         for one, limit in zip(snapshot.conditions, [math.inf, 0.5, 0.5], strict=True)
     )
     snapshot = replace(snapshot, conditions=limited)
-    problem = pool.problem(snapshot, pool.workload(30), pool.costs(1e-9))
-    assert slowed(problem, [0, 1, 2]) == pytest.approx([1 / 0.8, 1.0, 1 / 0.8], rel=1e-3)
-    problem = pool.problem(snapshot.for_polling_ranks(), pool.workload(30), pool.costs(1e-9))
-    assert slowed(problem, [0, 1, 2]) == pytest.approx([1 / 0.2, 1 / 0.5, 1 / 0.4], rel=1e-3)
+    for hosts, factors in (
+        (snapshot, [1 / 0.8, 1.0, 1 / 0.8]),
+        (snapshot.for_polling_ranks(), [1 / 0.2, 1 / 0.5, 1 / 0.4]),
+    ):
+        problem = pool.problem(hosts, pool.workload(30), pool.costs(1e-9))
+        assert slowed(problem, EXCHANGE) == pytest.approx(factors, rel=1e-3)
 
 
-def test_long_iterations_average_over_many_time_slices(pool):
-    problem = pool.problem(pool.snapshot([1.0, 0.5, 0.8]), pool.workload(30), pool.costs(10.0))
-    assert slowed(problem, [0, 1, 2]) == pytest.approx([1, 1, 1], rel=1e-3)
-
-
-def test_half_a_slice_of_waiting_where_an_iteration_is_a_slice_long(pool):
-    # 30 rows on 1.5 CPUs in one iteration of 4 ms: the other's share counts to the power of one half.
-    problem = pool.problem(pool.snapshot([1.0, 0.5]), pool.workload(30), pool.costs(4e-3 * 1.5 / 30))
-    assert slowed(problem, [0, 1]) == pytest.approx([2**0.5, 1.0])
-
-
-def test_what_is_waited_falls_with_the_square_of_an_iteration_that_takes_many_slices(pool):
-    # 10 slices: what is of the order of a slice in an iteration is priced with its messages.
-    problem = pool.problem(pool.snapshot([1.0, 0.5]), pool.workload(30), pool.costs(4e-2 * 1.5 / 30))
-    assert slowed(problem, [0, 1]) == pytest.approx([2 ** (1 / 101), 1.0])
-
-
-def test_nobody_waits_on_idle_hosts_nor_in_the_paper_s_model(pool):
-    idle = pool.problem(pool.snapshot([1.0, 1.0]), pool.workload(30), pool.costs(1e-9))
-    busy = pool.problem(pool.snapshot([1.0, 0.5]), pool.workload(30), pool.costs(1e-9))
-    assert slowed(idle, [0, 1]).tolist() == [1.0, 1.0]
-    assert slowed(busy, [0, 1], PAPER).tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("options", [PAPER, EXCHANGE])
-def test_rank_alone_has_nobody_to_talk_to(line_of_three, options):
-    assert communicate(line_of_three, [1], options) == [0.0]
-
-
-def test_links_may_differ_by_direction(pool):
-    snapshot = pool.snapshot([1, 1], latency=[[0, 2], [7, 0]], bandwidth=[[1, 1], [1, 1]])
-    problem = pool.problem(snapshot, pool.workload(10, messages=1))
-    assert communicate(problem, [0, 1], EXCHANGE) == pytest.approx([2, 7])
-
-
-def test_chains_of_different_lengths_do_not_touch_each_other(line_of_three):
-    together = rank_lines(line_of_three, Chains.of([[0, 1], [2], [2, 1, 0]]), EXCHANGE).communicate
+def test_chains_of_different_lengths_do_not_touch_each_other(pool):
+    hosts, work = LINE
+    problem = pool.problem(pool.snapshot(**hosts), pool.workload(10, **work))
+    together = rank_lines(problem, Chains.of([[0, 1], [2], [2, 1, 0]]), EXCHANGE).communicate
     assert together == pytest.approx([12.5, 12.5, 0, 9.5, 24.5, 24.5])
 
 

@@ -1,7 +1,6 @@
 """This machine as a platform: who is in it, what is measured of it, and what only its file says."""
 
 import signal
-import time
 
 import pytest
 
@@ -9,7 +8,6 @@ from apples.errors import ConfigError, LaunchError
 from apples.model.grid import Grid, Host
 from apples.model.plan import Outcome
 from apples.model.template import BenchmarkRequest, Deployment
-from apples.platforms import local
 from apples.platforms.local import NOT_MEASURED, LocalPlatform
 from apples.platforms.platform import (
     cpu_model,
@@ -20,29 +18,10 @@ from apples.platforms.platform import (
 )
 from apples.testing import FakeLauncher, failed
 from nws.client import local_host, usable_cpus
-from nws.series import Measurement, Resource, Series
 
 
 def grid_of(*hosts):
     return Grid(name="lab", hosts=hosts, source="lab.yaml")
-
-
-class QuietWeather(local.LocalWeather):
-    """The weather of this host without its sensors: what they would say is said here."""
-
-    def measure(self, *, rounds, interval_s):
-        now = time.time()
-        values = {Resource.CPU_NEW: 0.75, Resource.CPU_CAPACITY: 1.5, Resource.MEMORY_FREE: 5e9}
-        self._memory.append(
-            Measurement(Series(resource, self.host), now, value)
-            for _ in range(rounds)
-            for resource, value in values.items()
-        )
-
-
-@pytest.fixture
-def sensors(monkeypatch):
-    monkeypatch.setattr(local, "LocalWeather", QuietWeather)
 
 
 def test_bare_machine_has_a_slot_for_each_usable_cpu():

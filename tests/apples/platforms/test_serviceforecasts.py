@@ -1,37 +1,23 @@
 """Plans from a weather service: names matched, stale and lost named, and what happens without it."""
 
 import math
-import time
 
 import pytest
 
 from apples.model.grid import Grid, Host
 from apples.model.snapshotdocument import snapshot_document
-from apples.platforms import local, serviceforecasts as serviceweather
+from apples.platforms import serviceforecasts as serviceweather
 from apples.platforms.local import LocalPlatform
 from apples.platforms.serviceforecasts import ServiceWeather
 from nws.base.errors import ServiceError, ServiceUnreachable
 from nws.client import Endpoint, local_host
-from nws.series import Measurement, Resource, Series
+from nws.series import Measurement, Series
 from nws.service.serviceconfig import CliqueConfig, ServiceConfig
 from nws.testing import InMemoryServer
 from tests.transcripts import replay
 
 #: The service's clock is months away from this machine's.
 NOW = 1.7e9
-
-
-class QuietWeather(local.LocalWeather):
-    """The weather of this host without its sensors: what they would say is said here."""
-
-    def measure(self, *, rounds, interval_s):
-        now = time.time()
-        values = {Resource.CPU_NEW: 0.75, Resource.CPU_CAPACITY: 1.5, Resource.MEMORY_FREE: 5e9}
-        self._memory.append(
-            Measurement(Series(resource, self.host), now, value)
-            for _ in range(rounds)
-            for resource, value in values.items()
-        )
 
 
 def grid_of(*words):
@@ -164,8 +150,7 @@ class Session:
 
 
 @pytest.fixture
-def session(monkeypatch, tmp_path):
-    monkeypatch.setattr(local, "LocalWeather", QuietWeather)
+def session(monkeypatch, tmp_path, sensors):
     session = Session(monkeypatch, tmp_path)
     yield session
     session.close()

@@ -20,6 +20,7 @@ from apples.planning.planningoptions import planning_options
 from apples.run.agent import SCHEDULERS, Agent
 from apples.run.loop import AttemptLoop
 from apples.testing import failed, finished
+from tests.transcripts import recorded
 
 ALPHA, BETA = Host(name="alpha", slots=2), Host(name="beta", slots=2)
 
@@ -72,93 +73,27 @@ def test_run_as_a_document_adds_what_was_observed(bench, observed):
     json.dumps(document, allow_nan=False)
 
 
-def measured_by_slab(b, row_s):
-    """Let the platform measure `row_s(rows)` seconds for a row of slabs, and 50 ms for a message to another host."""
-    measure = b.platform.benchmark
-    b.platform.benchmark = lambda request: replace(
-        measure(request), seconds_per_row=row_s(request.rows), message_cpu_s=0.05
-    )
+@recorded("apples/run/slabs.txt", "why", "hosts", "size", "row_s", "given")
+def test_plan_has_the_costs_of_its_slabs(bench, answered, why, hosts, size, row_s, given):
+    """row_s : seconds of a row by rows of the slab measured; a benchmark of other slabs fails"""
+    b = bench(*(Host(name=name) for name in hosts))
+    measure, workload = b.platform.benchmark, b.toy.workload
+    messages, deadline = given.pop("messages", 0), given.pop("deadline", None)
 
-
-def test_costs_are_those_of_the_slabs_of_the_plan(bench):
-    b = bench(Host(name="a"), Host(name="b"))
-    measured_by_slab(b, lambda rows: 1e-3 if rows < 64 else 2e-3)
-    decision = b.agent.decide(request_for(b, overrides={"max_ranks": 1}))
-    assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
-    assert decision.plan.assignments[0].compute_s == pytest.approx(64 * 10 * 2e-3)
-    assert decision.slab_rows == 64
-
-
-def test_slabs_like_those_of_a_benchmark_need_no_other_one(bench):
-    b = bench(Host(name="a"), Host(name="b"))
-    decision = b.agent.decide(request_for(b, size=62))
-    assert b.platform.benchmarked == [("a", 1, 32)]
-    assert decision.slab_rows == 32
-
-
-def test_costs_of_slabs_between_two_benchmarks_lie_between_theirs(bench):
-    b = bench(Host(name="a"))
-    measured_by_slab(b, lambda rows: {32: 1e-3, 64: 4e-3}[rows])
-    decision = b.agent.decide(request_for(b, size=48))
-    assert b.platform.benchmarked == [("a", 1, 64), ("a", 1, 32)]
-    # 48 is 0.585 of the way from 32 to 64 in powers of two.
-    assert decision.plan.assignments[0].compute_s == pytest.approx(48 * 10 * 1e-3 * 4**0.585, rel=1e-3)
-
-
-def test_second_size_that_cannot_be_measured_is_no_error(bench):
-    b = bench(Host(name="a"))
-    measure = b.platform.benchmark
-
-    def fail_at_64(request):
-        if request.rows == 64:
-            raise LaunchError("the benchmark of toy on a failed: rank 0 was killed")
-        return measure(request)
-
-    b.platform.benchmark = fail_at_64
-    decision = b.agent.decide(request_for(b, size=40))
-    assert decision.plan.assignments[0].compute_s == pytest.approx(40 * 10 * 1e-3)
-    assert "rows are assumed to cost as much as in slabs of 32 rows: the benchmark of toy" in "\n".join(
-        b.said
-    )
-
-
-def with_messages(b):
-    """Let runs of the toy exchange messages."""
-    workload = b.toy.workload
-    b.toy.workload = lambda size, options: replace(workload(size, options), messages=10)
-
-
-def test_hosts_that_a_first_plan_left_out_save_a_costly_slab(bench):
-    b = bench(Host(name="a"), Host(name="b"))
-    with_messages(b)
-    measured_by_slab(b, lambda rows: 1e-3 if rows < 64 else 10e-3)
-    decision = b.agent.decide(request_for(b))
-    assert b.platform.benchmarked == [("a", 1, 32), ("a", 1, 64)]
-    assert decision.plan.rows == (32, 32)
-    assert decision.slab_rows == 32, "the record is judged by the benchmark of its slabs"
-
-
-def test_first_plan_remains_if_its_slabs_cannot_be_measured(bench):
-    b = bench(Host(name="a"), Host(name="b"))
-
-    def only_small(rows):
-        if rows > 32:
+    def measured(request):
+        found = measure(request)
+        if request.rows not in row_s:
             raise LaunchError("the benchmark of toy on a failed: out of memory")
-        return 1e-3
+        return replace(found, seconds_per_row=row_s[request.rows], message_cpu_s=0.05)
 
-    measured_by_slab(b, only_small)
-    decision = b.agent.decide(request_for(b, overrides={"max_ranks": 1}))
-    assert decision.plan.rows == (64,)
-    assert "planned with the costs of slabs of 32 rows: the benchmark of toy on a failed" in "\n".join(b.said)
-
-
-def test_costly_slabs_that_break_a_limit_leave_the_first_plan(bench):
-    b = bench(Host(name="a"), Host(name="b"))
-    measured_by_slab(b, lambda rows: 1e-3 if rows < 64 else 1.0)
-    limits = Limits(deadline=10.0)
-    decision = b.agent.decide(request_for(b, overrides={"max_ranks": 1, "limits": limits}))
-    assert decision.plan.rows == (64,)
-    assert decision.plan.predicted_s < 10.0
+    b.platform.benchmark = measured
+    b.toy.workload = lambda size, options: replace(workload(size, options), messages=messages)
+    overrides = given | ({} if deadline is None else {"limits": Limits(deadline=deadline)})
+    decision = b.agent.decide(request_for(b, size=size, overrides=overrides))
+    lines = [f"{name} by {ranks}: benchmark of {rows} rows" for name, ranks, rows in b.platform.benchmarked]
+    lines += [f"{a.host}: {a.rows} rows, computes {a.compute_s:.4g} s" for a in decision.plan.assignments]
+    told = [line for line in b.said if "slabs of" in line]
+    answered([*lines, f"judged by slabs of {decision.slab_rows} rows", *told])
 
 
 def test_run_goes_on_with_the_costs_of_its_slabs(bench):

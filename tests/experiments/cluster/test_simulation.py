@@ -10,6 +10,7 @@ from apples.errors import ConfigError
 from apples_experiments.cluster import layout as at
 from apples_experiments.cluster.simulation import Simulation, simulate
 from apples_experiments.cluster.workload import least_loaded, moved
+from tests.transcripts import recorded
 
 QUICK = CoschedulingConstants(
     fcs=FcsConstants(slice_s=0.02, cslots_min=3),
@@ -299,37 +300,11 @@ def test_job_that_is_scheduled_before_it_reports_a_message_goes_on_as_it_was(mac
     )
 
 
-def test_what_is_wrong_is_said_all_at_once(machine, ring):
-    with pytest.raises(
-        ConfigError, match=r"two jobs are called ring\n.*has a rank on node 7; legal are 0 to 1"
-    ):
-        simulate(machine(), [ring(), ring(nodes=(0, 7))], "gang", seed=1)
-    with pytest.raises(ConfigError, match="there is no job to run"):
-        simulate(machine(), [], "gang", seed=1)
-    with pytest.raises(ConfigError, match="at_once is 0, legal is a whole number from 1"):
-        simulate(machine(), [ring()], "gang", seed=1, at_once=0)
-    with pytest.raises(
-        ConfigError, match=r"(?s)degree is 0, legal.*under gang the machine manager places jobs"
-    ):
-        simulate(machine(), [ring()], "gang", seed=1, degree=0)
-    with pytest.raises(ConfigError, match="no policy is called 'fair'; legal are batch"):
-        simulate(machine(), [ring()], "fair", seed=1)
-    with pytest.raises(
-        ConfigError, match=r"(?s)pattern is 'star', legal are 'none', 'ring'.*variation is 1, legal is from 0"
-    ):
-        ring(pattern="star", variation=1)
-    with pytest.raises(
-        ConfigError, match=r"(?s)0 iterations.*0 pieces.*latency_s is 0.0, legal is at least 1 ns"
-    ):
-        ring(iterations=0, pieces=0, latency_s=0.0)
-    with pytest.raises(ConfigError, match=r"cold_slowdown is 0.0, legal is from 0.001 to 1000"):
-        ring(cold_slowdown=0.0)
-    with pytest.raises(ConfigError, match=r"2 nodes and 1 computations"):
-        ring(compute_s=(1e-3,))
-    with pytest.raises(
-        ConfigError, match=r"(?s)nodes is 0, legal.*switch_s is -1, legal.*favoured_nice is 5"
-    ):
-        machine(nodes=0, switch_s=-1, favoured_nice=5)
+@recorded("experiments/cluster_problems.txt", "machines", "jobs", "policy", "options")
+def test_what_is_wrong_is_said_all_at_once(machine, ring, answered, machines, jobs, policy, options):
+    with pytest.raises(ConfigError) as refused:
+        simulate(machine(**machines), [ring(**job) for job in jobs], policy, seed=1, **options)
+    answered(str(refused.value))
 
 
 def test_quanta_are_those_of_linux(machine):
