@@ -72,7 +72,7 @@ class Result:
 def batteries(values: Values) -> tuple[Values, Values, Values]:
     """Return last value, MAE pick and MSE pick, from one run of the battery."""
     predicted, answered = np.zeros((len(values), len(METHODS))), np.zeros((len(values), 2))
-    trace(np.zeros(1, STATE), values, predicted, answered)
+    trace.compiled(np.zeros(1, STATE), values, predicted, answered)
     return predicted[:, LAST], answered[:, 0], answered[:, 1]
 
 

@@ -109,7 +109,7 @@ def after_quiet(horizons: list[int]) -> dict[str, list[list[float]]]:
 def _trace(states: NDArray[np.void], values: Values, horizons: list[int]) -> Values:
     found = np.empty((len(values), len(horizons), KNOWN + len(SHARES)))
     states["measured_at"] = -1.0
-    trace_outlooks(
+    trace_outlooks.compiled(
         states,
         values,
         np.array(horizons, np.float64),

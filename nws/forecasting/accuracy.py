@@ -120,7 +120,7 @@ def legal_values(values: ArrayLike, what: str) -> NDArray[np.float64]:
 def _errors(value: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return errors one step ahead, float64[scored, methods + 2]: every method, then the MAE pick and the MSE pick."""
     predicted, answered = np.empty((len(value), len(METHODS))), np.empty((len(value), 2))
-    trace(np.zeros(1, STATE), value, predicted, answered)
+    trace.compiled(np.zeros(1, STATE), value, predicted, answered)
     everything = np.hstack((predicted, answered))[NOT_SCORED:]
     result: NDArray[np.float64] = everything - value[NOT_SCORED:, None]
     return result

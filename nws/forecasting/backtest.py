@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError
 from nws.forecasting.batteries import Pick, first_illegal, refusal
-from nws.forecasting.compiling import compiled_at_once
+from nws.forecasting.compiling import compiled
 from nws.forecasting.kernel import advance
 from nws.forecasting.statelayout import STATE
 
@@ -31,7 +31,7 @@ class Hindsight:
     error: NDArray[np.float64]
 
 
-@compiled_at_once
+@compiled
 def replay(states: Any, values: Any, pick: int, forecast: Any, error: Any) -> None:
     """Run states[0] over float64[n] values; fills in `forecast` and `error`, float64[n], where something is known."""
     state = states[0]
@@ -53,5 +53,5 @@ def expected(values: ArrayLike, pick: Pick = Pick.MAE) -> Hindsight:
     if illegal is not None:
         raise UsageError(refusal(f"value {illegal}", float(value[illegal])))
     forecast, error = np.full(len(value), np.nan), np.full(len(value), np.nan)
-    replay(np.zeros(1, STATE), value, int(pick), forecast, error)
+    replay.compiled(np.zeros(1, STATE), value, int(pick), forecast, error)
     return Hindsight(forecast=forecast, error=error)

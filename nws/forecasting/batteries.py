@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError, WeatherError
 from nws.forecasting.borrowing import lend
-from nws.forecasting.compiling import work
+from nws.forecasting.compiling import run
 from nws.forecasting.horizons import KNOWN, read_outlooks
 from nws.forecasting.kernel import advance_many
 from nws.forecasting.statelayout import MAE, METHODS, MSE, PICKS, SELECTORS, STATE, method_text
@@ -218,8 +218,7 @@ class BatteryBank:
         illegal = first_illegal(value)
         if illegal is not None:
             raise UsageError(refusal(f"series {at[illegal]}", float(value[illegal])))
-        with work(len(at)):
-            advance_many(self._states, at, value, np.full(value.shape, time))
+        run(advance_many, len(at), self._states, at, value, np.full(value.shape, time))
 
     def samples(self, index: int) -> int:
         """Return values taken of a series so far."""
@@ -283,9 +282,8 @@ class BatteryBank:
         self._check(at)
         over_s = np.array(ahead.over_s, np.float64)
         table = np.full((len(at), len(over_s), KNOWN + len(SHARES)), math.nan)
-        # one span costs about as much as one update
-        with work(table.shape[0] * table.shape[1]):
-            read_outlooks(self._states, at, over_s, ahead.now, np.array(SHARES), table)
+        # what all spans need costs about as much as one update
+        run(read_outlooks, len(at), self._states, at, over_s, ahead.now, np.array(SHARES), table)
         least, most = (np.asarray(bound, np.float64).reshape(-1, 1) for bound in (ahead.least, ahead.most))
         for column in (0, *range(KNOWN, table.shape[2])):
             np.clip(table[:, :, column], least, most, out=table[:, :, column])

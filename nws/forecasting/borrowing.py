@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.forecasting.compiling import compiled, work
+from nws.forecasting.compiling import compiled, run
 from nws.forecasting.histograms import COUNT, MEMORY, PRIOR, log, stretch
 from nws.forecasting.ladder import BINS, RUNGS
 
@@ -99,8 +99,7 @@ def lend(states: NDArray[np.void], borrowers: NDArray[np.int64], kinds: NDArray[
             lenders = _evenly(np.flatnonzero(kind == one), _MOST_EXAMINED)
             lenders = _evenly(lenders[states["outcomes"][lenders, 0] >= _LEARNT], _MOST_LENDERS)
             if len(lenders) >= (1 if row == len(kinds) - 1 else _FEWEST_LENDERS):
-                with work(len(lenders)):
-                    lend_pooled(states, lenders, borrowers[waiting == one])
+                run(lend_pooled, len(lenders), states, lenders, borrowers[waiting == one])
                 served |= waiting == one
         borrowers = borrowers[~served]
 

@@ -8,16 +8,14 @@ Machine code on disk depends on all modules of this package.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from nws.base import jit
 
-_P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _SOURCES = jit.digest(Path(__file__).parent.glob("*.py"))
@@ -25,47 +23,36 @@ _SOURCES = jit.digest(Path(__file__).parent.glob("*.py"))
 INTERPRETED = 160
 
 
-class Kernel(Generic[_P, _R]):
-    """A function that is interpreted until `work` says otherwise."""
+class Kernel(functools.partial[_R]):
+    """A function that is interpreted where it is called from Python; see `run` and `compiled`.
+
+    A partial function without arguments is called without a step between.
+    """
 
     #: Work that may still be interpreted, of all kernels of this process.
     left: float = INTERPRETED
-    bulk = False
-
-    def __init__(self, function: Callable[_P, _R]) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
 
     @functools.cached_property
-    def compiled(self) -> Any:
+    def compiled(self) -> Callable[..., _R]:
         """Return the function of numba, which compiles or loads its code at the first call."""
-        return jit.cached(sources=_SOURCES, nogil=True)(self._function)
+        return jit.cached(sources=_SOURCES, nogil=True)(self.func)
 
     @property
     def _numba_type_(self) -> Any:
         # the compiler's own protocol: kernels that call this one call its machine code
-        return self.compiled._numba_type_
-
-    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Run the function, interpreted or compiled."""
-        run: Callable[_P, _R] = self._function if Kernel.left >= 0 and not self.bulk else self.compiled
-        return run(*args, **kwargs)
+        return getattr(self.compiled, "_numba_type_")  # noqa: B009
 
 
-compiled = Kernel
+def compiled(function: Callable[..., _R]) -> Kernel[_R]:
+    """Return a function of the battery that can be interpreted and compiled."""
+    return Kernel(function)
 
 
-def compiled_at_once(function: Callable[_P, _R]) -> Kernel[_P, _R]:
-    """Return a kernel over whole series, which is never interpreted."""
-    kernel = Kernel(function)
-    kernel.bulk = True
-    return kernel
-
-
-@contextmanager
-def work(updates: float) -> Iterator[None]:
-    """Announce kernels' work of as many updates of a series; once there is too much, everything is compiled."""
+def run(kernel: Kernel[_R], updates: float, *arguments: object) -> _R:
+    """Run a kernel as work of so many updates of a series; once a process has too much, everything is compiled."""
     Kernel.left -= updates
+    if Kernel.left < 0:
+        return kernel.compiled(*arguments)
     # machine code warns of nothing
     with np.errstate(all="ignore"):
-        yield
+        return kernel(*arguments)

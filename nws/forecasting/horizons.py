@@ -33,6 +33,7 @@ from nws.forecasting.histograms import (
     unpack,
 )
 from nws.forecasting.ladder import (
+    BINS,
     BLEND,
     CANDIDATES,
     FADING,
@@ -48,6 +49,7 @@ from nws.forecasting.scales import (
     clip,
     correct_tail,
     corrected_tail,
+    drift,
     error_of,
     learn_variation,
     level_of,
@@ -152,7 +154,7 @@ def _error_so_far(state: Any, rung: int) -> float:
     """Return the least scale that forecasts which still wait leave possible; 0 before the first outcome."""
     if state["outcomes"][rung] == 0:
         return 0.0
-    wrong, seen = 0.0, 0
+    wrong, seen, level = 0.0, 0, level_of(state, rung)
     for slot in range(_FIRST[rung], _FIRST[rung + 1]):
         count = (1 << rung) - int(state["left"][slot])
         if count > 0 and state["left"][slot] > 0 and state["issued"][slot, 1] >= 0.0:
@@ -161,7 +163,7 @@ def _error_so_far(state: Any, rung: int) -> float:
                 origin + float(state["sum"][slot]) / count,
                 origin + float(state["issued"][slot, 0]),
             )
-            wrong += count * abs(error_of(mean, forecast, level_of(state, rung)))
+            wrong += count * abs(error_of(mean, forecast, level))
             seen += count
     return float(_ALARM * wrong / max(seen, 1))
 
@@ -293,14 +295,40 @@ def _issue(state: Any, rung: int, loss: Any, scale: float, histogram: Any) -> No
     state["sum"][slot] = state["squares"][slot] = 0.0
 
 
+#: What outlooks of all spans need of a rung: forecast, scale of its errors, level, variation, and both tails.
+_FORECAST, _ERROR, _LEVEL, _VARIATION, _TAIL = range(5)
+FACTS = 6
+"""Numbers that `read_rungs` gives of a rung."""
+
+
 @compiled
-def read_outlook(state: Any, k: float, lead: float, shares: Any, outlook: Any) -> None:
+def read_rungs(state: Any, facts: Any, shapes: Any) -> None:
+    """Fill in what outlooks need of each rung: float64[RUNGS, FACTS], and the histograms, float64[RUNGS, BINS]."""
+    loss, histogram, candidate = np.zeros(CANDIDATES), PRIOR.copy(), np.empty(CANDIDATES)
+    scale = first_scale(state)
+    for rung in range(RUNGS):
+        so_far = _error_so_far(state, rung)
+        _borrow_losses(state, rung, loss, _trust(float(state["scale"][rung]), so_far))
+        facts[rung, _FORECAST] = _forecast(state, rung, loss, candidate)
+        borrow_errors(state, rung, scale, histogram)
+        facts[rung, _ERROR] = max(scale[0], so_far) * _widening(state, rung)
+        shapes[rung] = _doubted(histogram, _trust(scale[0], so_far))
+        facts[rung, _LEVEL] = level_of(state, rung)
+        facts[rung, _VARIATION] = variation(state, rung)
+        for side in range(2):
+            facts[rung, _TAIL + side] = corrected_tail(state, rung, side)
+
+
+@compiled
+def read_outlook(
+    state: Any, facts: Any, shapes: Any, k: float, lead: float, shares: Any, outlook: Any
+) -> None:
     """Fill in the distribution of the mean of k samples after a pause of `lead` samples.
 
     The pause widens it: by the usual change over that time, to the forecast without a pause, and beyond the length of
     the series to what is known of a new one, whose values may have been equal so far by chance.
 
-    shares : float64[n] of (0, 1), rising
+    facts, shapes : see `read_rungs`.  shares : float64[n] of (0, 1), rising
     outlook : float64[KNOWN + n], filled with the mean, the share of past intervals that held (NaN if none was judged),
     the number of outcomes, the coefficient of variation of the values that a mean is of, and the quantiles
     """
@@ -308,42 +336,33 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, outlook: Any) -
     width = min(max(math.log2(k), 0.0), RUNGS - 1.0)
     wider = 1.0
     if lead > 0.0:
-        near, far = _drift(state, k), _drift(state, k + lead)
+        near, far = drift(state, k), drift(state, k + lead)
         wider = max(far / near, 1.0) if near > 0.0 else math.sqrt(1.0 + lead / k)
-    loss, histogram, candidate = np.zeros(CANDIDATES), PRIOR.copy(), np.empty(CANDIDATES)
     forecast, present = 0.0, 0.0
     for rung in range(RUNGS):
-        _borrow_losses(state, rung, loss, _trust(float(state["scale"][rung]), _error_so_far(state, rung)))
-        weight, without_pause = max(1.0 - abs(centre - rung), 0.0), max(1.0 - abs(width - rung), 0.0)
-        if weight > 0.0 or without_pause > 0.0:
-            one = _forecast(state, rung, loss, candidate)
-            forecast += weight * one
-            present += without_pause * one
-    scale, held, outcomes = first_scale(state), 0.0, 0.0
+        forecast += max(1.0 - abs(centre - rung), 0.0) * facts[rung, _FORECAST]
+        present += max(1.0 - abs(width - rung), 0.0) * facts[rung, _FORECAST]
+    held, outcomes = 0.0, 0.0
     aged = max((lead - state["samples"]) / (lead + state["samples"]), 0.0)
-    unknown = aged * scale[0]
+    unknown = aged * first_scale(state)[0] if aged > 0.0 else 0.0
     outlook[:] = 0.0
-    for rung in range(RUNGS):
-        borrow_errors(state, rung, scale, histogram)
+    for rung in range(int(width), min(int(width) + 2, RUNGS)):
         weight = 1.0 - abs(width - rung)
         if weight <= 0.0:
             continue
-        so_far = _error_so_far(state, rung)
-        error = max(scale[0], so_far) * _widening(state, rung)
-        wide = wider * error
-        shape = _doubted(histogram, _trust(scale[0], so_far))
+        error, level = facts[rung, _ERROR], facts[rung, _LEVEL]
+        wide, shape = wider * error, shapes[rung]
         if wide < unknown:
             wide, shape = unknown, _doubted(shape, 1.0 - aged)
-        level = level_of(state, rung)
         n = state["outcomes"][rung]
         outlook[0] += weight * (forecast + error * float(state["bias"][rung]) * n / (n + _BIAS_TRUST))
         held += weight * n * float(state["held"][rung])
         outcomes += weight * n
-        outlook[3] += weight * variation(state, rung)
+        outlook[3] += weight * facts[rung, _VARIATION]
         for i in range(len(shares)):
             z = 0.0
             if shares[i] != 0.5:
-                z = quantile(shape, tail_share(shares[i], corrected_tail(state, rung, int(shares[i] > 0.5))))
+                z = quantile(shape, tail_share(shares[i], facts[rung, _TAIL + int(shares[i] > 0.5)]))
             bound = value_of(wide * z, forecast, level)
             if shares[i] < 0.5:
                 bound = min(bound, present)
@@ -356,32 +375,20 @@ def read_outlook(state: Any, k: float, lead: float, shares: Any, outlook: Any) -
 
 
 @compiled
-def _drift(state: Any, k: float) -> float:
-    """Return the usual change over k samples; beyond the longest change known it grows with the square root."""
-    at = min(max(math.log2(k), 0.0), RUNGS - 1.0)
-    low = int(at)
-    known = low
-    while known > 0 and state["outcomes"][known] == 0:
-        known -= 1
-    if known < low or low == RUNGS - 1 or state["outcomes"][low + 1] == 0:
-        return float(state["drift"][known]) * math.sqrt(k / (1 << known))
-    part = at - low
-    return (1.0 - part) * float(state["drift"][low]) + part * float(state["drift"][low + 1])
-
-
-@compiled
 def read_outlooks(states: Any, at: Any, over_s: Any, now: float, shares: Any, outlooks: Any) -> None:
     """Fill in the expected means of the series `at` over the next `over_s` seconds.
 
     at : int64[m];  over_s : float64[h];  now : seconds since the epoch
     outlooks : float64[m, h, KNOWN + shares], see `read_outlook`; left as it is for series without a value
     """
+    facts, shapes = np.empty((RUNGS, FACTS)), np.empty((RUNGS, BINS))
     for i in range(len(at)):
         state = states[at[i]]
         if state["samples"] == 0:
             continue
+        read_rungs(state, facts, shapes)
         for j in range(len(over_s)):
             interval = state["interval_s"] if state["interval_s"] > 0.0 else over_s[j]
             # a value is due one interval after the last: until then nothing is late
             lead = max((now - state["measured_at"]) / interval - 1.0, 0.0)
-            read_outlook(state, max(over_s[j] / interval, 1.0), lead, shares, outlooks[i, j])
+            read_outlook(state, facts, shapes, max(over_s[j] / interval, 1.0), lead, shares, outlooks[i, j])

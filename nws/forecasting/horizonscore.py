@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from nws.base.errors import UsageError
 from nws.forecasting.accuracy import NOT_SCORED, Values, legal_values
-from nws.forecasting.compiling import compiled_at_once
-from nws.forecasting.horizons import KNOWN, read_outlook
+from nws.forecasting.compiling import compiled
+from nws.forecasting.horizons import FACTS, KNOWN, read_outlook, read_rungs
 from nws.forecasting.kernel import advance
+from nws.forecasting.ladder import BINS, RUNGS
 from nws.forecasting.statelayout import LAST, METHODS, STATE
 from nws.series import SHARES
 
@@ -65,7 +66,7 @@ class HorizonScore:
     winkler_reference: float
 
 
-@compiled_at_once
+@compiled
 def trace_outlooks(
     states: Any, values: Any, horizons: Any, shares: Any, outlooks: Any, predicted: Any
 ) -> None:
@@ -74,13 +75,14 @@ def trace_outlooks(
     values : float64[n];  horizons : float64[h] values;  shares : float64[s]
     outlooks : float64[n, h, 3 + s], see `read_outlook`;  predicted : float64[n, methods + 1], methods and the MAE pick
     """
-    state = states[0]
+    state, facts, shapes = states[0], np.empty((RUNGS, FACTS)), np.empty((RUNGS, BINS))
     for i in range(len(values)):
         advance(state, values[i], float(i))
         predicted[i, :-1] = state["predicted"]
         predicted[i, -1] = state["answer"][0]
+        read_rungs(state, facts, shapes)
         for j in range(len(horizons)):
-            read_outlook(state, horizons[j], 0.0, shares, outlooks[i, j])
+            read_outlook(state, facts, shapes, horizons[j], 0.0, shares, outlooks[i, j])
 
 
 def score_horizons(
@@ -97,7 +99,7 @@ def score_horizons(
             continue
         outlooks = np.empty((len(value), len(horizons), KNOWN + len(SHARES)))
         predicted = np.empty((len(value), len(METHODS) + 1))
-        trace_outlooks(
+        trace_outlooks.compiled(
             np.zeros(1, STATE), value, np.array(horizons, np.float64), np.array(SHARES), outlooks, predicted
         )
         for j, k in enumerate(horizons):

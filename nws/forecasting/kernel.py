@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nws.forecasting.compiling import compiled, compiled_at_once
+from nws.forecasting.compiling import compiled
 from nws.forecasting.horizons import advance_horizons, judge_horizons
 from nws.forecasting.predictors import (
     keep,
@@ -61,7 +61,7 @@ def advance_many(states: Any, indices: Any, values: Any, times: Any) -> None:
         advance(states[indices[i]], values[i], times[i])
 
 
-@compiled_at_once
+@compiled
 def trace(states: Any, values: Any, predicted: Any, answered: Any) -> None:
     """Run states[0] over a series and keep the forecast of each value before it was seen.
 

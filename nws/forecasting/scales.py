@@ -21,7 +21,7 @@ import numpy as np
 
 from nws.forecasting.compiling import compiled
 from nws.forecasting.histograms import log
-from nws.forecasting.ladder import FADING, PACES
+from nws.forecasting.ladder import FADING, PACES, RUNGS
 
 _MOST = np.float64(1e30)
 #: Rungs from a horizon to the window whose mean is the level of the series.
@@ -101,6 +101,20 @@ def variation(state: Any, rung: int) -> float:
     while rung > 0 and state["outcomes"][rung] == 0:
         rung -= 1
     return math.sqrt(np.float64(state["variation"][rung]))
+
+
+@compiled
+def drift(state: Any, k: float) -> float:
+    """Return the usual change over k samples; beyond the longest change known it grows with the square root."""
+    at = min(max(math.log2(k), 0.0), RUNGS - 1.0)
+    low = int(at)
+    known = low
+    while known > 0 and state["outcomes"][known] == 0:
+        known -= 1
+    if known < low or low == RUNGS - 1 or state["outcomes"][low + 1] == 0:
+        return float(state["drift"][known]) * math.sqrt(k / (1 << known))
+    part = at - low
+    return (1.0 - part) * float(state["drift"][low]) + part * float(state["drift"][low + 1])
 
 
 #: Nominal share of each tail.

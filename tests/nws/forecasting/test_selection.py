@@ -38,7 +38,7 @@ def make(kind, rng, n=400):
 def battery_and_methods(values):
     """MAE of the MAE pick and MSE of the MSE pick, each beside the lowest of a single method."""
     predicted, answered = np.zeros((len(values), len(METHODS))), np.zeros((len(values), 2))
-    trace(np.zeros(1, STATE), values, predicted, answered)
+    trace.compiled(np.zeros(1, STATE), values, predicted, answered)
     methods = predicted[20:] - values[20:, None]
     own = answered[20:] - values[20:, None]
     mae = np.abs(own[:, 0]).mean(), np.abs(methods).mean(axis=0).min()
