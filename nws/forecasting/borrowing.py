@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.forecasting.compiling import compiled, run
-from nws.forecasting.histograms import COUNT, MEMORY, PRIOR, log, stretch
+from nws.forecasting.histograms import COUNT, MEMORY, PRIOR, stretch
 from nws.forecasting.ladder import BINS, RUNGS
 
 #: Weights, in outcomes, of the scale of the next shorter horizon, of that of other series, and of the largest value.
@@ -79,8 +79,9 @@ def borrow_errors(state: Any, rung: int, scale: Any, histogram: Any) -> None:
         weight = _OTHERS if state["lent"] > 0.0 else _NOTHING
     # a few outcomes without any error do not prove that there are none
     measured = max(measured, borrowed * math.exp(-float(min(n, 30))))
+    logarithm = math.log(measured) if measured > 0.0 else -math.inf
     before = scale[0]
-    scale[0] = math.exp((n * log(measured) + weight * math.log(borrowed)) / (n + weight))
+    scale[0] = math.exp((n * logarithm + weight * math.log(borrowed)) / (n + weight))
     if rung > 0:
         scale[1] = min(max(scale[0] / before, _LEAST_GROWTH), _MOST_GROWTH)
 

@@ -28,12 +28,6 @@ PRIOR = np.diff(
 
 
 @compiled
-def log(x: float) -> float:
-    """Return the logarithm, minus infinity of 0, where the interpreter alone raises an error."""
-    return math.log(x) if x > 0.0 else -math.inf
-
-
-@compiled
 def place_of(error: float, scale: float) -> int:
     """Return the bin of an error."""
     z = error / scale if scale > 0.0 else (0.0 if error == 0.0 else math.copysign(BIN_EDGE, error))
@@ -91,6 +85,13 @@ def quantile(histogram: Any, share: float) -> float:
             return min(z, 0.0) if share < 0.5 else max(z, 0.0)
         total += histogram[b]
     return 0.0
+
+
+@compiled
+def quantiles(histogram: Any, shares: Any) -> None:
+    """Replace shares by the quantiles of the errors, in scales: float64[n]."""
+    for i in range(len(shares)):
+        shares[i] = quantile(histogram, shares[i])
 
 
 @compiled

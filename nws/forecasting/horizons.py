@@ -29,6 +29,7 @@ from nws.forecasting.histograms import (
     pack,
     place_of,
     quantile,
+    quantiles,
     share_below,
     unpack,
 )
@@ -37,6 +38,7 @@ from nws.forecasting.ladder import (
     BLEND,
     CANDIDATES,
     FADING,
+    FIRST_SLOT,
     FIRST_WINDOW,
     FIXED,
     PENDING,
@@ -51,6 +53,7 @@ from nws.forecasting.scales import (
     corrected_tail,
     drift,
     error_of,
+    error_so_far,
     learn_variation,
     level_of,
     share_of,
@@ -64,15 +67,13 @@ from nws.forecasting.statelayout import METHODS
 
 _FIXED = np.array([METHODS.index(name) for name in FIXED])
 #: First of the pending forecasts of each horizon.
-_FIRST = np.cumsum([0] + [min(PENDING, 1 << rung) for rung in range(RUNGS)])
+_FIRST = np.array(FIRST_SLOT)
 #: Outcomes that scores and scale remember.
 _SCORE_MEMORY, _SCALE_MEMORY = 200, 50
 #: Weight, in outcomes, of what the next shorter horizon knows.
 _BORROWED = 8.0
 #: Growth of a loss from rung to rung, without outcomes, of all but means of at least the horizon's length.
 _SHORT_SIGHT = 1.1
-#: Share of the error so far of forecasts that wait which is the least scale.
-_ALARM = 0.8
 _HELD_MEMORY = 200
 #: Outcomes after which half of the mean error of forecasts is believed to be a bias, and its bounds in scales.
 _BIAS_TRUST, _MOST_BIAS = 40.0, 8.0
@@ -147,25 +148,6 @@ def _weighted(candidate: Any, loss: Any, count: int, sharpness: int) -> float:
 def _widening(state: Any, rung: int) -> float:
     """Return the factor of the errors' spread where few outcomes are independent, about that of Student's t."""
     return float(1.0 + 0.3 / (1.0 + state["outcomes"][rung] / min(PENDING, 1 << rung)))
-
-
-@compiled
-def _error_so_far(state: Any, rung: int) -> float:
-    """Return the least scale that forecasts which still wait leave possible; 0 before the first outcome."""
-    if state["outcomes"][rung] == 0:
-        return 0.0
-    wrong, seen, level = 0.0, 0, level_of(state, rung)
-    for slot in range(_FIRST[rung], _FIRST[rung + 1]):
-        count = (1 << rung) - int(state["left"][slot])
-        if count > 0 and state["left"][slot] > 0 and state["issued"][slot, 1] >= 0.0:
-            origin = state["origin"][slot]
-            mean, forecast = (
-                origin + float(state["sum"][slot]) / count,
-                origin + float(state["issued"][slot, 0]),
-            )
-            wrong += count * abs(error_of(mean, forecast, level))
-            seen += count
-    return float(_ALARM * wrong / max(seen, 1))
 
 
 @compiled
@@ -263,7 +245,7 @@ def advance_horizons(state: Any, value: float) -> None:
     while top > 1 and count % (1 << (top - 2)) != 0:
         top -= 1
     for rung in range(top + 1):
-        so_far = _error_so_far(state, rung)
+        so_far = error_so_far(state, rung)
         _borrow_losses(state, rung, loss, _trust(float(state["scale"][rung]), so_far))
         borrow_errors(state, rung, scale, histogram)
         shape = _doubted(histogram, _trust(scale[0], so_far))
@@ -305,18 +287,21 @@ FACTS = 6
 def read_rungs(state: Any, facts: Any, shapes: Any) -> None:
     """Fill in what outlooks need of each rung: float64[RUNGS, FACTS], and the histograms, float64[RUNGS, BINS]."""
     loss, histogram, candidate = np.zeros(CANDIDATES), PRIOR.copy(), np.empty(CANDIDATES)
-    scale = first_scale(state)
+    scale, so_far = first_scale(state), np.empty(RUNGS)
     for rung in range(RUNGS):
-        so_far = _error_so_far(state, rung)
-        _borrow_losses(state, rung, loss, _trust(float(state["scale"][rung]), so_far))
-        facts[rung, _FORECAST] = _forecast(state, rung, loss, candidate)
         borrow_errors(state, rung, scale, histogram)
-        facts[rung, _ERROR] = max(scale[0], so_far) * _widening(state, rung)
-        shapes[rung] = _doubted(histogram, _trust(scale[0], so_far))
+        facts[rung, _ERROR], shapes[rung] = scale[0], histogram
+    for rung in range(RUNGS):
+        so_far[rung] = error_so_far(state, rung)
         facts[rung, _LEVEL] = level_of(state, rung)
         facts[rung, _VARIATION] = variation(state, rung)
         for side in range(2):
             facts[rung, _TAIL + side] = corrected_tail(state, rung, side)
+    for rung in range(RUNGS):
+        _borrow_losses(state, rung, loss, _trust(float(state["scale"][rung]), so_far[rung]))
+        facts[rung, _FORECAST] = _forecast(state, rung, loss, candidate)
+        shapes[rung] = _doubted(shapes[rung], _trust(facts[rung, _ERROR], so_far[rung]))
+        facts[rung, _ERROR] = max(facts[rung, _ERROR], so_far[rung]) * _widening(state, rung)
 
 
 @compiled
@@ -345,7 +330,7 @@ def read_outlook(
     held, outcomes = 0.0, 0.0
     aged = max((lead - state["samples"]) / (lead + state["samples"]), 0.0)
     unknown = aged * first_scale(state)[0] if aged > 0.0 else 0.0
-    outlook[:] = 0.0
+    outlook[:], errors = 0.0, np.empty(len(shares))
     for rung in range(int(width), min(int(width) + 2, RUNGS)):
         weight = 1.0 - abs(width - rung)
         if weight <= 0.0:
@@ -360,10 +345,10 @@ def read_outlook(
         outcomes += weight * n
         outlook[3] += weight * facts[rung, _VARIATION]
         for i in range(len(shares)):
-            z = 0.0
-            if shares[i] != 0.5:
-                z = quantile(shape, tail_share(shares[i], facts[rung, _TAIL + int(shares[i] > 0.5)]))
-            bound = value_of(wide * z, forecast, level)
+            errors[i] = tail_share(shares[i], facts[rung, _TAIL + int(shares[i] > 0.5)])
+        quantiles(shape, errors)
+        for i in range(len(shares)):
+            bound = value_of(wide * errors[i] if shares[i] != 0.5 else 0.0, forecast, level)
             if shares[i] < 0.5:
                 bound = min(bound, present)
             elif shares[i] > 0.5:

@@ -8,6 +8,8 @@ the candidates' its upper half is enough to compare them.
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 RUNGS = 14
 """Horizons of 1, 2, 4, … 8192 samples: a day at one sample every 10 s."""
 
@@ -25,6 +27,9 @@ WINDOWS = 6
 
 SHORTEST = 2
 """The first window is 2^SHORTEST times shorter than the horizon."""
+
+FIRST_SLOT = tuple(accumulate((min(PENDING, 1 << rung) for rung in range(RUNGS)), initial=0))
+"""First of the forecasts of each horizon that wait for their outcome, and the end."""
 
 NAMES = ("mae pick", "mse pick", "mean", *FIXED)
 FIRST_WINDOW = len(NAMES)

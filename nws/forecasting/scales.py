@@ -20,14 +20,17 @@ from typing import Any
 import numpy as np
 
 from nws.forecasting.compiling import compiled
-from nws.forecasting.histograms import log
-from nws.forecasting.ladder import FADING, PACES, RUNGS
+from nws.forecasting.ladder import FADING, FIRST_SLOT, PACES, RUNGS
 
 _MOST = np.float64(1e30)
 #: Rungs from a horizon to the window whose mean is the level of the series.
 _LEVEL = 5
 #: Values after which a mean is not expected far beyond all of them.
 _ENOUGH = 20
+#: First of the pending forecasts of each horizon.
+_FIRST = np.array(FIRST_SLOT)
+#: Share of the error so far of forecasts that wait which is the least scale.
+_ALARM = 0.8
 #: Largest difference between values, as a share of one, and smallest mean as such a share.
 _FARTHEST, _NEAREST = 1e6, 1e-3
 
@@ -52,6 +55,12 @@ def level_of(state: Any, rung: int) -> float:
     if state["lowest"] <= 0.0:
         return 0.0
     return float(state["fading"][min(rung + _LEVEL, FADING - 1)])
+
+
+@compiled
+def log(x: float) -> float:
+    """Return the logarithm, minus infinity of 0, where the interpreter alone raises an error."""
+    return math.log(x) if x > 0.0 else -math.inf
 
 
 @compiled
@@ -115,6 +124,25 @@ def drift(state: Any, k: float) -> float:
         return float(state["drift"][known]) * math.sqrt(k / (1 << known))
     part = at - low
     return (1.0 - part) * float(state["drift"][low]) + part * float(state["drift"][low + 1])
+
+
+@compiled
+def error_so_far(state: Any, rung: int) -> float:
+    """Return the least scale that forecasts which still wait leave possible; 0 before the first outcome."""
+    if state["outcomes"][rung] == 0:
+        return 0.0
+    wrong, seen, level = 0.0, 0, level_of(state, rung)
+    for slot in range(_FIRST[rung], _FIRST[rung + 1]):
+        count = (1 << rung) - int(state["left"][slot])
+        if count > 0 and state["left"][slot] > 0 and state["issued"][slot, 1] >= 0.0:
+            origin = state["origin"][slot]
+            mean, forecast = (
+                origin + float(state["sum"][slot]) / count,
+                origin + float(state["issued"][slot, 0]),
+            )
+            wrong += count * abs(error_of(mean, forecast, level))
+            seen += count
+    return float(_ALARM * wrong / max(seen, 1))
 
 
 #: Nominal share of each tail.
