@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nws.base.errors import StoreError, UsageError, WeatherError
-from nws.service.serviceconfig import Limits
+from nws.service.serviceconfig import CliqueConfig, Limits
 from tests.transcripts import replay, transcripts
 
 from .helpers import START, batch, kill, registered, registration, settings
@@ -15,11 +15,11 @@ class Session:
 
     def __init__(self, start, clock, store):
         self._start, self._clock, self._store = start, clock, store
-        self._service, self._keys, self._cases = None, {}, 0
+        self._service, self._keys, self._cases, self._first = None, {}, 0, None
 
     def case(self, *title):
         """Begin with an empty store."""
-        self._cases, self._keys = self._cases + 1, {}
+        self._cases, self._keys, self._first = self._cases + 1, {}, None
         self.life()
 
     def life(self, **limits):
@@ -31,6 +31,34 @@ class Session:
     def limited(self, **limits):
         self._service.close()
         self.life(**limits)
+
+    def configured(self, **changes):
+        """Start the service again. sites=HOST:SITE,…  cliques=NAME:HOST+HOST[:SECONDS],…"""
+        self._service.close()
+        made = {name: float(value) for name, value in changes.items() if name.endswith("_s")}
+        made |= {name: int(value) for name, value in changes.items() if name.endswith("most")}
+        if "sites" in changes:
+            made["sites"] = dict(pair.split(":") for pair in changes["sites"].split(","))
+        if "cliques" in changes:
+            cliques = (clique.split(":") for clique in changes["cliques"].split(","))
+            made["cliques"] = {
+                name: CliqueConfig(
+                    members=tuple(members.split("+")), every_s=float(every[0]) if every else None
+                )
+                for name, members, *every in cliques
+            }
+        store = self._store.with_name(f"service-{self._cases}.db")
+        self._service = self._start(settings(**made), store=store)
+
+    def schedule(self):
+        """Tell the schedule in force; its version and its begin are counted from the first one of the case."""
+        made = self._service.schedule()
+        self._first = self._first or made
+        return [
+            f"version +{made.version - self._first.version}, from {made.effective_from - self._clock():+.1f} s, "
+            f"frames of {made.frame_s:g} s, colours {made.colours}, peers {self._service.peers()}",
+            *(f"{c.name}: {', '.join(c.members)}, one of {c.stride} frames" for c in made.cliques),
+        ]
 
     def close(self):
         self._service.close()
@@ -56,6 +84,7 @@ class Session:
         return {"own": self._keys.get(name), "none": None}.get(key, key)
 
     def register(self, name, key="none", **changes):
+        changes = {field: int(value) if field == "port" else value for field, value in changes.items()}
         name = name.strip("'").encode().decode("unicode_escape") if "'" in name else name
 
         def act():
@@ -63,7 +92,8 @@ class Session:
             self._keys[name] = receipt.key or self._keys.get(name) or self._key(name, key)
             given = "none" if receipt.key is None else "its own" if receipt.key == key else "a new one"
             every, peers = receipt.every, receipt.peers
-            return [f"key {given}, every {every}, grid {receipt.grid}, peers {peers}"]
+            cliques = [c.members for c in receipt.schedule.cliques]
+            return [f"key {given}, every {every}, grid {receipt.grid}, peers {peers}, cliques {cliques}"]
 
         return self._tried(act)
 
