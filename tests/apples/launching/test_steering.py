@@ -38,9 +38,11 @@ while not text:
             text = open(os.environ["STENCIL_APP_SLABS"]).read().strip()
     time.sleep(0.05)
     text = comm.bcast(text or ("end" if ended else ""))
+if sys.argv[1:] == ["dies"] and comm.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
 if comm.rank == 0:
     print("every", os.environ["STENCIL_APP_REPORT_EVERY"], "got", text, flush=True)
-code = int(sys.argv[1]) if len(sys.argv) > 1 else 143
+code = int(sys.argv[1]) if sys.argv[1:] not in ([], ["dies"]) else 143
 comm.barrier()
 MPI.Finalize()
 os._exit(code if text == "end" else 0)
@@ -106,6 +108,12 @@ def test_one_whose_checkpoint_fails_then_has_failed(run):
     outcome, _, _ = run(CheckpointAndEnd(why="a better place is free"), "4")
     assert (outcome.ended, outcome.exit_code) == ("failed", 4)
     assert "ended with exit code 4" in outcome.message
+
+
+def test_rank_that_dies_in_a_move_fails_the_run(run):
+    outcome, _, _ = run(NewSlabs(rows=(4, 4)), "dies")
+    assert (outcome.ended, outcome.exit_code) == ("failed", 137)
+    assert "rank 1 on" in outcome.message
 
 
 def test_both_sides_mean_the_same_places():
