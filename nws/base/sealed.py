@@ -6,15 +6,25 @@ another program and is taken as it is.
 
 import hashlib
 import json
+import os
 import re
+import time
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
+
+from nws.base.files import make_private, read_regular, write_whole
+from nws.base.paths import state_dir
 
 #: The last member of a sealed object; any bytes between the quotes, so that a damaged one is recognised.
 _SEAL = re.compile(rb', "(.{5})": "(.{8})"\}\s*\Z', re.DOTALL)
 _NAME = b"crc32"
 _BLOB = (bytes, memoryview)
+#: Length of the key of fingerprints, and attempts to read it while another process writes it.
+_KEY_BYTES, _ATTEMPTS = 32, 50
 
 
 def crc(kind: str, *values: object, data: object = b"") -> int:
@@ -27,8 +37,31 @@ def crc(kind: str, *values: object, data: object = b"") -> int:
 
 
 def fingerprint(text: str) -> str:
-    """Return 32 hexadecimal digits that differ for different texts, to store in place of a text with secrets."""
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    """Return 32 hexadecimal digits that differ for different texts, to store in place of a text with secrets.
+
+    They depend on a random key of the state directory, without which guessed texts cannot be tried.
+    """
+    data = text.encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(data, key=_key(state_dir()), digest_size=16).hexdigest()
+
+
+@cache
+def _key(directory: Path) -> bytes:
+    """Return the key of a state directory, made at first use; one for this process if it cannot be kept."""
+    path = directory / "fingerprints.key"
+    with suppress(OSError):
+        make_private(directory)
+        # of two first processes one makes it
+        with suppress(FileExistsError), open(path, "xb", opener=partial(os.open, mode=0o600)) as file:
+            file.write(os.urandom(_KEY_BYTES))
+        for _ in range(_ATTEMPTS):
+            if len(key := read_regular(path, _KEY_BYTES)) == _KEY_BYTES:
+                return key
+            time.sleep(0.02)
+        # its writer was killed
+        write_whole(path, os.urandom(_KEY_BYTES), mode=0o600)
+        return read_regular(path, _KEY_BYTES)
+    return os.urandom(_KEY_BYTES)
 
 
 def fingerprints(values: Mapping[str, str]) -> dict[str, str]:

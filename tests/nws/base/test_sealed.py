@@ -1,11 +1,15 @@
 """Objects with a checksum: every damage is noticed, or leaves the object as it was."""
 
+import hashlib
 import json
+import stat
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, strategies as st
 
-from nws.base.sealed import seal, unseal
+from nws.base.sealed import fingerprints, seal, unseal
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -40,3 +44,21 @@ def test_one_changed_byte_never_changes_the_object(document, data):
 def test_number_that_json_lacks_is_refused():
     with pytest.raises(ValueError, match="Out of range"):
         seal({"a": float("nan")})
+
+
+@pytest.mark.parametrize("before", [None, b"", b"half"])
+def test_fingerprints_depend_on_a_private_key(tmp_path, monkeypatch, before):
+    monkeypatch.setattr("nws.base.sealed._ATTEMPTS", 2)
+    values, plain = [], hashlib.sha256(b"TOKEN=secret").hexdigest()[:32]
+    for name in ("one", "other"):
+        state = tmp_path / name
+        state.mkdir()
+        if before is not None:
+            (state / "fingerprints.key").write_bytes(before)
+        monkeypatch.setenv("APPLES_STATE", str(state))
+        values.append(fingerprints({"TOKEN": "secret"})["TOKEN"])
+        assert stat.S_IMODE((state / "fingerprints.key").stat().st_mode) & 0o077 == 0
+        code = "from nws.base.sealed import fingerprint; print(fingerprint('TOKEN=secret'))"
+        again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert again.stdout.strip() == values[-1]
+    assert len({plain, *values}) == 3
