@@ -26,6 +26,7 @@ from apples.model.launchrequest import Notify
 from apples.model.plan import Record
 from apples.model.template import Benchmark
 from nws.base.sqlite import SqliteFile, SqliteFormat, is_unwritable
+from nws.base.wording import counted
 from nws.client import state_dir
 
 T = TypeVar("T")
@@ -45,6 +46,9 @@ CREATE TABLE benchmarks (
     PRIMARY KEY (key, slab_rows, machine, ranks)
 )
 """
+
+#: Column by which the rows of each table are stored.
+_ORDERS = {"runs": "id", "benchmarks": "rowid"}
 
 _FORMAT = SqliteFormat(
     application_id=0x41704869,
@@ -137,7 +141,9 @@ class History:
         self.path, self._notify, self._strict = path, notify, strict
         self._reported: set[str] = set()
         self._file = (
-            SqliteFile.unwritable(path, _FORMAT) if read_only else SqliteFile(path, _FORMAT, busy_s=_BUSY_S)
+            SqliteFile.readable(path, _FORMAT, _ORDERS)
+            if read_only
+            else SqliteFile(path, _FORMAT, busy_s=_BUSY_S)
         )
 
     def close(self) -> None:
@@ -268,16 +274,16 @@ class History:
             return self._rows(statement, values)
 
     def _leave_file(self, error: HistoryError) -> None:
-        """Go on in memory: with the records of a file that cannot be written, without those of a damaged one."""
+        """Go on in memory, with the records that can be read."""
         unwritable = is_unwritable(error.__cause__)
         if self._strict and not unwritable:
             raise error
-        self._notify(f"{error}; this run goes on, but its record is not kept")
-        self._file = (
-            self._file.in_memory()
-            if unwritable
-            else SqliteFile(self.path, _FORMAT, busy_s=0.0, in_memory=True)
-        )
+        if unwritable:
+            self._file = self._file.in_memory()
+        else:
+            self._file = SqliteFile.readable(self.path, _FORMAT, _ORDERS)
+        ((runs,),) = self._rows("SELECT COUNT(*) FROM runs")
+        self._notify(f"{error}; this run goes on with {counted(runs, 'record')}, but its own is not kept")
 
     def _decoded(self, statement: str, values: Sequence[object], kind: type[T]) -> list[T]:
         return list(self._sound(self._rows(statement, values), kind))

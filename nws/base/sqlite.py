@@ -124,8 +124,13 @@ class SqliteFile:
         return memory
 
     @classmethod
-    def unwritable(cls, path: Path, kind: SqliteFormat) -> SqliteFile:
-        """Return the content of a file that cannot be written, in memory; empty if it cannot be read either."""
+    def readable(cls, path: Path, kind: SqliteFormat, orders: Mapping[str, str]) -> SqliteFile:
+        """Return, in memory, the rows that can be read of a file that is damaged, or cannot be written.
+
+        Of each table these are the rows before its first and after its last damaged page.
+
+        orders : table → column by which its rows are stored
+        """
         memory = cls(path, kind, busy_s=0.0, in_memory=True)
         if not path.is_file():
             # a pipe would block
@@ -135,9 +140,10 @@ class SqliteFile:
             with (
                 suppress(sqlite3.Error),
                 closing(sqlite3.connect(f"file:{path}?{option}", uri=True)) as source,
+                memory.writing() as connection,
             ):
-                if source.execute("PRAGMA application_id").fetchone()[0] == kind.application_id:
-                    source.backup(memory.connection)
+                if _is_of(source, kind):
+                    _copy_rows(source, connection, orders)
                     break
         return memory
 
@@ -253,6 +259,24 @@ def open_damaged(path: Path) -> sqlite3.Connection:
     with suppress(sqlite3.DatabaseError):
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return connection
+
+
+def _is_of(connection: sqlite3.Connection, kind: SqliteFormat) -> bool:
+    """Return whether a file has the format of this release."""
+    numbers = [
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+    ]
+    return numbers == [kind.application_id, kind.version]
+
+
+def _copy_rows(source: sqlite3.Connection, target: sqlite3.Connection, orders: Mapping[str, str]) -> None:
+    for table, column in orders.items():
+        for direction in ("ASC", "DESC"):
+            # it ends at a damaged page
+            with suppress(sqlite3.Error):
+                for row in source.execute(f"SELECT * FROM {table} NOT INDEXED ORDER BY {column} {direction}"):
+                    places = ", ".join("?" * len(row))
+                    target.execute(f"INSERT OR IGNORE INTO {table} VALUES ({places})", row)
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:

@@ -173,6 +173,29 @@ def test_history_of_foreign_file_names_remedy(tmp_path):
     assert caught.value.exit_code == 4
 
 
+def test_history_damaged_page_costs_its_own_records(history, notes):
+    records = [a_record(100.0 + i) for i in range(60)]
+    for record in records:
+        history.append(record)
+    measured = Benchmark(ranks=1, seconds_per_row=1.0, startup_s=0.0, bytes_per_row=1.0)
+    history.put_benchmark("heat", 64, "lab", measured, 1.0)
+    history.close()
+    data = bytearray(history.path.read_bytes())
+    pages = range(0, len(data), 4096)
+    of_table = [at for at in pages if all(text in data[at : at + 4096] for text in (b"19700101", b"alpha"))]
+    at = of_table[len(of_table) // 2]
+    data[at : at + 4096] = bytes(4096)
+    history.path.write_bytes(data)
+    damaged = History(history.path, notes.append, strict=False)
+    kept = damaged.records()
+    assert 20 < len(kept) < 60
+    assert [record for record in records if record in kept] == kept
+    assert {records[0].id, records[-1].id} <= {record.id for record in kept}
+    assert damaged.benchmarks("heat")[64]["lab"].measured_at == 1.0
+    assert notes[0].endswith(f"this run goes on with {len(kept)} records, but its own is not kept")
+    assert history.path.read_bytes() == data
+
+
 def test_history_read_only_keeps_nothing_but_reads(history):
     record, later = a_record(100.0), a_record(200.0)
     history.append(record)
@@ -192,7 +215,7 @@ def test_history_on_full_disk_continues_in_memory(history, notes):
     assert history.records() == [first, big]
     (note,) = notes
     assert "no room left on its disk" in note
-    assert note.endswith("this run goes on, but its record is not kept")
+    assert note.endswith("this run goes on with 1 record, but its own is not kept")
     assert History(history.path).records() == [first]
 
 
