@@ -140,10 +140,10 @@ class SqliteFile:
             with (
                 suppress(sqlite3.Error),
                 closing(sqlite3.connect(f"file:{path}?{option}", uri=True)) as source,
-                memory.writing() as connection,
             ):
                 if _is_of(source, kind):
-                    _copy_rows(source, connection, orders)
+                    with memory.writing() as connection:
+                        _copy_rows(source, connection, orders)
                     break
         return memory
 
