@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
+from apples.applications.commandentries import Commands, Pattern, Words
 from apples.applications.parameters import CountEntry, Formula, FormulaEntry, ParameterEntry
 from apples.applications.rendering import (
     AXES,
@@ -24,7 +25,8 @@ from apples.applications.rendering import (
     names_of,
 )
 from apples.model.limits import Limits
-from nws.base.quantities import Amount_bytes, Count, Parsed
+from apples.model.wholenumbers import WholeNumbers, WholeNumbersEntry
+from nws.base.quantities import Amount_bytes, Count
 from nws.base.reader import Document, read_yaml, validate
 from nws.base.yamltree import Location, Problem
 
@@ -43,64 +45,6 @@ FORMULAS = (
 )
 #: A block scalar's header: the text begins on the line below it.
 _BLOCK_HEADER = re.compile(r"[|>][0-9+-]*\s*(#.*)?$")
-
-
-@dataclass(frozen=True, slots=True)
-class _Commands(Parsed):
-    """One command (a list of words), or a list of commands."""
-
-    def parse(self, value: object) -> tuple[tuple[str, ...], ...]:
-        commands = value if isinstance(value, list) else []
-        if commands and not all(isinstance(command, list) for command in commands):
-            commands = [commands]
-        for command in commands:
-            if not command or not all(isinstance(word, str) for word in command):
-                raise ValueError(
-                    "a command is a list of texts, such as [decomposePar, -force]; write numbers in quotes"
-                )
-        if not commands:
-            raise ValueError("should be a command (a list of texts) or a list of commands")
-        return tuple(tuple(command) for command in commands)
-
-
-Commands = Annotated[tuple[tuple[str, ...], ...], _Commands()]
-
-Word = str | tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Words(Parsed):
-    """A command: texts, and lists of texts that are left out if a variable in them has no value."""
-
-    def parse(self, value: object) -> tuple[Word, ...]:
-        if not isinstance(value, list):
-            raise ValueError("should be a list of texts, the program first")
-        for word in value:
-            texts = word if isinstance(word, list) else [word]
-            if wrong := [text for text in texts if not isinstance(text, str)]:
-                raise ValueError(f"should be texts; got {wrong[0]!r}; write it in quotes to make it text")
-        return tuple(tuple(word) if isinstance(word, list) else word for word in value)
-
-
-Words = Annotated[tuple[Word, ...], _Words()]
-
-
-@dataclass(frozen=True, slots=True)
-class _Pattern(Parsed):
-    """A regular expression with a group."""
-
-    def parse(self, value: object) -> str:
-        try:
-            if isinstance(value, str) and re.compile(value).groups:
-                return value
-        except re.error as error:
-            raise ValueError(f"is no regular expression: {error}") from None
-        raise ValueError(
-            "should be a regular expression with a group for the iteration, such as 'step +([0-9]+)'"
-        )
-
-
-Pattern = Annotated[str, _Pattern()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +101,9 @@ class ApplicationEntry:
 
     row : a row in the user's words.  mpi : the program's MPI library, None to find it from the program
     command, environment, files, prepare, finish, warm : templates; the last compiles, once on a machine
+    serial : command of a run on one rank, if it differs; such a run is not measured
+    sizes : of the program's meshes, None for any; it is then measured at the size of the run only
+    ranks, min_ranks, max_ranks : legal numbers of ranks
     pieces : how the program gets them; None finds it from the templates
     parameters : further variables of the templates, changed by --set
     directory : where the program starts, relative to the file; None for anywhere
@@ -173,8 +120,13 @@ class ApplicationEntry:
     command: Words
     iterations: CountEntry
     benchmark: BenchmarkRun
+    serial: Words = ()
     summary: str | None = None
     row: str = "row"
+    sizes: WholeNumbersEntry | None = None
+    ranks: WholeNumbersEntry = field(default_factory=WholeNumbers)
+    min_ranks: Count = 1
+    max_ranks: Count | None = None
     mpi: Literal["mpich", "openmpi", "intelmpi"] | None = None
     pieces: Literal["argument", "environment", "file", "even"] | None = None
     parameters: dict[str, ParameterEntry] = field(default_factory=dict)
@@ -221,18 +173,28 @@ class ApplicationFile:
         """Return whether the program cannot take pieces that differ."""
         return self.entry.pieces == "even"
 
+    @property
+    def ranks(self) -> WholeNumbers:
+        """Return the legal numbers of ranks."""
+        entry = self.entry
+        return replace(entry.ranks, at_least=entry.min_ranks, at_most=entry.max_ranks)
+
 
 def read_application(path: str | Path) -> ApplicationFile:
     """Return an application file; raise `ConfigError` with every problem of the file."""
     document = read_yaml(path)
     templates = dict(_templates(document))
     entry = validate(document, ApplicationEntry, _problems(document, templates))
+    file = ApplicationFile(path=Path(path), entry=entry, templates=templates)
+    if file.ranks.following(1) is None:
+        key = next(key for key in ("ranks", "max_ranks") if key in document.value)
+        document.fail([document.problem((key,), f"no number of ranks is {file.ranks}")])
     texts = document.tree.texts
     for name, parameter in entry.parameters.items():
         at = ("parameters", name)
         written = texts.get(at) or texts.get((*at, "default"))
         entry.parameters[name] = replace(parameter, written=written)
-    return ApplicationFile(path=Path(path), entry=entry, templates=templates)
+    return file
 
 
 def _templates(document: Document) -> Iterator[tuple[Location, Text]]:
@@ -240,7 +202,7 @@ def _templates(document: Document) -> Iterator[tuple[Location, Text]]:
     value = document.value if isinstance(document.value, dict) else {}
     lines = document.path.read_text(encoding="utf-8-sig").splitlines()
     lines_of = document.tree.lines
-    for key in ("command", "prepare", "finish", "files", "environment", "warm"):
+    for key in ("command", "serial", "prepare", "finish", "files", "environment", "warm"):
         for at, text in _texts(value.get(key), (key,)):
             line = lines_of.get(at) or document.tree.line(at)
             block = line <= len(lines) and _BLOCK_HEADER.search(lines[line - 1]) is not None

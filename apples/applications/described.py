@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from apples.applications.appfile import ApplicationFile, Words, read_application
+from apples.applications.appfile import ApplicationFile, read_application
+from apples.applications.commandentries import Words
 from apples.applications.parameters import Formula, Parameter
 from apples.applications.rendering import CHECKPOINT, box_variables, variables
 from apples.errors import ConfigError, LaunchError
@@ -67,8 +68,10 @@ def described(file: ApplicationFile) -> Application:
         warm=program.words(("warm",), entry.warm, program.values([1], Path(), {})),
         even=file.even,
         moves_rows=entry.moves_rows,
+        sized=entry.sizes is not None,
+        serial=bool(entry.serial),
         needs_package=entry.needs_package,
-        short_size=benchmark.size,
+        short_size=program.short_size,
         short_iterations=benchmark.iterations or 1,
     )
 
@@ -196,6 +199,10 @@ class _Program(_Templates):
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
         """See `Application`; messages and memory that the file does not state are measured."""
         entry, iterations = self._file.entry, self._iterations(options)
+        if entry.sizes is not None and size not in entry.sizes:
+            raise ConfigError(
+                f"{self._file.path}: sizes: {self._name} has no mesh of {size}; {entry.sizes.refusal(size)}"
+            )
         messages = self._number(entry.messages, options) * iterations
         return copied(
             Workload,
@@ -209,7 +216,14 @@ class _Program(_Templates):
             bytes_fixed=self._number(entry.memory_fixed, options),
             bytes_shared=entry.memory_shared,
             axes=self._axes(options),
+            ranks=self._file.ranks,
         )
+
+    @property
+    def short_size(self) -> int:
+        """See `Application`: for meshes of given sizes one of them."""
+        sizes, size = self._file.entry.sizes, self._file.entry.benchmark.size
+        return size if sizes is None else sizes.following(size) or sizes.preceding(size) or size
 
     def price_key(self, options: Mapping[str, str]) -> str:
         """See `Application`: the templates that start the program, and the values of its parameters."""
@@ -238,8 +252,9 @@ class _Program(_Templates):
             file = str(keep.file)
             values |= zip(CHECKPOINT, (file, keep.every, file if keep.restart else None), strict=True)
         entry = self._file.entry
-        at: Location = ("command",)
-        command = entry.command
+        serial = len(rows) == 1 and bool(entry.serial)
+        at: Location = ("serial",) if serial else ("command",)
+        command = entry.serial if serial else entry.command
         if done and entry.restart is not None:
             if (path := self._checkpoints().get(done)) is None:
                 raise LaunchError(

@@ -55,6 +55,8 @@ benchmark: {{iterations: 20}}       # of the short runs that measure the program
 # restart:                        # go on from checkpoints that the program writes itself
 #   checkpoint: 'state\\.([0-9]+)'
 #   command: [./{name}, --from, "{{{{ checkpoint }}}}", --steps, "{{{{ iterations }}}}"]
+# sizes: 600                      # of its meshes; or [200, 400], multiples of 8, powers of two
+# min_ranks: 2                    # or max_ranks, or ranks: powers of two
 # min_rows: 2                     # of one rank
 # max_rows: 5000
 # memory_per_row: 1.5MB           # instead of the measured value
@@ -90,9 +92,21 @@ def include() -> None:
     "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Option of the application."
 )
 @with_options(PoolOptions, only=POOL)
+@click.option(
+    "-t", "--time-limit", help="End a short run that takes longer, and longer than expected (default 60 s)."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Errors and the measurements only.")
+@click.option("-v", "--verbose", is_flag=True, help="Also print each short run.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def check(
-    file: str, size: int | None, settings: tuple[str, ...], as_json: bool, options: PoolOptions
+    file: str,
+    size: int | None,
+    settings: tuple[str, ...],
+    time_limit: str | None,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+    options: PoolOptions,
 ) -> None:
     """Check the application FILE, run its program briefly, and print the measurements.
 
@@ -104,22 +118,33 @@ def check(
     from apples.costs.evidence import load
     from apples.costs.store import open_history
     from apples.model.runrequest import RunRequest
+    from apples.model.template import SHORT_RUN_S
     from apples.run.program import find_template
+    from nws.base.durations import parse_period
 
+    limit_s = SHORT_RUN_S if time_limit is None else parse_period(time_limit, what="--time-limit")
     template = find_template(file, None, None)
     if not template.measured_by_monitor:
         raise ConfigError(f"{file}: {template.name} is measured by `apples calibrate -a {file}`")
     chosen = parse_settings(settings)
     template.check(chosen)
-    console = Console(quiet=as_json)
+    console = Console(quiet=quiet or as_json, verbose=verbose)
     platform = measured_platform(options, template, console)
     rows = size or template.short_size
     request = RunRequest(template=template, settings=chosen, size=rows)
     history = open_history(console.note)
     evidence = load(platform, request, history)
     slab = evidence.slab()
-    measuring = Measuring(platform=platform, request=request, history=history, notify=console.note)
-    measured = measuring.calibrate(evidence, slab).benchmarks.get(slab.rows, {})
+    measuring = Measuring(
+        platform=platform,
+        request=request,
+        history=history,
+        notify=console.note,
+        running=console.running,
+        limit_s=limit_s,
+    )
+    with console.never_silent():
+        measured = measuring.calibrate(evidence, slab).benchmarks.get(slab.rows, {})
     by_type = {cpu_type: list(of.benchmarks) for cpu_type, of in measured.items()}
     if as_json:
         click.echo(json.dumps(_document(file, template.name, rows, by_type)))

@@ -53,6 +53,11 @@ class Console:
             if not self.quiet:
                 watcher.join()
 
+    def running(self, text: str) -> None:
+        """Remember a step that may take a moment, for the lines of `never_silent`, and print it with `-v`."""
+        self._last, self._noted_s = text, time.monotonic()
+        self.detail(text)
+
     def detail(self, text: str) -> None:
         """Print a detail that only `-v` shows."""
         if self.verbose:

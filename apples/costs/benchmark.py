@@ -13,7 +13,8 @@ from apples.errors import ConfigError, LaunchError
 from apples.model.grid import Host
 from apples.model.launchrequest import Notify
 from apples.model.runrequest import RunRequest
-from apples.model.template import BenchmarkRequest, Costs
+from apples.model.template import SHORT_RUN_S, BenchmarkRequest, Costs
+from apples.model.wholenumbers import ANY, WholeNumbers
 from apples.platforms.platform import Platform
 from nws.base.wording import counted
 
@@ -27,12 +28,17 @@ class Priced(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
-    """Benchmarks of one request on one platform, kept in the history."""
+    """Benchmarks of one request on one platform, kept in the history.
+
+    running, limit_s : of `BenchmarkRequest`
+    """
 
     platform: Platform
     request: RunRequest
     history: History
     notify: Notify
+    running: Notify = lambda text: None
+    limit_s: float = SHORT_RUN_S
 
     def price(self, evidence: Evidence, slab: Slab, *, between: bool = False) -> Priced:
         """Return the costs on slabs; benchmarks that are missing, or that runs contradict, are run.
@@ -64,7 +70,7 @@ class Measuring:
         stored = [
             rows
             for rows in sorted(set(evidence.benchmarks) - measured_now)
-            if slab.rows / 2 <= rows < 2 * self.request.size
+            if evidence.by_slab and slab.rows / 2 <= rows < 2 * self.request.size
         ]
         for cpu_type in evidence.hosts:
             evidence = self._measured(evidence, slab, cpu_type, anew=True)
@@ -78,21 +84,26 @@ class Measuring:
         host, name = evidence.hosts[cpu_type], self.request.template.name
         stored = evidence.benchmarks.get(slab.rows, {}).get(cpu_type)
         known = {b.ranks for b in stored.benchmarks} if stored is not None and not anew else set()
-        missing = [ranks for ranks in rank_counts(host.slots) if ranks not in known]
+        template = self.request.template
+        counts = rank_counts(host.slots, evidence.workload.ranks, template.fewest_measured)
+        missing = [ranks for ranks in counts if ranks not in known]
         if not missing or not self.platform.reaches(host):
             return evidence
         for ranks in missing:
-            number = f"{counted(ranks, 'rank')} of {counted(slab.rows, 'row')}"
+            number = f"{counted(ranks, 'rank')} of {counted(slab.rows, 'row')}{' together' * template.sized}"
             self.notify(f"benchmark of {name} on {host.name} with {number} (once, then kept)")
             benchmark = self.platform.benchmark(
                 BenchmarkRequest(
-                    template=self.request.template,
+                    template=template,
                     options=self.request.settings,
                     host=host,
                     ranks=ranks,
                     rows=slab.rows,
+                    size=slab.rows if template.sized else None,
                     peer=_peer(self.platform, host) if self.platform.several_hosts else None,
                     notify=self.notify,
+                    running=self.running,
+                    limit_s=self.limit_s,
                 )
             )
             machine = evidence.machines[cpu_type]
@@ -138,13 +149,17 @@ class Measuring:
         )
 
 
-def rank_counts(slots: int) -> list[int]:
-    """Return numbers of ranks to benchmark on a host: powers of two, and all slots."""
-    counts, ranks = [], 1
-    while ranks < slots:
-        counts.append(ranks)
-        ranks *= 2
-    return [*counts, slots]
+def rank_counts(slots: int, legal: WholeNumbers = ANY, fewest: int = 1) -> list[int]:
+    """Return numbers of ranks to benchmark on a host: powers of two, and all slots, or the legal numbers next to them.
+
+    One that the program needs at least may be more than the slots.
+    """
+    first = ranks = legal.following(fewest)
+    counts = {legal.preceding(slots) or 0, first or 0}
+    while ranks is not None and ranks < slots:
+        counts.add(ranks)
+        ranks = legal.following(2 * ranks)
+    return sorted(n for n in counts if n >= fewest)
 
 
 def _peer(platform: Platform, host: Host) -> Host | None:

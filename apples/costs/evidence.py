@@ -43,6 +43,7 @@ class Evidence:
     equal_height : rows of equal slabs on all slots
     hosts, machines : CPU type → host with most slots, preferably within reach; its kind of machine
     reachable : CPU types of which a host can be measured; none if no benchmark may be run
+    sized : costs are those of the size of the run
     measurable : benchmarks may be run.  by_slab : the cost of a row depends on the size of its slab
     benchmarks : rows of a slab → CPU type → benchmarks.  tables : the same as costs
     runs : rows of a slab → finished runs, oldest first
@@ -56,6 +57,7 @@ class Evidence:
     hosts: Mapping[str, Host]
     machines: Mapping[str, str]
     reachable: frozenset[str]
+    sized: bool
     measurable: bool
     by_slab: bool
     runs: Mapping[int, Sequence[TrainingRun]]
@@ -91,6 +93,8 @@ class Evidence:
         limits.
         """
         height = max(height or self.equal_height, 1.0)
+        if self.sized:
+            return Slab(rows=self.workload.size, height=height)
         power = 2.0 ** max(round(math.log2(height)), 0)
         if bytes_per_row := self.bytes_per_row:
             power = min(power, LARGEST_SLAB_BYTES / bytes_per_row)
@@ -141,8 +145,9 @@ def load(platform: Platform, request: RunRequest, history: History, stated: Cost
         hosts=hosts,
         machines={cpu_type: platform.machine(host) for cpu_type, host in hosts.items()},
         reachable=frozenset(t for t, host in hosts.items() if measurable and platform.reaches(host)),
+        sized=request.template.sized,
         measurable=measurable,
-        by_slab=platform.costs_vary_with_slab,
+        by_slab=platform.costs_vary_with_slab and not request.template.sized,
         runs=history.training_runs(_record_key(key, platform.pool.name)),
         stated=stated,
     )

@@ -23,12 +23,13 @@ _SEARCHED, _QUOTED = 1 << 20, 400
 _STORED = 64 << 20
 
 
-def described_output(name: str, output: Path) -> str:
+def described_output(name: str, output: Path, *, last: bool = False) -> str:
     """Keep the output of a failed program in a file of the state directory, and return a supplement of the message.
 
     Args:
         name: of the program; the next failure of a program of this name replaces the file
         output: its standard output and error
+        last: quote its end even if other lines state an error
     """
     try:
         size = output.stat().st_size
@@ -40,7 +41,7 @@ def described_output(name: str, output: Path) -> str:
     except OSError:
         return ""
     lines = [line.rstrip() for line in _CONTROLS.sub("", raw.decode(errors="replace")).split("\n")]
-    quoted, stated = error_lines(lines), "its output states"
+    quoted, stated = "" if last else error_lines(lines), "its output states"
     if not quoted:
         quoted, stated = "\n".join(lines).strip()[-_QUOTED:], "its output ended with"
     if not quoted:

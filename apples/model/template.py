@@ -16,6 +16,7 @@ from apples.model.cut import Axes, Box
 from apples.model.grid import Host
 from apples.model.limits import Limits
 from apples.model.plan import RankObservation
+from apples.model.wholenumbers import WholeNumbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,7 @@ class Workload:
     bytes_shared : memory that the ranks of a host share, beside that of each rank
     limits : limits on the choice of hosts
     axes : how the program can be cut along a second axis, None for slabs only
+    ranks : legal numbers of ranks
     """
 
     application: str
@@ -58,6 +60,7 @@ class Workload:
     bytes_shared: float = 0.0
     limits: Limits = field(default_factory=Limits)
     axes: Axes | None = None
+    ranks: WholeNumbers = field(default_factory=WholeNumbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +198,10 @@ class Benchmark:
     message_cpu_s: float | None = None
 
 
+#: Seconds after which a short run is ended, unless it was expected to take longer.
+SHORT_RUN_S = 60.0
+
+
 def _silent(line: str) -> None:
     """Ignore the line."""
 
@@ -203,8 +210,11 @@ def _silent(line: str) -> None:
 class BenchmarkRequest:
     """One benchmark to run: `ranks` ranks on `host`, slabs of `rows` rows each (because of caches).
 
+    size : rows of all ranks together, of a program with meshes of given sizes; None if `rows` says it
     peer : host of the second rank, where a benchmark needs two ranks that exchange messages; None for `host`
     notify : receives progress messages for the user, for instance that a compilation comes first
+    running : receives what runs, for each short run
+    limit_s : seconds after which a short run is ended, if none before shows that it takes longer
     """
 
     template: Application
@@ -212,8 +222,11 @@ class BenchmarkRequest:
     host: Host
     ranks: int
     rows: int
+    size: int | None = None
     peer: Host | None = None
     notify: Callable[[str], None] = _silent
+    running: Callable[[str], None] = _silent
+    limit_s: float = SHORT_RUN_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +317,8 @@ class Application:
     restart : returns the checkpoints that the program writes by itself, and goes on from on any hosts: iterations in
         each → its size in bytes and time of change in ns
     warm : command to run once before the first launch on a machine (it may compile); its lines on stderr are for users
+    sized : its meshes have given sizes, so that it is measured at the size of a run
+    serial : on one rank it is another program, which is not measured
     even : its pieces cannot differ.  moves_rows : its ranks can move rows while they run
     needs_package : hosts need this package in the same version
     short_size, short_iterations : of a run to measure it, if the user names none
@@ -321,11 +336,18 @@ class Application:
     checkpoint: CheckpointFile | None = None
     restart: Callable[[], Mapping[int, tuple[int, int]]] | None = None
     warm: tuple[str, ...] = ()
+    sized: bool = False
+    serial: bool = False
     even: bool = False
     moves_rows: bool = False
     needs_package: bool = False
     short_size: int = 64
     short_iterations: int = 1
+
+    @property
+    def fewest_measured(self) -> int:
+        """Return the least number of ranks in a benchmark, if the program takes it."""
+        return 2 if self.serial else 1
 
     @property
     def measured_by_monitor(self) -> bool:

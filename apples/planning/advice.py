@@ -13,6 +13,7 @@ from apples.model.grid import Snapshot
 from apples.model.plan import Plan
 from apples.model.template import Costs, Workload
 from apples.planning import exact
+from apples.planning.candidates import most_legal
 from apples.planning.planner import find_plan, make_plan
 from apples.planning.planningoptions import PlanningOptions
 from apples.planning.problem import build
@@ -43,7 +44,7 @@ def advice(
     plans = [make_plan(snapshot, workload, costs, options)]
     plans += _by_budget(find, options, plans[0], small=exact.applies(problem, options))
     most = options.most_ranks(min(problem.processors, problem.size // problem.min_rows))
-    plans += _by_ranks(find, options, most)
+    plans += _by_ranks(find, options, most, partial(most_legal, problem))
     front: list[Plan] = []
     for plan in sorted(plans, key=lambda p: (p.predicted_s, _cost(p))):
         if not front or _cost(plan) < _cost(front[-1]) * (1 - 1e-9):
@@ -61,11 +62,17 @@ def _cost(plan: Plan) -> float:
     return plan.cost or 0.0
 
 
-def _by_ranks(find: _Find, options: PlanningOptions, most: int) -> Iterator[Plan]:
-    """Yield the fastest plan of each number of ranks that the options allow."""
-    ranks = options.ranks or 1
+def _by_ranks(
+    find: _Find, options: PlanningOptions, most: int, legal: Callable[[int], int]
+) -> Iterator[Plan]:
+    """Yield the fastest plan of each number of ranks that the options allow.
+
+    legal : number of ranks → the largest up to it that the program takes
+    """
+    ranks, last = options.ranks or 1, 0
     while ranks <= most:
-        plan = find(replace(options, ranks=ranks, max_ranks=None))
+        plan = find(replace(options, ranks=legal(ranks), max_ranks=None)) if legal(ranks) > last else None
+        last = legal(ranks)
         if plan is not None:
             yield plan
         ranks = ranks + 1 if ranks < _EVERY else min(ranks + ranks // 5, most) if ranks < most else most + 1

@@ -23,7 +23,10 @@ from nws.base.wording import counted
 
 
 def check(workload: Workload, options: PlanningOptions) -> None:
-    """Raise `ConfigError` if the user asks for a cut that the program cannot take."""
+    """Raise `ConfigError` if the user asks for a cut, or a number of ranks, that the program cannot take."""
+    if options.ranks is not None and options.ranks not in workload.ranks:
+        number, legal = counted(options.ranks, "rank"), workload.ranks.refusal(options.ranks)
+        raise ConfigError(f"{workload.application} does not run on {number}; {legal}")
     able = None if workload.axes is None else workload.axes.cut
     if options.cut in ("auto", "slabs", able):
         return

@@ -14,7 +14,7 @@ from apples.model.grid import Conditions, Estimate, Snapshot
 from apples.model.plan import LeftOut, Plan
 from apples.model.template import Costs, Workload
 from apples.planning import bounds, reasons
-from apples.planning.candidates import CandidateSchedule, seconds_per_rank
+from apples.planning.candidates import CandidateSchedule, most_legal, seconds_per_rank
 from apples.planning.chains import Chains
 from apples.planning.model import rank_lines
 from apples.planning.planner import make_plan
@@ -37,7 +37,7 @@ def default_plan(
     reason = (
         "beyond the ranks that have a row" if most == possible else f"the run may use {most} ranks at most"
     )
-    return _equal_plan("default", problem, most, chosen, reason=reason)
+    return _equal_plan("default", problem, most_legal(problem, most), chosen, reason=reason)
 
 
 def smart_user_plan(
@@ -47,7 +47,7 @@ def smart_user_plan(
     chosen = replace(options or PlanningOptions(), allow_spill=True, quantile=0.5)
     right = make_plan(_as_if_idle(snapshot), replace(workload, axes=None), costs, chosen)
     problem = build(snapshot, workload, costs, chosen)
-    ranks = min(len(right.assignments), problem.processors)
+    ranks = most_legal(problem, min(len(right.assignments), problem.processors))
     return _equal_plan("smart-user", problem, ranks, chosen, reason="the right number of hosts is reached")
 
 
@@ -86,7 +86,7 @@ def _up_to(problem: Problem, price: float, options: PlanningOptions) -> IntArray
     affordable = (problem.slope <= price) & np.isfinite(problem.slope)
     most = (affordable * np.arange(affordable.shape[1])).max(axis=1)
     chain = np.flatnonzero(problem.slot_of < most[problem.host_of])
-    ranks = options.most_ranks(min(len(chain), problem.size // problem.min_rows))
+    ranks = most_legal(problem, options.most_ranks(min(len(chain), problem.size // problem.min_rows)))
     if ranks < (options.ranks or 1):
         return None
     slope = problem.slope[problem.host_of[chain], problem.slot_of[chain] + 1]

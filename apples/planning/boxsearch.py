@@ -14,7 +14,7 @@ import numpy as np
 from apples.model.cut import Axes
 from apples.planning import desirability, rank_order
 from apples.planning.boxcosts import Boxes, in_columns, in_grid
-from apples.planning.candidates import CandidateSchedule, keeps_limits
+from apples.planning.candidates import CandidateSchedule, keeps_limits, most_legal
 from apples.planning.chains import Chains
 from apples.planning.cuts import column_groups
 from apples.planning.model import unordered_lines
@@ -64,6 +64,7 @@ class BoxSearch:
             counts.append(min(math.ceil(counts[-1] * (1 + APART)), most))
         if options.ranks is not None:
             counts = [options.ranks] if options.ranks == most > 1 else []
+        counts = sorted({most_legal(problem, n) for n in counts} - {0, 1})
         orders = desirability.orders(problem).values()
         prefixes = [order[:n] for order in orders for n in counts if n <= len(order)]
         given = [members for members in self._members if 1 < len(members) <= MOST]

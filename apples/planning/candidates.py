@@ -43,17 +43,25 @@ class CandidateSchedule:
 
 
 def host_counts(problem: Problem, options: PlanningOptions, usable: int) -> IntArray:
-    """Return the numbers of ranks to try.
+    """Return the numbers of ranks to try, of those that the program takes.
 
     The given one, every count, or even counts (one if that is the only count).
     """
     possible = min(usable, problem.size // problem.min_rows)
     most = options.most_ranks(possible)
+    legal: IntArray = np.flatnonzero(problem.legal[: most + 1])
     if options.ranks is not None:
-        return np.arange(options.ranks, most + 1)
-    if options.counts == "every" or most < 2:
-        return _thinned(most) if options.improve else np.arange(1, most + 1)
-    return np.arange(2, most + 1, 2)
+        legal = legal[legal >= options.ranks]
+    elif options.counts == "even" and most > 1:
+        legal = legal[legal % 2 == 0]
+    elif options.improve:
+        legal = legal[_thinned(len(legal)) - 1]
+    return legal
+
+
+def most_legal(problem: Problem, ranks: int) -> int:
+    """Return the largest number of ranks up to `ranks` that the program takes, 0 if there is none."""
+    return int(np.flatnonzero(problem.legal[: ranks + 1]).max(initial=0))
 
 
 def _thinned(most: int) -> IntArray:
@@ -75,7 +83,7 @@ def seconds_per_rank(problem: Problem, schedule: CandidateSchedule, options: Pla
 
 
 def real_makespans(problem: Problem, chains: Chains, options: PlanningOptions) -> FloatArray:
-    """Return the best common finish of every chain in real rows, float64[K]; inf if a limit on hosts forbids it.
+    """Return the best common finish of every chain in real rows, float64[K]; inf if a limit forbids it.
 
     Constraints on the rows of several hosts are ignored.
     """
@@ -85,6 +93,7 @@ def real_makespans(problem: Problem, chains: Chains, options: PlanningOptions) -
 def _finishes(problem: Problem, chains: Chains, lines: RankLines) -> tuple[FloatArray, FloatArray]:
     """Return the best common finish of every chain and the latest one that the limits on hosts allow, seconds."""
     finish = makespans(lines, chains, problem.size, problem.min_rows)
+    finish = np.where(problem.legal[chains.lengths], finish, np.inf)
     if problem.limits is None:
         return finish, np.full(len(chains), np.inf)
     ranks_on = chains.ranks_by_host(problem)
@@ -93,7 +102,9 @@ def _finishes(problem: Problem, chains: Chains, lines: RankLines) -> tuple[Float
 
 
 def keeps_limits(problem: Problem, schedule: CandidateSchedule) -> bool:
-    """Return whether a schedule keeps people's limits on hosts, budget and deadline."""
+    """Return whether a schedule keeps the legal numbers of ranks, and people's limits on hosts, budget and deadline."""
+    if not problem.legal[len(schedule.chain)]:
+        return False
     if problem.limits is None:
         return True
     ranks_on = Chains.of([schedule.chain]).ranks_by_host(problem)

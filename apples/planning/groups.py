@@ -43,7 +43,11 @@ def candidates(
             listed.append(("power within a group", Chains.prefixes(order, counts, position)))
     if len(listed) > SEVERAL:
         listed = [("power within a group", Chains.joined([chains for _, chains in listed]))]
-    if options.most_ranks(problem.size // problem.min_rows) >= 1 and options.ranks in (None, 1):
+    if (
+        problem.legal[1]
+        and options.most_ranks(problem.size // problem.min_rows) >= 1
+        and options.ranks in (None, 1)
+    ):
         first = np.flatnonzero(problem.slot_of == 0)
         listed.append(("one host alone", Chains(first, np.arange(len(first) + 1))))
     return listed

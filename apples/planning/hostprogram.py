@@ -13,7 +13,7 @@ from apples.planning.hostlimits import cost
 from apples.planning.hostrange import Range, starts_s
 from apples.planning.model import NO_BEND, RankLines
 from apples.planning.planningoptions import PlanningOptions
-from apples.planning.problem import UNUSABLE_S, IntArray, Problem, restrictions
+from apples.planning.problem import UNUSABLE_S, BoolArray, IntArray, Problem, restrictions
 from apples.planning.solver import GAP, has_solution, no_banner
 
 #: Names of limits that the program can lift, beside the names of constraints.
@@ -62,6 +62,8 @@ class HostProgram:
         self.first: list[Any] = []
         self._add_hosts(tied=bool(problem.coupling))
         self._add_limits(lift)
+        if not lifted:
+            _add_numbers_of_ranks(self._highs, self._integer, self.ranks, problem.legal)
         if closed:
             self._add_path()
         else:
@@ -219,6 +221,17 @@ class HostProgram:
         limits = self.problem.limits
         price = 0.0 if limits is None else cost(limits, self.problem.host_of[chain], 1.0)
         return self._budget / price if self._paid is not None and price > 0 else math.inf
+
+
+def _add_numbers_of_ranks(highs: Any, integer: Any, ranks: list[list[Any]], legal: BoolArray) -> None:
+    """Add a choice of one of the legal numbers of ranks, unless all are."""
+    if legal[1:].all():
+        return
+    numbers = np.flatnonzero(legal)
+    taken = [highs.addVariable(0, 1, 0, integer) for _ in numbers]
+    used = highs.qsum(m * z for of in ranks for m, z in enumerate(of, 1))
+    highs.addConstr(highs.qsum(taken) == 1)
+    highs.addConstr(used - highs.qsum(int(n) * y for n, y in zip(numbers, taken, strict=True)) == 0)
 
 
 def _cheapest_exchange(problem: Problem) -> FloatArray:

@@ -147,7 +147,8 @@ def binding(problem: Problem, options: PlanningOptions) -> list[str]:
     """Return the limits each of which alone keeps the work from being placed, or all that are present."""
     present = [CAPACITY, *(c.name for c in problem.coupling)]
     present += [LINKS] if problem.has_closed_links else []
-    present += [RANKS] if options.ranks is not None or options.max_ranks is not None else []
+    chosen = options.ranks is not None or options.max_ranks is not None or not problem.legal[1:].all()
+    present += [RANKS] if chosen else []
     names = []
     for limit in present:
         placed = most_rows(problem, options, limit)

@@ -98,6 +98,7 @@ class Problem:
     reduction_hops : latencies of a chain's slowest link that its reductions take, all iterations
     limits : people's limits on the choice of hosts, None for none
     losses : share of packets lost, and the seconds of their retransmissions in `side`; None if no link loses any
+    legal : bool[N+1], whether the program takes so many ranks
     alike : int64[N], equal for processors that plans may exchange; None if every host has links of its own
     processors : N.  single_slots : whether every host has one slot, so that no ranks share a host
     """
@@ -132,6 +133,7 @@ class Problem:
     coupling: tuple[LinearConstraint, ...]
     excluded: tuple[tuple[str, str], ...]
     workload: Workload
+    legal: BoolArray
     limits: HostLimits | None = None
     alike: IntArray | None = None
     losses: tuple[PairValues, PairValues] | None = None
@@ -215,6 +217,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         coupling=coupling,
         excluded=tuple(excluded),
         workload=workload,
+        legal=np.array([ranks in workload.ranks for ranks in range(sum(slots) + 1)]),
         limits=limits,
         alike=_alike(network.side, tables, slots, restrictions(hosts, coupling, limits)),
         losses=network.losses,

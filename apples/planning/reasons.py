@@ -11,7 +11,7 @@ import numpy as np
 from apples.model.plan import Assignment, LeftOut
 from apples.planning import hostprogram, placement
 from apples.planning.bounds import UncertainRanks
-from apples.planning.candidates import CandidateSchedule, real_makespans
+from apples.planning.candidates import CandidateSchedule, most_legal, real_makespans
 from apples.planning.chains import Chains
 from apples.planning.host_table import own_host
 from apples.planning.model import rank_lines
@@ -145,6 +145,10 @@ def _why_not(
         return [f"exactly {options.ranks} ranks were asked for"] * len(spare)
     if options.max_ranks is not None and len(chain) >= options.max_ranks:
         return [f"the run may use {options.max_ranks} ranks at most"] * len(spare)
+    if not problem.legal[len(chain) + 1]:
+        return [
+            f"{problem.workload.application} does not run on {len(chain) + 1} ranks, but on: {problem.workload.ranks}"
+        ] * len(spare)
     if len(chain) >= problem.size // problem.min_rows:
         return [f"there is no {problem.workload.row} left for another rank"] * len(spare)
     if len(spare) > _EXPLAINED:
@@ -199,6 +203,12 @@ def lacks_room(problem: Problem, options: PlanningOptions) -> str | None:
             f"{options.ranks} ranks were asked for, but the pool has {problem.processors} usable slots and "
             f"{counted(size, row)} make at most {size // problem.min_rows} ranks"
         )
+    if not most_legal(problem, options.most_ranks(min(problem.processors, size // problem.min_rows))):
+        most = f", and {options.max_ranks} at most were asked for" if options.max_ranks else ""
+        return (
+            f"{problem.workload.application} runs on these numbers of ranks only: {problem.workload.ranks}; "
+            f"the pool has {counted(problem.processors, 'usable slot')} for {counted(size, row)}{most}"
+        )
     hosts, hold = _room(problem, options)
     if hold < size:
         return (
@@ -223,7 +233,7 @@ def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
         most = f", {placed.rows.sum()} as far as the search went, {placed.most:.0f} at most"
     words = {
         hostprogram.LINKS: "some links do not work",
-        hostprogram.RANKS: f"the run may use {options.most_ranks(problem.processors)} ranks at most",
+        hostprogram.RANKS: f"the run may use {_most_ranks(problem, options)} ranks at most",
         hostprogram.CAPACITY: " and ".join(_limits_of_rows(problem, options)),
     }
     named = placement.binding(problem, options)
@@ -232,6 +242,10 @@ def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
         f"no choice of hosts places all {counted(size, row)}{most}: "
         f"{listed or f'every rank takes at least {problem.min_rows}'}"
     )
+
+
+def _most_ranks(problem: Problem, options: PlanningOptions) -> int:
+    return most_legal(problem, options.most_ranks(problem.processors))
 
 
 def _limits_of_rows(problem: Problem, options: PlanningOptions) -> list[str]:
@@ -252,6 +266,6 @@ def _room(problem: Problem, options: PlanningOptions) -> tuple[int, float]:
             for h, x in enumerate(problem.hosts)
         ]
     )
-    ranks = options.most_ranks(problem.processors)
+    ranks = _most_ranks(problem, options)
     singly = np.sort(problem.cap[problem.host_of, 1])[::-1][:ranks]
     return min(len(most), ranks), min(float(np.sort(most)[::-1][:ranks].sum()), float(singly.sum()))

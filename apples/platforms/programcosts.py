@@ -41,9 +41,14 @@ class ShortRun:
     peak_bytes: Sequence[int | None] = ()
 
 
+def growths_s(short: ShortRun, long: ShortRun) -> list[float]:
+    """Return the CPU seconds outside MPI that the longer run took beyond the shorter, of each rank."""
+    return [b.t_cpu_s - a.t_cpu_s for a, b in zip(short.ranks, long.ranks, strict=True)]
+
+
 def cpu_growth_s(short: ShortRun, long: ShortRun) -> float:
-    """Return the CPU seconds outside MPI that the longer run took beyond the shorter, of the rank with most."""
-    return max((b.t_cpu_s - a.t_cpu_s for a, b in zip(short.ranks, long.ranks, strict=True)), default=0.0)
+    """Return the growth of the rank with most."""
+    return max(growths_s(short, long), default=0.0)
 
 
 def benchmark_of(name: str, short: ShortRun, long: ShortRun) -> Benchmark:
@@ -56,11 +61,9 @@ def benchmark_of(name: str, short: ShortRun, long: ShortRun) -> Benchmark:
             "too little to measure; check that its command passes {{ iterations }} on, or give more of them under "
             "`benchmark`"
         )
-    each = [
-        (b.t_cpu_s - a.t_cpu_s) / more / rows
-        for a, b, rows in zip(short.ranks, long.ranks, long.rows, strict=True)
-    ]
-    row_s = statistics.fmean(each)
+    row_s = statistics.fmean(
+        s / more / rows for s, rows in zip(growths_s(short, long), long.rows, strict=True)
+    )
     iteration_s = max(long.wall_s - short.wall_s, 0.0) / more
     setup_s = [
         max(a.t_cpu_s - short.iterations * rows * row_s, 0.0)
@@ -114,8 +117,8 @@ def message_cpu_s_of(short: ShortRun, long: ShortRun, threads: float = 0.0) -> f
         threads: `beside_mpi` of the program
     """
     more = messages_of(short, long) * (long.iterations - short.iterations)
-    computed = [b.t_cpu_s - a.t_cpu_s for a, b in zip(short.ranks, long.ranks, strict=True)]
-    inside = [own - threads * cpu_s for own, cpu_s in zip(_outside(short, long), computed, strict=True)]
+    computed = zip(_outside(short, long), growths_s(short, long), strict=True)
+    inside = [own - threads * cpu_s for own, cpu_s in computed]
     return max(min(inside), 0.0) / more if more > 0 else None
 
 
@@ -149,11 +152,23 @@ def ignores_pieces(short: ShortRun, long: ShortRun) -> bool:
 
     Of two ranks, the one with more rows must take at least half of the additional CPU time that its rows would cost.
     """
-    growth = [b.t_cpu_s - a.t_cpu_s for a, b in zip(short.ranks, long.ranks, strict=True)]
+    growth = growths_s(short, long)
     total_s, size = sum(growth), sum(long.rows)
     high, low = (long.rows.index(pick(long.rows)) for pick in (max, min))
     expected_s = total_s * (long.rows[high] - long.rows[low]) / size
     return growth[high] - growth[low] < _HONOURED * expected_s
+
+
+def ignores_changes(pair: tuple[ShortRun, ShortRun], turned: tuple[ShortRun, ShortRun]) -> bool:
+    """Return whether the CPU times of ranks do not follow the changes of their rows from one pair of runs to another.
+
+    By the growth of each rank with iterations, so that neither its start nor its further work counts.
+    """
+    before, after = growths_s(*pair), growths_s(*turned)
+    rows = [b - a for a, b in zip(pair[1].rows, turned[1].rows, strict=True)]
+    row_s = sum((b - a) * n for a, b, n in zip(before, after, rows, strict=True)) / sum(n**2 for n in rows)
+    expected_s = (sum(before) + sum(after)) / (2 * sum(pair[1].rows))
+    return row_s < _HONOURED * expected_s
 
 
 def observations_of(

@@ -9,11 +9,11 @@ import math
 import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from apples.errors import ConfigError, LaunchError
+from apples.errors import ConfigError, LaunchError, MonitorError
 from apples.launching.deployment import deploy, scratch_copy
 from apples.launching.failedoutput import described_output
 from apples.launching.preflight import learn_mpi
@@ -21,7 +21,7 @@ from apples.model.grid import Host
 from apples.model.launchrequest import LaunchRequest, MpiChoice, Notify
 from apples.model.plan import Outcome, unplanned
 from apples.model.template import Benchmark, BenchmarkRequest, Deployment, Start, Workload
-from apples.monitoring.counters import PageCounters
+from apples.monitoring.counters import MonitorState, PageCounters
 from apples.monitoring.environment import WAITS, figures_of, joined, remove_pages
 from apples.monitoring.job import JOB, MonitoredRun
 from apples.platforms.programcosts import (
@@ -34,6 +34,8 @@ from apples.platforms.programcosts import (
     bytes_of,
     counted_each,
     cpu_growth_s,
+    growths_s,
+    ignores_changes,
     ignores_pieces,
     memory_of,
     message_cpu_s_of,
@@ -46,8 +48,10 @@ from nws.base.wording import counted
 _SHORTER, _MOST_TIMES = 4, 64
 #: Seconds a longer run may take at most, however little CPU time it used.
 _LONGEST_S = 10.0
-#: Seconds after which a run of ranks on two hosts is given up.
-_LONGEST_PAIR_S = 120.0
+#: Times the expected seconds after which a run is ended.
+_LATE_TIMES = 4.0
+#: Ranks of a run that was ended which its message describes.
+_DESCRIBED = 8
 #: Rows of the larger of two pieces, relative to the smaller.
 _UNEVEN = 3
 #: Least part of the CPU time of an iteration that those of a longer run must take.
@@ -76,6 +80,15 @@ class _Starter:
     request: BenchmarkRequest
     start: Start
     directory: Path
+    ended: list[tuple[float, int]] = field(default_factory=list)
+    """Wall seconds of each run so far, and its rows times iterations."""
+
+    def limit_s(self, rows: Sequence[int], iterations: int) -> float:
+        """Return the seconds after which a run is ended: some times as long as the runs before make expect."""
+        # The start-up is part of each rate, the least of that with most work.
+        rate = min((wall_s / work for wall_s, work in self.ended), default=0.0)
+        longest_s = max((wall_s for wall_s, _ in self.ended), default=0.0)
+        return max(self.request.limit_s, _LATE_TIMES * (longest_s + rate * sum(rows) * iterations))
 
     def run(self, rows: Sequence[int], iterations: int, peer: Host | None = None) -> ShortRun:
         """Run the program on these pieces; raise `LaunchError` with the end of its output if it fails.
@@ -84,12 +97,19 @@ class _Starter:
         CPU time is that of messages
         """
         request, name = self.request, self.request.template.name
-        hosts = [request.host.name] * len(rows) if peer is None else [request.host.name, peer.name]
+        here = len(rows) if peer is None else len(rows) // 2
+        hosts = [request.host.name] * here + [peer.name for _ in rows[here:] if peer is not None]
+        limit_s = self.limit_s(rows, iterations)
+        where = " and ".join(dict.fromkeys(hosts))
+        what = f"a short run of {name} on {where} with pieces {', '.join(map(str, rows))}"
+        request.running(f"{what}, {counted(iterations, 'iteration')}")
         monitor = MonitoredRun(wait=WAITS["mpi" if peer is None else "block"])
         with ScratchDirectory("apples-run-", self.directory) as run_dir:
             options = request.template.short(request.options, iterations)
             first = self.start(rows, run_dir, options)
-            directory = first.directory or run_dir
+            directory = first.directory or run_dir / "anywhere"
+            if first.directory is None:
+                directory.mkdir()
             written = [str(path.relative_to(directory)) for path in first.files]
             if not directory.is_dir():
                 raise ConfigError(f"{request.template.source}: directory {directory} does not exist")
@@ -107,19 +127,20 @@ class _Starter:
                     mpi=MpiChoice(which=start.mpi),
                     environment=joined(start.environment, monitor.environment(run_dir)),
                     output=run_dir / "output.txt",
-                    # A link that drops packets would hold ranks in MPI_Init for ever.
-                    time_limit_s=None if peer is None else _LONGEST_PAIR_S,
+                    # Pieces that a program cannot take, or a link that drops packets, may hold its ranks for ever.
+                    time_limit_s=limit_s,
                 )
                 outcome = self.platform.run(launch, lambda line: None)
                 if learn_mpi(launch, next((rank.mpi for rank in figures_of(run_dir, JOB)), "")):
                     remove_pages(run_dir, JOB)
                     outcome = self.platform.run(launch, lambda line: None)
-                where = " and ".join(dict.fromkeys(hosts))
-                what = f"a short run of {name} on {where} with pieces {', '.join(map(str, rows))}"
-                if outcome.ended in ("failed", "time limit"):
-                    shown = described_output(name, run_dir / "output.txt")
-                    outcome = replace(outcome, message=outcome.message + shown)
+                late = outcome.ended == "time limit"
+                if late or outcome.ended == "failed":
+                    shown = described_output(name, run_dir / "output.txt", last=late)
+                    states = _states(run_dir, rows) if late else ""
+                    outcome = replace(outcome, message=outcome.message + states + shown)
                 check_finished(outcome, what)
+            self.ended.append((outcome.observed_s, sum(rows) * iterations))
             return ShortRun(
                 rows=tuple(rows),
                 iterations=iterations,
@@ -227,22 +248,23 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest) -> Benchma
         template = request.template
         assert template.start is not None
         start = _Starter(platform, request, template.start, directory)
-        limits = request.template.workload(request.rows * request.ranks, request.options)
-        rows = max(request.rows, limits.min_rows)
-        short, long = _long_enough(start, [rows] * request.ranks)
-        found = benchmark_of(request.template.name, short, _steady(start, short, long))
-        if request.ranks > 1:
+        limits = template.workload(request.size or request.rows * request.ranks, request.options)
+        pieces = pieces_of(request, limits, request.ranks)
+        short, long = _long_enough(start, pieces)
+        found = benchmark_of(template.name, short, _steady(start, short, long))
+        several = limits.ranks.following(2)
+        if request.ranks != limits.ranks.following(template.fewest_measured) or several is None:
             return replace(found, messages=messages_of(short, long), counted_each=counted_each(short, long))
-        more = rows * _UNEVEN if limits.max_rows is None else min(rows * _UNEVEN, limits.max_rows)
-        pieces = [rows, rows] if template.even else [rows, more]
+        pieces = pieces_of(request, limits, several, uneven=not template.even)
         pair = start.two(pieces, long.iterations)
         if len(set(pieces)) > 1 and ignores_pieces(*pair):
-            # On a busy host start-ups differ by as much as the rows: more iterations show which it is.
-            pair = start.two(pieces, _SURELY_TIMES * long.iterations)
-            if ignores_pieces(*pair):
-                raise ConfigError(_ignored(request, pair[1]))
-        taller = [start.run([2 * rows], short.iterations)] if template.even else []
-        row_bytes, fixed_bytes = memory_of([short, *taller] if template.even else [pair[1]])
+            pair = _longer_pair(start, pieces, _SURELY_TIMES * long.iterations)
+        taller = (
+            [start.run([2 * n for n in short.rows], short.iterations)]
+            if template.even and not template.sized
+            else []
+        )
+        row_bytes, fixed_bytes = memory_of([short, pair[1], *taller] if template.even else [pair[1]])
         return replace(
             found,
             messages=messages_of(*pair),
@@ -252,6 +274,54 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest) -> Benchma
             bytes_per_row=row_bytes,
             bytes_fixed=fixed_bytes,
         )
+
+
+def pieces_of(request: BenchmarkRequest, limits: Workload, ranks: int, *, uneven: bool = False) -> list[int]:
+    """Return the rows of the ranks of a short run. uneven : every second one has more, as far as the limits allow"""
+    more = ranks // 2
+    fewer, most = ranks - more, limits.max_rows
+    rows = max(request.rows, limits.min_rows)
+    if not uneven:
+        return _even(request.size or rows * ranks, ranks)
+    tallest = rows * _UNEVEN if most is None else min(rows * _UNEVEN, most)
+    size = request.size or fewer * rows + more * tallest
+    least = 0 if most is None else -(-(size - more * most) // fewer)
+    low = min(max(size // (fewer + more * _UNEVEN), limits.min_rows, least), size // ranks)
+    high = iter(_even(size - fewer * low, more))
+    return [next(high) if rank % 2 else low for rank in range(ranks)]
+
+
+def _even(size: int, parts: int) -> list[int]:
+    return [size // parts + (part < size % parts) for part in range(parts)]
+
+
+def _longer_pair(start: _Starter, pieces: Sequence[int], iterations: int) -> tuple[ShortRun, ShortRun]:
+    """Return two runs of more iterations; raise `ConfigError` if they, too, show that the program ignores its pieces.
+
+    On a busy host start-ups differ by as much as the rows. The work that one rank does beside its rows, such as a root
+    that reads input, cancels when the ranks change their pieces.
+    """
+    pair = start.two(pieces, iterations)
+    if ignores_pieces(*pair):
+        turned = start.two([*pieces[1:], pieces[0]], iterations)
+        if ignores_changes(pair, turned):
+            raise ConfigError(_ignored(start.request, pair, turned))
+    return pair
+
+
+def _states(run_dir: Path, rows: Sequence[int]) -> str:
+    """Return the clause on the ranks of a run that was ended, by the pages of its monitor."""
+    try:
+        pages = {page.rank: page for page in figures_of(run_dir, JOB)}
+    except MonitorError:
+        pages = {}
+    stated = []
+    for rank, piece in list(enumerate(rows))[:_DESCRIBED]:
+        page = pages.get(rank)
+        running = "was in MPI_Init" if page is None or page.state is MonitorState.STARTING else "was running"
+        state = "had ended" if page is not None and page.state is MonitorState.FINALIZED else running
+        stated.append(f"rank {rank} with {counted(piece, 'row')} {state}")
+    return f"; {', '.join(stated)}"
 
 
 def _long_enough(start: _Starter, rows: Sequence[int]) -> tuple[ShortRun, ShortRun]:
@@ -298,10 +368,14 @@ def _counters(run_dir: Path, ranks: int, what: str) -> list[PageCounters]:
     )
 
 
-def _ignored(request: BenchmarkRequest, run: ShortRun) -> str:
-    took = ", ".join(f"{rank.t_cpu_s:.2f} s" for rank in run.ranks)
+def _ignored(request: BenchmarkRequest, *pairs: tuple[ShortRun, ShortRun]) -> str:
+    took = [
+        f"with {', '.join(map(str, long.rows))} rows its ranks took "
+        + ", ".join(f"{each_s:.2f} s" for each_s in growths_s(short, long))
+        for short, long in pairs
+    ]
     return (
-        f"{request.template.source}: the program ignores its pieces: with {', '.join(map(str, run.rows))} rows its "
-        "ranks took "
-        f"{took} of CPU time; check how the command passes rows, or write `pieces: even` if it always divides evenly"
+        f"{request.template.source}: the program ignores its pieces: {', and '.join(took)} of CPU time for "
+        f"{pairs[0][1].iterations - pairs[0][0].iterations} iterations; check how the command passes rows, or write "
+        "`pieces: even` if it always divides evenly"
     )

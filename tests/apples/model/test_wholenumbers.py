@@ -1,0 +1,58 @@
+"""Whole numbers that a program takes: listed, or by a rule."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from apples.errors import ConfigError
+from apples.model.wholenumbers import ANY, WholeNumbersEntry
+from nws.base.reader import load_yaml
+
+
+@dataclass(frozen=True)
+class _Entry:
+    numbers: WholeNumbersEntry
+
+
+def read(path, text):
+    path.write_text(f"numbers: {text}\n")
+    return load_yaml(path, _Entry).numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "legal"),
+    [
+        ("6", [6]),
+        ("[2, 8, 4]", [2, 4, 8]),
+        ("multiples of 8", [8, 16, 24]),
+        ("powers of two", [1, 2, 4, 8, 16]),
+        ("powers of 3", [1, 3, 9]),
+        ("n*n", [1, 4, 9, 16, 25]),
+        ("2 * n", [*range(2, 27, 2)]),
+        ("2*n*n", [2, 8, 18]),
+        ("n*n*n", [1, 8]),
+        ("n*m", [4, 6, 8, 9, 10, 12, 14, 15, 16, 18, 20, 21, 22, 24, 25, 26]),
+        ("n*n*m", [8, 12, 16, 18, 20, 24]),
+        ("n*m*k", [8, 12, 16, 18, 20, 24]),
+    ],
+)
+def test_rule_has_its_numbers(tmp_path, text, legal):
+    numbers = read(tmp_path / "file.yaml", text)
+    assert [n for n in range(27) if n in numbers] == legal
+    following = [next((m for m in legal if m >= n), None) for n in range(1, legal[-1])]
+    assert [numbers.following(n) for n in range(1, legal[-1])] == following
+    assert numbers.preceding(26) == legal[-1]
+    assert numbers.preceding(legal[0] - 1) is None
+
+
+def test_any_number_from_one_is_legal():
+    assert [n for n in range(4) if n in ANY] == [1, 2, 3]
+    assert (ANY.following(7), ANY.preceding(7)) == (7, 7)
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-3", "[]", "[2, x]", "true", "1.5", "powers of 1", "multiples of 0", "0*n", "n+1", "fixed"]
+)
+def test_other_texts_are_refused_with_the_legal_ones(tmp_path, text):
+    with pytest.raises(ConfigError, match=r"file.yaml:1: .*legal are a whole number .* powers of two"):
+        read(tmp_path / "file.yaml", text)

@@ -1,0 +1,223 @@
+"""Short runs of programs with meshes of one size, of few numbers of ranks, that hang or that ignore their pieces."""
+
+import json
+import os
+import random
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from apples.cli.run import run
+from apples.cli.toolbox import toolbox
+from apples.errors import ConfigError, LaunchError
+from apples.model.grid import Host
+from apples.model.plan import Outcome, RankStatus
+from apples.model.template import Application, BenchmarkRequest, Deployment, Workload
+from apples.monitoring.counters import MonitorState
+from apples.platforms import shortruns
+
+FAKE_SSH = Path(__file__).parents[1] / "hosts" / "fake_ssh.sh"
+PROGRAM = """\
+import sys
+from mpi4py import MPI
+rows, steps = [int(n) for n in sys.argv[1].split(",")], int(sys.argv[2])
+comm, rank, ranks = MPI.COMM_WORLD, MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+if len(rows) != ranks or not ({condition}):
+    sys.exit(f"cannot divide {{rows}}")
+for step in range(steps):
+    sum(range(rows[rank] * 2000))
+    if rank == 0 and {hangs}:
+        print("rank 0 waits in step", step, flush=True)
+        comm.recv(source=1, tag=7)
+    comm.allreduce(1)
+"""
+FILE = """\
+name: picky
+command: ["{{ python }}", picky.py, "{{ rows | join(',') }}", "{{ iterations }}"]
+iterations: 60
+benchmark: {iterations: 8}
+"""
+
+
+def called(command, *words):
+    """The result of a command in this process; its error is raised."""
+    return CliRunner().invoke(
+        command, [str(word) for word in words], catch_exceptions=False, standalone_mode=False
+    )
+
+
+@pytest.fixture
+def picky(tmp_path, monkeypatch, library):
+    """A function that writes a program with a condition on rows, and its file, measured in a moment."""
+    pytest.importorskip("mpi4py")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ssh").symlink_to(FAKE_SSH)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name, least in (("ENOUGH_CPU_S", 0.03), ("STEADY_CPU_S", 0.03)):
+        monkeypatch.setattr(shortruns, name, least)
+
+    def write(condition, more="", hangs="False"):
+        Path("picky.py").write_text(PROGRAM.format(condition=condition, hangs=hangs))
+        Path("picky.yaml").write_text(FILE + more)
+
+    return write
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("condition", "more", "hosts", "ranks"),
+    [
+        ("sum(rows) == 600", "sizes: 600\n", None, {1, 2}),
+        ("ranks > 1", "min_ranks: 2\n", None, {2}),
+        ("ranks & (ranks - 1) == 0", "ranks: powers of two\n", "alpha:3", {1, 2}),
+    ],
+)
+def test_picky_program_is_checked_planned_and_run_at_once(picky, condition, more, hosts, ranks):
+    picky(condition, more)
+    where = ("--launcher", "ssh", "-H", hosts) if hosts else ()
+    benchmarks = json.loads(called(toolbox, "app", "check", "picky.yaml", 600, *where, "--json").stdout)
+    measured = {b["ranks"] for of in benchmarks["benchmarks"].values() for b in of}
+    assert measured == {n for n in ranks if hosts or n in (min(ranks), len(os.sched_getaffinity(0)))}
+    ran = json.loads(called(run, 600, "--app", "picky.yaml", *where, "--json").stdout)
+    assert ran["ended"] == "finished"
+    assert len(ran["hosts"]) in ranks
+    assert sum(rank["rows"] for rank in ran["hosts"]) == 600
+
+
+@pytest.mark.mpi
+def test_program_that_hangs_ends_by_its_limit(picky, tmp_path):
+    picky("True", hangs="rows[0] != rows[-1]")
+    stated = (
+        r"pieces 32, 96 failed: .* time limit .*; rank 0 with 32 rows was running, rank 1 with 96 rows was running; "
+        r"its output ended with: rank 0 waits in step 0"
+    )
+    with pytest.raises(LaunchError, match=stated):
+        called(toolbox, "app", "check", "picky.yaml", 64, "-t", 1)
+    assert not list(tmp_path.glob("apples-benchmark-*"))
+    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if b"picky.py" in _bytes(p)]
+
+
+def _bytes(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def request(rows=32, size=None, ranks=1, template=None, **demands):
+    """A benchmark request, and the workload of its program."""
+    work = Workload(application="toy", size=size or rows * ranks, **demands)
+    template = template or Application(
+        name="toy",
+        summary="",
+        check=lambda options: None,
+        workload=lambda size, options: work,
+        price_key=str,
+        start=lambda *given, **more: Deployment(command=("true",)),
+        short_iterations=10,
+    )
+    return BenchmarkRequest(
+        template=template, options={}, host=Host(name="here"), ranks=ranks, rows=rows, size=size
+    ), work
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks", "uneven", "pieces"),
+    [
+        ({}, 2, False, [32, 32]),
+        ({}, 2, True, [32, 96]),
+        ({}, 3, True, [32, 96, 32]),
+        ({"max_rows": 50}, 2, True, [32, 50]),
+        ({"max_rows": 32}, 2, True, [32, 32]),
+        ({"min_rows": 40}, 2, True, [40, 120]),
+        ({"size": 600}, 1, False, [600]),
+        ({"size": 601}, 2, False, [301, 300]),
+        ({"size": 600}, 2, True, [150, 450]),
+        ({"size": 600, "max_rows": 400}, 2, True, [200, 400]),
+        ({"size": 600, "max_rows": 300}, 2, True, [300, 300]),
+        ({"size": 600, "min_rows": 200}, 2, True, [200, 400]),
+        ({"size": 600}, 4, True, [75, 225, 75, 225]),
+        ({"size": 7}, 4, True, [1, 3, 1, 2]),
+    ],
+)
+def test_pieces_keep_size_and_limits(given, ranks, uneven, pieces):
+    asked, work = request(**given)
+    assert shortruns.pieces_of(asked, work, ranks, uneven=uneven) == pieces
+
+
+class Simulated:
+    """A platform whose ranks take CPU time by a formula of rank, rows, iterations and all rows."""
+
+    several_hosts = False
+
+    def __init__(self, cost, seed):
+        self.cost, self.random, self.pages = cost, random.Random(seed), []
+
+    def run(self, launch, notify):
+        rows, iterations = self.started
+        even = sum(rows) / len(rows)
+        self.pages = [
+            SimpleNamespace(
+                rank=rank,
+                ranks=len(rows),
+                t_cpu_s=(cpu_s := self.cost(rank, n, iterations, even) * self.random.uniform(0.98, 1.02)),
+                cpu_s=cpu_s,
+                sent=iterations,
+                c_comm=iterations,
+                iterations=iterations,
+                neighbours=[],
+                mpi="",
+                state=MonitorState.FINALIZED,
+            )
+            for rank, n in enumerate(rows)
+        ]
+        seconds = max(page.cpu_s for page in self.pages)
+        statuses = tuple(RankStatus(rank=rank, host="here", exit_code=0) for rank in range(len(rows)))
+        return Outcome(ended="finished", exit_code=0, observed_s=seconds, statuses=statuses)
+
+
+PROGRAMS = {
+    # Seconds by rank, rows, iterations, even rows.
+    "plain": (lambda rank, rows, n, even: 0.1 + rows * n * 1e-4, False),
+    "fixed work of each rank": (lambda rank, rows, n, even: (rows + 20) * n * 1e-4, False),
+    "root reads input": (lambda rank, rows, n, even: 2.0 * (rank == 0) + rows * n * 1e-4, False),
+    "root reads much input": (lambda rank, rows, n, even: 8.0 * (rank == 0) + rows * n * 1e-4, False),
+    "root writes each iteration": (lambda rank, rows, n, even: (rows + 60 * (rank == 0)) * n * 1e-4, False),
+    "last rank writes": (lambda rank, rows, n, even: (rows + 60 * (rank > 0)) * n * 1e-4, False),
+    "reads by rows": (lambda rank, rows, n, even: 0.02 * rows + rows * n * 1e-4, False),
+    "caches": (lambda rank, rows, n, even: rows**0.85 * n * 2e-4, False),
+    "divides evenly": (lambda rank, rows, n, even: 0.1 + even * n * 1e-4, True),
+    "divides evenly, root reads": (lambda rank, rows, n, even: 2.0 * (rank == 0) + even * n * 1e-4, True),
+    "divides evenly, root writes": (lambda rank, rows, n, even: (even + 9 * (rank == 0)) * n * 1e-4, True),
+    "root does all": (lambda rank, rows, n, even: 0.1 + 2 * even * (rank == 0) * n * 1e-4, True),
+}
+
+
+@pytest.mark.parametrize("size", [None, 600])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_only_programs_that_ignore_pieces_are_refused(monkeypatch, library, program, size):
+    cost, ignores = PROGRAMS[program]
+    monkeypatch.setattr(shortruns, "learn_mpi", lambda launch, library: False)
+    for seed in range(3):
+        platform = Simulated(cost, seed)
+        monkeypatch.setattr(shortruns, "figures_of", lambda run_dir, job, p=platform: p.pages)
+
+        def start(rows, run_dir, options, platform=platform, **more):
+            platform.started = rows, int(options["iterations"])
+            return Deployment(command=("true",))
+
+        asked, _ = request(size=size)
+        asked = replace(asked, template=replace(asked.template, start=start))
+        expected = (
+            pytest.raises(ConfigError, match="the program ignores its pieces: with")
+            if ignores
+            else nullcontext()
+        )
+        with expected:
+            shortruns.observed_benchmark(platform, asked)
