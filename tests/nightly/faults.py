@@ -195,7 +195,6 @@ class Agents(Daemon):
             self._ended(self._ready.pop())
 
     def _launched(self):
-
         setup = SETUP | {"run_dir": str(self.directory), "directory": "/", "proxies": 1, "environment": {}}
         command = [sys.executable, "-I", "-S", hostagent.__file__, "serve"]
         agent = subprocess.Popen(command, stdin=-1, stdout=-1, stderr=self._stderr)
@@ -210,7 +209,6 @@ class Agents(Daemon):
         return agent
 
     def _ended(self, agent):
-
         order = {"id": 1, "command": ["/bin/true"], "environment": {"A": "b"}}
         orders = frame(b"F", b"input\nx") + frame(b"S", json.dumps(order).encode())
         received, _ = agent.communicate(orders, timeout=60)

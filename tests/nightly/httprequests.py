@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import orjson
 
-from tests.nightly.inputs import BAD_JSON, ODD_NAMES, ODD_VALUES, Generator, damaged
+from tests.nightly.inputs import ODD, Generator, damaged
 
 #: Few enough that legal requests do not fill the server with series.
 HOSTS = ("alpha", "beta", "gamma")
@@ -24,38 +24,6 @@ _NAMES = {
     "series": SERIES,
     "kind": ("note", "plan made"),
 }
-ODD_QUERIES = (
-    "since=nan", "since=1e999", "since=-1e308&until=1e308", "until=-1", "since=&until=", "most=0",
-    "most=-1", "most=1e9", "most=9" + "9" * 5000, "points=0", "points=5000", "resolution=0",
-    "resolution=RAW", "series=", "series=a&series=b", "hosts=", "hosts=,,,", "hosts=" + "a," * 3000,
-    "composed=1", "composed=true", "host=", "resource=", "resource=cpu.new", "a=b", "&&&", "=", "%",
-    "%zz=%zz", "a[]=1", "since=1&since=2", "x=" + "a" * 10_000, "\u00e4=\u00f6", "since=0x10",
-    "since=1_000", "since=٣",
-)  # fmt: skip
-ODD_HEADERS = (
-    "Content-Type: text/plain", "Content-Type: application/json; charset=utf-16",
-    "Content-Type: " + "a" * 5000, "Content-Encoding: gzip", "Content-Encoding: br, gzip",
-    "Authorization: Bearer", "Authorization: Bearer a b c", "Authorization: Basic YTpi",
-    "Authorization: " + "x" * 9000, "X-NWS-Host: alpha", "X-NWS-Host: ", "X-NWS-Host: a b",
-    "X-NWS-Host: \xe4", "X-NWS-Key: wrong", "X-NWS-Key: " + "k" * 3000, "Host: example.org",
-    "Host: localhost", "Host: [::1", "Range: bytes=0-1,5-", "Range: bytes=-99999999999999999999",
-    "If-None-Match: *", "If-Modified-Since: yesterday", "Accept: application/xml",
-    "Accept-Encoding: " + "gzip," * 500, "Cookie: " + "a=b; " * 500, "Expect: 100-continue",
-    "Expect: nonsense", "Connection: close", "Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c",
-    "X-Forwarded-For: 1.2.3.4", "Origin: null", "TE: trailers", "Trailer: Host", "X: " + "y" * 70_000,
-    "Transfer-Encoding: gzip", "Content-Length: 7", "Bad Name: x", ": empty", "No colon", "\tFolded: x",
-)  # fmt: skip
-ODD_METHODS = (
-    "HEAD", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT", "PROPFIND", "get", "G\xc9T", "A" * 300, "",
-    "PRI",
-)  # fmt: skip
-GARBAGE = (
-    b"", b"\r\n\r\n", b"\0" * 1000, b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", b"GET / HTTP/1.1",
-    b"GET  /  HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/0.9\r\n\r\n",
-    b"GET http:// HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET * HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    b"SSH-2.0-OpenSSH_9\r\n", b"GET / HTTP/1.1\nHost: localhost\n\n", b"a" * 100_000,
-    b"*1\r\n$4\r\nPING\r\n",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,14 +81,14 @@ class Fuzzer:
 
     def _no_json(self):
         method, path, operation = self._chance.choice([o for o in self._operations if "requestBody" in o[2]])
-        body = self._chance.choice(BAD_JSON)
+        body = self._chance.choice(ODD["json"])
         if self._chance.random() < 0.4:
             body = damaged(self._chance, self._body(operation) or b"{}")
         return Case(kind="no JSON", raw=self._request(method, self._filled(path), body))
 
     def _odd_name(self):
         method, path, operation = self._chance.choice(self._operations)
-        odd = self._chance.choice(ODD_NAMES)
+        odd = self._chance.choice(ODD["names"])
         name = quote(odd, safe="" if self._chance.random() < 0.5 else "%/.@>")
         target = re.sub(r"\{\w+\}", lambda _: name, path)
         if target == path:
@@ -135,10 +103,12 @@ class Fuzzer:
 
     def _odd_query(self):
         method, path, operation = self._chance.choice(self._operations)
-        parts = [self._chance.choice(ODD_QUERIES) for _ in range(self._chance.randint(1, 3))]
+        parts = [self._chance.choice(ODD["queries"]) for _ in range(self._chance.randint(1, 3))]
         names = [p["name"] for p in operation.get("parameters", ()) if p["in"] == "query"]
         if names and self._chance.random() < 0.5:
-            parts.append(f"{self._chance.choice(names)}={quote(str(self._chance.choice(ODD_VALUES)))[:3000]}")
+            parts.append(
+                f"{self._chance.choice(names)}={quote(str(self._chance.choice(ODD['values'])))[:3000]}"
+            )
         return Case(
             kind="odd query",
             raw=self._request(method, f"{self._filled(path)}?{'&'.join(parts)}", self._body(operation)),
@@ -146,7 +116,7 @@ class Fuzzer:
 
     def _odd_header(self):
         method, path, operation = self._chance.choice(self._operations)
-        headers = [self._chance.choice(ODD_HEADERS) for _ in range(self._chance.randint(1, 4))]
+        headers = [self._chance.choice(ODD["headers"]) for _ in range(self._chance.randint(1, 4))]
         if self._chance.random() < 0.1:
             headers = [f"X-{n}: a" for n in range(200)]
         body = self._body(operation)
@@ -160,7 +130,7 @@ class Fuzzer:
 
     def _odd_method(self):
         _, path, _ = self._chance.choice(self._operations)
-        method = self._chance.choice((*ODD_METHODS, "GET", "POST", "DELETE"))
+        method = self._chance.choice((*ODD["methods"], "GET", "POST", "DELETE"))
         body = self._chance.choice((None, b"{}"))
         return Case(
             kind="odd method", raw=self._request(method, self._filled(path), body), whole=method != "CONNECT"
@@ -196,7 +166,7 @@ class Fuzzer:
         return Case(kind="odd framing", raw=head + self._chance.choice(tails), whole=False)
 
     def _garbage(self):
-        raw = self._chance.choice(GARBAGE)
+        raw = self._chance.choice(ODD["garbage"])
         if self._chance.random() < 0.5:
             raw = self._chance.randbytes(self._chance.randint(1, 3000))
         elif self._chance.random() < 0.3:

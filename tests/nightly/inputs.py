@@ -6,30 +6,10 @@ Every value comes from one random number generator, so a seed gives the same inp
 from collections.abc import Callable, Mapping
 from typing import Any
 
-ODD_NAMES = (
-    "", " ", ".", "..", "-", "a" * 65, "a" * 5000, "ä", "\0", "a\nb", "a b", "%", "%zz", "%00", "%c3%28",
-    "%ff%fe", "../../etc/passwd", "a/b", "a\\b", "cpu.new@", "@alpha", "cpu.new@a>b", "network.latency@a",
-    "network.latency@a>", "x.@a", "x." + "a" * 80 + "@a", "cpu.new@alpha>alpha>alpha", "nonsense@alpha",
-    "'; DROP TABLE host; --", "${jndi}", "<script>", "\u202e", "a" * 64, "None", "nan",
-)  # fmt: skip
-ODD_VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 1.5, -0.0, 1e120, -1e121, 1e308, 5e-324, 2**31, 2**53, 2**63 - 1, -(2**63),
-    2**64 - 1, "", " ", "1", "nan", "\0", "\ud7ff", "é" * 100, "a" * 10_000, [], [[]], [None], [1, "a"], {},
-    {"a": 1}, {"": {}}, [[1, 2], [3]], ["a" * 1000, ""],
-)  # fmt: skip
-#: JSON that `json.dumps` of no document makes: beyond every number, not Unicode, too deep, not closed, twice.
-BAD_JSON = (
-    b"", b" ", b"{", b"}", b"[", b"nul", b"NaN", b"Infinity", b"{'a': 1}", b'{"a": NaN}', b'{"t": [1e999]}',
-    b"\xef\xbb\xbf{}", b"\xff\xfe{\0}\0", b"\x1f\x8b\x08\0\0", b"\0" * 100, b"[" * 50_000,
-    b'{"a":' * 50_000, b'{"a": "\\ud800"}', b'{"a": "\xc3\x28"}', b"{}{}", b'{"a": 01}',
-    b'{"series": [' + b'"",' * 50_000 + b'""]}', b'"' + b"a" * 100_000 + b'"',
-    b'{"first": 1' + b"0" * 400 + b"}", b"// {}",
-)  # fmt: skip
-#: Texts that take the place of a value in the bytes of a document.
-_ODD_BYTES = (
-    b"1" + b"0" * 400, b"-1e999", b"NaN", b'"\\ud800"', b'"\\u0000"', b"\xff\xfe", b"[" * 3000, b'{"a":' * 3000,
-    b"9" * 5000, b"\0", b"\n", b"\r\n", b'"' + b"x" * 9000 + b'"', b"1e-400", b"99999999999999999999", b"{}",
-)  # fmt: skip
+from tests.transcripts import text_of
+
+#: Odd names, values, JSON, bytes and parts of requests: a dictionary of tuples, in Python's notation.
+ODD: dict[str, tuple[Any, ...]] = eval(text_of("nightly/odd.txt"))
 #: Most elements of a generated list that its schema does not bound closer.
 _MOST = 4
 
@@ -100,7 +80,7 @@ class Generator:
             if turn < 0.12:
                 return {k: v for k, v in value.items() if k != key}
             if turn < 0.24:
-                return value | {chance.choice(ODD_NAMES): chance.choice(ODD_VALUES)}
+                return value | {chance.choice(ODD["names"]): chance.choice(ODD["values"])}
             return value | {key: self.mutated(value[key])}
         if isinstance(value, list) and value and chance.random() < 0.7:
             place, turn = chance.randrange(len(value)), chance.random()
@@ -109,13 +89,13 @@ class Generator:
             if turn < 0.3:
                 return value * chance.choice((2, 50))
             return [*value[:place], self.mutated(value[place]), *value[place + 1 :]]
-        return chance.choice((*ODD_VALUES, *ODD_NAMES))
+        return chance.choice((*ODD["values"], *ODD["names"]))
 
 
 def damaged(chance, raw):
     """Return the same bytes with one error: cut, flipped, repeated, another text inside, or none of them left."""
     if not raw:
-        return chance.choice(BAD_JSON)
+        return chance.choice(ODD["json"])
     turn, place = chance.random(), chance.randrange(len(raw))
     if turn < 0.2:
         return raw[:place]
@@ -129,5 +109,5 @@ def damaged(chance, raw):
         return raw[:end] + raw[place:]
     if turn < 0.9:
         end = min(place + chance.randint(0, 10), len(raw))
-        return raw[:place] + chance.choice(_ODD_BYTES) + raw[end:]
-    return chance.choice(BAD_JSON) if chance.random() < 0.5 else chance.randbytes(chance.randint(1, 3000))
+        return raw[:place] + chance.choice(ODD["bytes"]) + raw[end:]
+    return chance.choice(ODD["json"]) if chance.random() < 0.5 else chance.randbytes(chance.randint(1, 3000))

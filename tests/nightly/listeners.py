@@ -136,6 +136,16 @@ class Lines(Daemon):
     generator: Generator
     _number = 0
 
+    def _read(self, requests):
+        """Keep the schemas of requests by name, and return the definitions that they refer to."""
+        definitions: dict[str, Any] = {}
+        self._schemas = {}
+        for name, exchange in requests.items():
+            schema = msgspec.json.schema(exchange.argument.type)
+            definitions |= schema.pop("$defs", {})
+            self._schemas[name] = schema
+        return definitions
+
     def conversation(self):
         count = self._chance.randint(1, _LINES)
         lines, kinds = [], set()
@@ -164,15 +174,9 @@ class Queue(Lines):
     """The queue manager's socket. One job holds the machine, so that accepted ones wait."""
 
     def _start(self):
-
         warm()
         self.path = self.directory / "queue.sock"
-        definitions: dict[str, Any] = {}
-        self._schemas = {}
-        for name, exchange in QUEUE_REQUESTS.items():
-            schema = msgspec.json.schema(exchange.argument.type)
-            definitions |= schema.pop("$defs", {})
-            self._schemas[name] = schema
+        definitions = self._read(QUEUE_REQUESTS)
         place = str(self.directory)
         names: dict[str, Any] = {
             **dict.fromkeys(("directory", "output", "error"), (place, f"{place}/%j.out", "/dev/null")),
@@ -232,13 +236,7 @@ class Node(Lines):
     _policy = "fcs"
 
     def _start(self):
-
-        definitions: dict[str, Any] = {}
-        self._schemas = {}
-        for name, exchange in NODE_REQUESTS.items():
-            schema = msgspec.json.schema(exchange.argument.type)
-            definitions |= schema.pop("$defs", {})
-            self._schemas[name] = schema
+        definitions = self._read(NODE_REQUESTS)
         cluster = self._stack.enter_context(LocalCluster(self.directory, {"a": "0"}, policy=self._policy))
         cluster.start()
         self._cluster = cluster
@@ -283,7 +281,6 @@ class Manager(Daemon):
     """The machine manager's stream and datagrams, from a holder of its key."""
 
     def _start(self):
-
         cluster = self._stack.enter_context(LocalCluster(self.directory, {"a": "0"}))
         cluster.start()
         self._cluster = cluster
@@ -302,7 +299,6 @@ class Manager(Daemon):
         self._datagrams = self._stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
 
     def conversation(self):
-
         connection = socket.create_connection(self._address, timeout=30)
         greeting = b""
         while not greeting.endswith(b"\n"):
@@ -366,7 +362,6 @@ class Agent(Daemon):
         self._generator = Generator(self._chance, {}, {})
 
     def conversation(self):
-
         chance = self._chance
         setup = SETUP | {"run_dir": chance.choice((".", "own")), "proxies": chance.randint(0, 2)}
         setup |= {"watched": chance.choice((None, "", "page")), "look_s": chance.choice((0.2, 1.1))}
@@ -391,7 +386,6 @@ class Agent(Daemon):
             return ours, ForkedAgent(theirs.fileno(), theirs.fileno(), self._stderr.fileno(), None)
 
     def _frame(self):
-
         chance = self._chance
         order = {"id": chance.randint(0, 3), "command": ["/bin/true"], "environment": {"A": "b"}}
         payloads: dict[bytes, Callable[[], bytes]] = {
@@ -416,7 +410,6 @@ class Agent(Daemon):
             raise Failed(f"an agent ended with code {code}: {text[text.find('Traceback') :][:3000]}")
 
     def probe(self):
-
         ours, agent = self._forked()
         with ours:
             ours.settimeout(30)
@@ -427,7 +420,6 @@ class Agent(Daemon):
 
 
 def _agent_answer(received):
-
     kinds = [kind for kind, _ in Unframer(preamble=True).feed(received)]
     return "refused" if b"W" in kinds else "orderly end" if b"G" in kinds else "no setup"
 

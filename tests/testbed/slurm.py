@@ -29,38 +29,7 @@ NEEDED = {
 UP_S = 60.0
 
 #: Settings of the controller that do not depend on the hosts.
-SETTINGS = {
-    "ClusterName": "testbed",
-    "AuthType": "auth/munge",
-    "CredType": "cred/munge",
-    "SlurmUser": "root",
-    "SlurmdUser": "root",
-    "MpiDefault": "none",
-    "SwitchType": "switch/none",
-    "ProctrackType": "proctrack/linuxproc",
-    "TaskPlugin": "task/none",
-    "JobAcctGatherType": "jobacct_gather/none",
-    "AccountingStorageType": "accounting_storage/none",
-    "SelectType": "select/cons_tres",
-    "SelectTypeParameters": "CR_CPU_Memory",
-    "DefMemPerCPU": "100",
-    "SchedulerParameters": "sched_min_interval=0,bf_interval=1,batch_sched_delay=0",
-    "ReturnToService": "2",
-    "SlurmdTimeout": "12",
-    "SlurmctldTimeout": "30",
-    "MessageTimeout": "8",
-    "KillWait": "3",
-    "UnkillableStepTimeout": "20",
-    "SlurmdParameters": "config_overrides",
-    "PreemptType": "preempt/partition_prio",
-    "PreemptMode": "CANCEL",
-    "StateSaveLocation": "/run/slurmctld",
-    "SlurmdSpoolDir": "/run/slurmd",
-    "SlurmctldPidFile": "/run/slurmctld.pid",
-    "SlurmdPidFile": "/run/slurmd.pid",
-    "SlurmctldLogFile": f"{HERE}/slurm/slurmctld.log",
-    "SlurmdLogFile": f"{HERE}/slurm/slurmd-%n.log",
-}
+SETTINGS = Path(__file__).with_name("slurm.conf").read_text().replace("HERE", HERE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +121,7 @@ class Slurm(BatchSystem):
     def configuration(self) -> str:
         """slurm.conf."""
         address = {host.name: host.address for host in self.testbed.spec.hosts}
-        lines = [f"{key}={value}" for key, value in SETTINGS.items()]
-        lines.append(f"SlurmctldHost={self.server}({address[self.server]})")
+        lines = [*SETTINGS.splitlines(), f"SlurmctldHost={self.server}({address[self.server]})"]
         for node in self._nodes:
             features = f" Features={node.features}" if node.features else ""
             lines.append(
