@@ -56,10 +56,13 @@ def benchmark_of(name: str, short: ShortRun, long: ShortRun) -> Benchmark:
     more = long.iterations - short.iterations
     growth_s, whole_s = cpu_growth_s(short, long), max(rank.t_cpu_s for rank in long.ranks)
     if growth_s < max(LEAST_CPU_S, _LEAST_PART * whole_s):
+        loops = short.ranks[0].iterations
+        same = loops > 0 and loops == long.ranks[0].iterations
+        counted = f"; its loop had {loops} iterations both times: the check does not change its length" * same
         raise LaunchError(
             f"{name} took {growth_s:.3f} s more CPU time for {long.iterations} than for {short.iterations} iterations, "
             "too little to measure; check that its command passes {{ iterations }} on, or give more of them under "
-            "`benchmark`"
+            f"`benchmark`{counted}"
         )
     row_s = statistics.fmean(
         s / more / rows for s, rows in zip(growths_s(short, long), long.rows, strict=True)

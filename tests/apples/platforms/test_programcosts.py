@@ -52,6 +52,11 @@ def test_two_runs_give_the_cost_of_a_row():
 def test_iterations_without_cost_are_an_error():
     with pytest.raises(LaunchError, match=r"0\.000 s more CPU time for 25 than for 5 iterations"):
         benchmark_of("toy", short_run([10], 5, cost=0.0), short_run([10], 25, cost=0.0))
+    runs = [short_run([10], n, cost=0.0) for n in (5, 25)]
+    for run in runs:
+        run.ranks[0].iterations = 30
+    with pytest.raises(LaunchError, match="its loop had 30 iterations both times: the check does not change"):
+        benchmark_of("toy", *runs)
 
 
 def test_counted_iterations_of_each_iteration_cancel_the_rest():
