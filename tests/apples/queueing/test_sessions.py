@@ -62,6 +62,12 @@ class Session:
             return ["none"]
         return [f"job {promised.job.id} at {promised.at_s:g}, {promised.extra} to spare"]
 
+    def planned(self, *numbers):
+        """When each of these jobs is planned to start and expected to end, and whether it overtook another."""
+        for number in map(int, numbers):
+            start, end = self._queue.planned_start_s(number), self._queue.expected_end_s(number)
+            yield f"job {number}: starts {start}, ends {end}, overtook {self._queue.overtook(number)}"
+
     def predict(self, now, estimates=""):
         """estimates : JOB:SECONDS"""
         pairs = (each.split(":") for each in filter(None, estimates.split(",")))
