@@ -17,11 +17,11 @@ import numpy as np
 
 from apples.queueing.estimates import Scheme, SimilarJobs
 from apples.queueing.jobs import OFF, SELECTIVE
+from apples.queueing.replay import make_world
 from apples.queueing.settings import QueueSettings
 from apples.queueing.state import empty_state
 from apples.simulation.batch.batchmachine import Replay, simulate
 from apples.simulation.batch.reading import read_trace
-from apples.simulation.batch.replay import make_world
 from apples.simulation.batch.trace import Trace
 from apples_experiments.coscheduled import SCENARIOS, run_scenario
 from apples_experiments.coscheduled_runs import compile_once

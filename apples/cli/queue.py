@@ -11,6 +11,7 @@ import click
 
 from apples.cli.live import grid, watch
 from apples.cli.report import table
+from apples.queueing.settings import RANGE_PERCENTILE
 from nws.base.files import write_whole
 from nws.base.hostlist import fold
 from nws.base.oserrors import REASON, os_errors_as
@@ -37,11 +38,24 @@ _HEADER = ("", "job", "name", "user", "procs", "asked", "estimate", "state", "wa
     metavar="FILE",
     help="Write jobs that are over as a job log (SWF), for `apples simulate-queue`.",
 )
+@click.option(
+    "--percentile",
+    type=click.FloatRange(50, 99),
+    default=RANGE_PERCENTILE,
+    metavar="P",
+    help="Share of starts inside their predicted ranges, 50 to 99 (default 80).",
+)
 @_SOCKET
 def queue(
-    everything: bool, user: str | None, as_json: bool, watching: bool, log: Path | None, socket: Path | None
+    everything: bool,
+    user: str | None,
+    as_json: bool,
+    watching: bool,
+    log: Path | None,
+    percentile: float,
+    socket: Path | None,
 ) -> int:
-    """Show the queue: order, requests, estimates, and the expected start of each job."""
+    """Show the queue: order, requests, estimates, and the predicted start of each job with its range."""
     from msgspec import structs, to_builtins
 
     from apples.errors import ConfigError
@@ -51,7 +65,7 @@ def queue(
         raise ConfigError("--json and --watch exclude each other; give one of them")
 
     def survey() -> QueuePage:
-        page = queueclient.survey(socket, everything=everything or log is not None)
+        page = queueclient.survey(socket, everything=everything or log is not None, percentile=percentile)
         return structs.replace(page, jobs=tuple(job for job in page.jobs if user in (None, job.user)))
 
     queue_page = survey()
@@ -105,9 +119,11 @@ def lines(queue_page: QueuePage) -> list[str]:
 def _summary(queue_page: QueuePage) -> str:
     states = [job.state for job in queue_page.jobs]
     waiting = states.count("waiting")
+    share = queue_page.ranges_held
+    held = "" if share is None else f"; {share:.0%} of {RANGE_PERCENTILE:.0f} % ranges of starts held"
     return (
         f"{queue_page.free} of {queue_page.processors} processors free, {counted(waiting, 'job')} waiting; "
-        f"priority {queue_page.priority}, backfill {queue_page.backfill}, estimates {queue_page.estimates}"
+        f"priority {queue_page.priority}, backfill {queue_page.backfill}, estimates {queue_page.estimates}{held}"
     )
 
 
@@ -148,13 +164,13 @@ def _state(job: JobRow) -> str:
 
 
 def _start(job: JobRow) -> str:
-    """Return the time of the start, or the range of the expected one."""
-    if job.start is not None:
-        return _clock(job.start)
-    if job.start_early is None:
-        return "-"
-    early, late = _clock(job.start_early), _clock(job.start_late or job.start_early)
-    return f"≈ {early}" if early == late else f"≈ {early} … {late}"
+    """Return the start, with --all beside the one predicted at the submission; of a waiting job the predicted one."""
+    started = "" if job.start is None else _clock(job.start)
+    if job.start_median is None or (started and job.state != "ended"):
+        return started or "-"
+    early, median, late = (_clock(at or 0.0) for at in (job.start_early, job.start_median, job.start_late))
+    predicted = f"≈ {median}" if early == late else f"≈ {median} ({early} … {late})"
+    return f"{started} {predicted}" if started else predicted
 
 
 def _clock(at: float) -> str:

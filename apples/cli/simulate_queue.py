@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +19,9 @@ from nws.base.files import Replacement
 from nws.base.oserrors import REASON, os_errors_as
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from apples.queueing.configuration import QueueFile
     from apples.queueing.scoring import Scoreboard
     from apples.simulation.batch.batchmachine import Progress, ReplaySchedule
@@ -100,6 +103,12 @@ class ReplayOptions:
         metavar="FILE",
         help="Write `id submit start` of each job.",
     )
+    predict: Path | None = option(
+        "--predict",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Write the start of each job as foreseen at its submission: `id submit start median low high`.",
+    )
     as_json: bool = option("--json", is_flag=True, help="One JSON document on stdout.")
     quiet: bool = option("-q", "--quiet", is_flag=True, help="No notes and no progress on stderr.")
 
@@ -110,8 +119,7 @@ class ReplayOptions:
 def simulate_queue(trace: Path, options: ReplayOptions) -> None:
     """Replay the job log TRACE (Standard Workload Format or sacct's output, plain or .gz) under a policy."""
     from apples.cli.console import Console
-    from apples.queueing import jit
-    from apples.simulation.batch import replay
+    from apples.queueing import jit, replay
     from apples.simulation.batch.batchmachine import Replay, simulate
     from apples.simulation.batch.reading import read_trace
     from nws.base.jit import is_cached
@@ -121,6 +129,7 @@ def simulate_queue(trace: Path, options: ReplayOptions) -> None:
         queue=chosen.queue.settings(),
         switches=chosen.estimates.switches(),
         event_order=options.event_order,
+        predict=options.predict is not None,
     )
     console = Console(quiet=options.quiet)
     log = read_trace(trace)
@@ -137,7 +146,9 @@ def simulate_queue(trace: Path, options: ReplayOptions) -> None:
     with _progress(len(jobs), options.quiet) as progress:
         schedule = simulate(jobs, how, estimates, progress)
     if options.starts is not None:
-        _write_starts(options.starts, schedule)
+        _write_starts("--starts", options.starts, schedule, ())
+    if options.predict is not None and schedule.predicted is not None:
+        _write_starts("--predict", options.predict, schedule, schedule.predicted.T)
     document = _document(schedule, chosen, options)
     if estimator is not None:
         document["estimators"] = {name: asdict(score) for name, score in estimator.scores().items()}
@@ -218,17 +229,18 @@ def _progress(jobs: int, quiet: bool) -> Iterator[Progress | None]:
         yield lambda done, _: bar.update(done - bar.pos)
 
 
-def _write_starts(path: Path, schedule: ReplaySchedule) -> None:
-    """Write the starts; a file of that name is always complete."""
-    columns = (schedule.trace.id, schedule.trace.submit, schedule.start)
+def _write_starts(
+    option_name: str, path: Path, schedule: ReplaySchedule, further: Iterable[NDArray[np.float64]]
+) -> None:
+    """Write id, submission, start and `further` columns of each job; a file of that name is always complete."""
+    columns = (schedule.trace.submit, schedule.start, *further)
     with (
-        os_errors_as(ConfigError, f"--starts {path}: cannot be written ({REASON}); name another file"),
+        os_errors_as(ConfigError, f"{option_name} {path}: cannot be written ({REASON}); name another file"),
         Replacement(path) as temporary,
         open(temporary, "w", encoding="ascii") as file,
     ):
-        file.writelines(
-            f"{number} {submit:.15g} {start:.15g}\n" for number, submit, start in zip(*columns, strict=True)
-        )
+        for number, *times in zip(schedule.trace.id, *columns, strict=True):
+            file.write(" ".join([str(number), *(f"{at:.15g}" for at in times)]) + "\n")
 
 
 def _document(schedule: ReplaySchedule, chosen: QueueFile, options: ReplayOptions) -> dict[str, Any]:

@@ -25,12 +25,13 @@ from apples.livequeue.records import (
     JobRecord,
     Submission,
 )
+from apples.livequeue.startpredictions import StartPredictions
 from apples.livequeue.store import Store
-from apples.queueing.ahead import PredictedStart, predict_starts
 from apples.queueing.configuration import QueueFile
 from apples.queueing.easyqueue import JobQueue
 from apples.queueing.estimates import ModelFirst
 from apples.queueing.jobs import QueueJob
+from apples.queueing.runtimes import PastRuns
 from apples.queueing.scoring import EstimateScore, Scoreboard
 
 
@@ -42,17 +43,18 @@ def scores(path: Path) -> dict[str, EstimateScore]:
     """
     store = Store(path)
     board = Scoreboard("history", {})
-    _restore(board, store.past())
+    _restore(board, PastRuns(), store.past())
     store.close()
     return board.scores()
 
 
-def _restore(board: Scoreboard, past: Iterable[JobRecord]) -> None:
+def _restore(board: Scoreboard, runs: PastRuns, past: Iterable[JobRecord]) -> None:
     """Add the run times of jobs that have left the queue, in this order; lost ones have none."""
     for record in past:
         if record.held_s is not None and record.freed_s is not None and record.outcome != LOST:
             board.restore(record.id, record.estimates)
             board.ended(job_of(record), record.held_s, record.freed_s)
+            runs.ended(job_of(record), record.held_s)
 
 
 class StoredPredictions:
@@ -134,8 +136,6 @@ class LiveQueue:
                 store.set_numbers(**numbers)
         self.clock = Clock(numbers["origin"], numbers["last"], steady)
         self.policy_changed = numbers.get("policy") != self._policy()
-        self._predicted: dict[int, PredictedStart] | None = None
-        self._positions: dict[int, int] | None = None
         self._build()
 
     def instant(
@@ -172,14 +172,17 @@ class LiveQueue:
         self, ended: Sequence[int], cancelled: Sequence[int], submitted: Sequence[Submission]
     ) -> Instant:
         now = self.clock.instant()
-        self._predicted = self._positions = None
-        left = [self._end(job_id, now) for job_id in ended]
+        self.starts.changed()
+        left = [self._end(job_id, now) for job_id in sorted(ended)]
         for job_id in cancelled:
             end = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
             if self.store.end(job_id, end, only_from=(WAITING,)):
                 left.append(self._end(job_id, now))
         ids = tuple(self._submit(submission, now) for submission in submitted)
         started = tuple(self._starts(now))
+        self.starts.learn(sorted(started, key=lambda record: record.id))
+        for job_id in self.starts.keep(ids, now, self.store):
+            self.jobs[job_id] = self.record(job_id)
         self._predictions.write(self.store, self.queue, self.chosen.queue.backfill)
         self.store.set_numbers(last=now, policy=self._policy())
         return Instant(at_s=now, submitted=ids, started=started, left=tuple(left))
@@ -196,6 +199,7 @@ class LiveQueue:
             self.board.forget(job_id)
         else:
             self.board.ended(job_of(record), now - record.start_s, now)
+            self.starts.runs.ended(job_of(record), now - record.start_s)
         return ended
 
     def _submit(self, submission: Submission, now: float) -> int:
@@ -223,22 +227,10 @@ class LiveQueue:
             self.occupancy.admit(record)
         return record
 
-    def predicted_starts(self) -> dict[int, PredictedStart]:
-        """Return the predicted starts of waiting jobs by id, as of the last instant."""
-        if self._predicted is None:
-            started = {i: r.start_s for i, r in self.jobs.items() if r.start_s is not None}
-            held_s = self.occupancy.estimates()
-            self._predicted = predict_starts(self.queue, self.clock.now(), started, held_s)
-        return self._predicted
-
     def positions(self) -> dict[int, int]:
         """Return the positions of waiting jobs in the order of their predicted starts, from 1, by id."""
-        if self._positions is None:
-            starts = self.predicted_starts()
-            order = sorted(starts, key=lambda i: (math.isnan(starts[i].early_s), starts[i].early_s, i))
-            order += sorted(self.too_wide)
-            self._positions = {job_id: position for position, job_id in enumerate(order, 1)}
-        return self._positions
+        order = (*self.starts.order(), *sorted(self.too_wide))
+        return {job_id: position for position, job_id in enumerate(order, 1)}
 
     def record(self, job_id: int) -> JobRecord:
         """Return a job of the store that is known to exist."""
@@ -271,10 +263,12 @@ class LiveQueue:
         self.jobs: dict[int, JobRecord] = {}
         self.too_wide: set[int] = set()
         self._predictions = StoredPredictions()
-        self._predicted = self._positions = None
         window_s = self.chosen.estimates.scheme.window_s
-        _restore(self.board, self.store.past(self.clock.last_s - window_s))
-        self.jobs |= {record.id: record for record in self.store.present()}
+        past, present = self.store.past(self.clock.last_s - window_s), self.store.present()
+        by_id = sorted((*past, *present), key=lambda record: record.id)
+        self.starts = StartPredictions(self.queue, self.clock, by_id)
+        _restore(self.board, self.starts.runs, past)
+        self.jobs |= {record.id: record for record in present}
         self.occupancy = Occupancy(self.jobs, self.queue, self.chosen, self.machine)
         for record in self.jobs.values():
             self.board.restore(record.id, record.estimates)

@@ -127,13 +127,6 @@ class Occupancy:
             return run_s(record)
         return max(run_s(record), guest.start_s - record.start_s + run_s(guest))
 
-    def estimates(self) -> dict[int, float]:
-        """Return the estimated time for which each job holds its processors, s."""
-        return {
-            record.id: self.held_s(record, lambda job: min(job.estimate_s, job.request_s))
-            for record in self._jobs.values()
-        }
-
     def resume(self, record: JobRecord, expected_s: float | None) -> None:
         """Add a running job that is no guest to the queue in memory. `expected_s`: None for the assumed end."""
         assert record.start_s is not None

@@ -15,6 +15,7 @@ from apples.daemons.ipc.socketclient import DaemonClient
 from apples.errors import NoDaemon
 from apples.livequeue.queuemessages import QUEUE_REQUESTS, PageRequest, QueuePage
 from apples.livequeue.queuepaths import known_sockets
+from apples.queueing.settings import RANGE_PERCENTILE
 
 #: Seconds of retries after a manager was killed during a request, and seconds between them.
 _RETRY_FOR_S, _RETRY_EVERY_S = 15.0, 0.1
@@ -58,12 +59,15 @@ def ask(request: str, argument: object = None, given: Path | None = None, *, ret
             time.sleep(_RETRY_EVERY_S)
 
 
-def survey(given: Path | None = None, *, everything: bool = False) -> QueuePage:
-    """Return the whole queue, read page by page. `everything`: include jobs that have ended."""
+def survey(
+    given: Path | None = None, *, everything: bool = False, percentile: float = RANGE_PERCENTILE
+) -> QueuePage:
+    """Return the whole queue, read page by page; see `PageRequest`. `everything`: include jobs that have ended."""
+    request = PageRequest(all=everything, percentile=percentile)
     with QueueClient(given) as client:
-        first: QueuePage = client.ask("queue", PageRequest(all=everything))
+        first: QueuePage = client.ask("queue", request)
         page, jobs = first, list(first.jobs)
         while isinstance(page.more, int):
-            page = client.ask("queue", PageRequest(all=everything, after=page.more))
+            page = client.ask("queue", replace(request, after=page.more))
             jobs += page.jobs
     return replace(first, jobs=tuple(jobs), more=UNSET)

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from apples.daemons.ipc.requests import Exchange, matching, short
 from apples.errors import HistoryError
 from apples.livequeue.records import JobRecord
+from apples.queueing.settings import RANGE_PERCENTILE
 
 #: Longest path of Linux with its NUL, longest word of a command line with its NUL, and longest span of time (10 years).
 _PATH, _WORD, _LONGEST_S = 4096, 131072, 10 * 365 * 86400.0
@@ -57,10 +58,16 @@ class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PageRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The argument of `queue`. all: include jobs that have ended. after: only jobs with higher numbers."""
+    """The argument of `queue`.
+
+    all: include jobs that have ended.
+    after: only jobs with higher numbers.
+    percentile: stated share of starts inside their predicted ranges.
+    """
 
     all: bool = False
     after: Annotated[int, Meta(ge=0, le=LAST_JOB)] = 0
+    percentile: Annotated[float, Meta(ge=50, le=99)] = RANGE_PERCENTILE
 
 
 class Instants(Struct, frozen=True, kw_only=True):
@@ -75,7 +82,8 @@ class JobRow(Struct, frozen=True, kw_only=True):
     """One job in an answer. Durations in s, times in s since the epoch.
 
     duties, beside: as in `JobRecord`.
-    start_early, start_late: None if the job is not waiting or has no prediction.
+    start_early, start_median, start_late: predicted start. Of a job that has started, as predicted at its submission;
+        None without a prediction.
     detail, command, directory, output: only for the job's owner, the manager's user and root.
     """
 
@@ -93,6 +101,7 @@ class JobRow(Struct, frozen=True, kw_only=True):
     waited_s: float
     start: float | None
     start_early: float | None = None
+    start_median: float | None = None
     start_late: float | None = None
     backfilled: bool
     duties: tuple[float, ...] = ()
@@ -118,7 +127,12 @@ class FirstJob(Struct, frozen=True, kw_only=True):
 
 
 class QueuePage(Struct, frozen=True, kw_only=True):
-    """One page of the queue. `more`: the last number if there may be more jobs, else None."""
+    """One page of the queue.
+
+    more: the last number if there may be more jobs, else None.
+    ranges_held: share of recent starts inside the range (80 %) that was predicted at the submission, or None before
+        there are enough.
+    """
 
     version: int = 1
     processors: int
@@ -129,6 +143,7 @@ class QueuePage(Struct, frozen=True, kw_only=True):
     estimates: str
     first: FirstJob | None
     origin: float
+    ranges_held: float | None = None
     more: int | UnsetType | None = UNSET
     jobs: tuple[JobRow, ...]
 

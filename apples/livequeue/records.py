@@ -71,6 +71,7 @@ class JobRecord:
     estimates: estimate of each source at submission, s.
     expected_s: expected end of a running job.
     planned_s: reservation of a waiting job (conservative backfilling).
+    foreseen: waits that were predicted at the submission (`apples.queueing.startranges.ForeseenWait` as JSON), or None.
     duties: as in the submission.
     beside: job that held the processors when this job started as its guest, or None.
     cancel: user who cancelled the running job.
@@ -103,6 +104,7 @@ class JobRecord:
     freed_s: float | None = None
     expected_s: float | None = None
     planned_s: float | None = None
+    foreseen: str | None = None
     backfilled: bool = False
     duties: tuple[float, ...] = ()
     beside: int | None = None

@@ -18,6 +18,8 @@ from apples.livequeue.queuehosts import listed
 from apples.livequeue.queuemessages import FirstJob, Instants, JobRow, PageRequest, QueuePage, answer
 from apples.livequeue.records import CANCELLED, ENDED, STARTING, JobRecord
 from apples.queueing.easyqueue import Reservation
+from apples.queueing.settings import RANGE_PERCENTILE
+from apples.queueing.startranges import ForeseenWait, StartRange
 from nws.base.durations import format_seconds
 from nws.base.records import copied
 from nws.base.wording import counted
@@ -140,14 +142,15 @@ def _behind(live: LiveQueue, record: JobRecord, head: Reservation) -> str:
 
 
 def _start(live: LiveQueue, job_id: int) -> str:
-    now, predicted = live.clock.now(), live.predicted_starts().get(job_id)
-    if predicted is None or predicted.early_s != predicted.early_s:
+    predicted = live.starts.start(job_id)
+    if predicted is None:
         return "its start cannot be predicted"
-    early, late = max(predicted.early_s - now, 0.0), max(predicted.late_s - now, 0.0)
-    if late - early < 1.0:
-        return f"it should start in {_span(late)}, at {_at(live, predicted.late_s)}"
-    latest = f"at {_at(live, predicted.late_s)} at the latest, unless a job of higher priority arrives"
-    return f"it should start in {_span(early)}, {latest}"
+    start = f"it should start in {_span(predicted.median_s - live.clock.now())}, at {_at(live, predicted.median_s)}"
+    if predicted.high_s - predicted.low_s < 1.0:
+        return start
+    held = f"; {live.starts.held:.0%} of such ranges held" if live.starts.held is not None else ""
+    ends = f"between {_at(live, predicted.low_s)} and {_at(live, predicted.high_s)}"
+    return f"{start} ({RANGE_PERCENTILE:.0f} %: {ends}{held})"
 
 
 def _procs(count: int) -> str:
@@ -178,21 +181,30 @@ def now() -> float:
     return time.time()
 
 
-def document(live: LiveQueue, uid: int, *, everything: bool, after: int = 0) -> QueuePage:
+def document(live: LiveQueue, uid: int, request: PageRequest) -> QueuePage:
     """Return one page of the queue: at most `PAGE` jobs.
 
     Args:
         live: the queue.
         uid: user of the client. Commands of other users are not shown.
-        everything: include jobs that have ended.
-        after: only jobs with higher ids.
+        request: which jobs, and which ranges of predicted starts.
 
     Returns:
         The document. Its value `more` is the last id if there may be more jobs, else None.
     """
-    find = live.store.all_jobs if everything else live.store.present
-    records = find(after, PAGE)
-    rows = [row(live, record, uid) for record in records]
+    find = live.store.all_jobs if request.all else live.store.present
+    records = find(request.after, PAGE)
+    positions = live.positions()
+    rows = [
+        row(
+            live,
+            record,
+            uid,
+            positions.get(record.id) if record.start_s is None else None,
+            request.percentile,
+        )
+        for record in records
+    ]
     head = live.queue.reservation(live.clock.now())
     return QueuePage(
         processors=live.processors,
@@ -203,32 +215,47 @@ def document(live: LiveQueue, uid: int, *, everything: bool, after: int = 0) -> 
         estimates=live.chosen.estimates.source,
         first=None if head is None else FirstJob(job=head.job.id, at=live.clock.time_of_day(head.at_s)),
         origin=live.clock.origin,
+        ranges_held=live.starts.held,
         more=records[-1].id if len(records) == PAGE else None,
         jobs=tuple(rows),
         version=VERSION,
     )
 
 
-def row(live: LiveQueue, record: JobRecord, uid: int) -> JobRow:
-    """Return one job. `uid`: user of the client. Paths, command and details of other users are not shown."""
+def row(
+    live: LiveQueue,
+    record: JobRecord,
+    uid: int,
+    position: int | None = None,
+    percentile: float = RANGE_PERCENTILE,
+) -> JobRow:
+    """Return one job.
+
+    Args:
+        live: the queue.
+        record: the job.
+        uid: user of the client. Paths, command and details of other users are not shown.
+        position: of a waiting job.
+        percentile: stated share of starts inside their predicted ranges.
+    """
     instant = live.clock.now()
     until = next(s for s in (record.start_s, record.freed_s, instant) if s is not None)
-    waits = record.start_s is None and record.state != ENDED
-    predicted = live.predicted_starts().get(record.id) if waits else None
+    if record.start_s is None:
+        predicted, earliest = live.starts.start(record.id, percentile), instant
+    else:
+        foreseen = ForeseenWait.decoded(record.foreseen)
+        predicted = None if foreseen is None else foreseen.start_range(record.submitted_s)
+        earliest = record.submitted_s
     mine = uid in (record.uid, os.geteuid(), 0)
-
-    def at_least_now(at_s: float) -> float:
-        return live.clock.time_of_day(max(at_s, instant))
 
     return copied(
         JobRow,
         record,
-        position=live.positions().get(record.id) if record.start_s is None else None,
+        position=position,
         submitted=live.clock.time_of_day(record.submitted_s),
         waited_s=max(until - record.submitted_s, 0.0),
         start=None if record.start_s is None else live.clock.time_of_day(record.start_s),
-        start_early=None if predicted is None else at_least_now(predicted.early_s),
-        start_late=None if predicted is None else at_least_now(predicted.late_s),
+        **({} if predicted is None else _predicted_times(live, predicted, earliest)),
         ended=record.ended_at,
         detail=record.detail if mine else None,
         instants=copied(Instants, record),
@@ -236,6 +263,15 @@ def row(live: LiveQueue, record: JobRecord, uid: int) -> JobRow:
         directory=record.directory if mine else UNSET,
         output=record.output if mine else UNSET,
     )
+
+
+def _predicted_times(live: LiveQueue, predicted: StartRange, earliest_s: float) -> dict[str, float]:
+    ends = {
+        "start_early": predicted.low_s,
+        "start_median": predicted.median_s,
+        "start_late": predicted.high_s,
+    }
+    return {name: live.clock.time_of_day(max(at_s, earliest_s)) for name, at_s in ends.items()}
 
 
 class StatusRequests:
@@ -254,9 +290,7 @@ class StatusRequests:
         """
         self._live.refresh()
         if request == "queue":
-            page = argument or PageRequest()
-            queue = document(self._live, client.uid, everything=page.all, after=page.after)
-            client.send(answer("queue", queue))
+            client.send(answer("queue", document(self._live, client.uid, argument or PageRequest())))
         elif request == "why":
             record = self.record(argument)
             reason = why(self._live, record.id, private=client.may_control(record.uid))

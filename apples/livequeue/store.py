@@ -27,7 +27,8 @@ CREATE TABLE jobs (
     environment TEXT, umask INTEGER NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
     procs INTEGER NOT NULL, request_s REAL NOT NULL, model_s REAL, duties TEXT NOT NULL,
     estimate_s REAL NOT NULL, said TEXT NOT NULL, state TEXT NOT NULL, submitted_s REAL NOT NULL,
-    start_s REAL, freed_s REAL, expected_s REAL, planned_s REAL, backfilled INTEGER NOT NULL DEFAULT 0, beside INTEGER,
+    start_s REAL, freed_s REAL, expected_s REAL, planned_s REAL, foreseen TEXT,
+    backfilled INTEGER NOT NULL DEFAULT 0, beside INTEGER,
     ended_at REAL, exit_code INTEGER, outcome TEXT, detail TEXT, cancel TEXT,
     supervisor INTEGER, attempts INTEGER NOT NULL DEFAULT 0, hosts TEXT NOT NULL DEFAULT '{}',
     nice INTEGER NOT NULL, rlimits TEXT NOT NULL, affinity TEXT NOT NULL,
@@ -45,7 +46,7 @@ class QueueStoreFull(HistoryError):
 
 _FORMAT = SqliteFormat(
     application_id=0x41705175,
-    version=4,
+    version=5,
     schema=_SCHEMA,
     # A state that is reported is on disk, also after a power failure.
     pragmas={"synchronous": "FULL"},
@@ -230,6 +231,10 @@ class Store:
         """Set expected ends and reservations that have changed, each as (seconds, id)."""
         self._db.executemany("UPDATE jobs SET expected_s = ? WHERE id = ?", expected)
         self._db.executemany("UPDATE jobs SET planned_s = ? WHERE id = ?", planned)
+
+    def set_foreseen(self, job_id: int, foreseen: str) -> None:
+        """Set the waits that are predicted for a job at its submission."""
+        self._db.execute("UPDATE jobs SET foreseen = ? WHERE id = ?", (foreseen, job_id))
 
     def free(self, job_id: int, at_s: float) -> None:
         """Remove a job from the queue: its end is recorded and its processors are released."""

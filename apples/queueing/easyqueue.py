@@ -13,8 +13,11 @@ import numpy as np
 
 from apples.errors import ConfigError
 from apples.queueing import kernel
+from apples.queueing.ahead import sample_waits
 from apples.queueing.jobs import Beliefs, QueueJob
+from apples.queueing.runtimes import PastRuns
 from apples.queueing.settings import QueueSettings
+from apples.queueing.startranges import SampledWait
 from apples.queueing.state import (
     FREE,
     PROCS,
@@ -26,7 +29,6 @@ from apples.queueing.state import (
     STARTS,
     VACANT,
     WAITING,
-    QueueState,
     empty_state,
 )
 
@@ -111,20 +113,11 @@ class JobQueue:
         """Set the reservation of a waiting job, made before the queue was rebuilt (conservative backfilling)."""
         self._state.jobs[self._slots[job_id]]["reservation"] = planned_s
 
-    def copy(self) -> JobQueue:
-        """Return another queue in the same state, for predictions."""
-        other = JobQueue(self.settings, self.processors)
-        state = self._state
-        other._state = QueueState(
-            jobs=state.jobs.copy(),
-            lists=state.lists.copy(),
-            columns=state.columns.copy(),
-            scores=state.scores.copy(),
-            counts=state.counts.copy(),
-            times=state.times.copy(),
-        )
-        other._vacant, other._slots, other._jobs = self._vacant.copy(), self._slots.copy(), self._jobs.copy()
-        return other
+    def sample_waits(self, now_s: float, past: PastRuns) -> dict[int, SampledWait]:
+        """Return the percentiles of sampled waits of the waiting jobs, by id. `past`: run times of earlier jobs."""
+        waiting = self.waiting
+        waits = sample_waits(self._state, self._rules, (*waiting, *self.running), now_s, past)
+        return {job.id: wait for job, wait in zip(waiting, waits, strict=True)}
 
     def _fill_slot(self, job: QueueJob, beliefs: Beliefs | None) -> int:
         """Fill a row with the job and return its slot."""
@@ -234,5 +227,6 @@ def warm() -> None:
     queue.start(0.0)
     queue.reservation(0.0)
     queue.order(0.0)
+    queue.sample_waits(0.0, PastRuns())
     for job in jobs:
         queue.end(job.id)

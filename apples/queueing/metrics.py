@@ -33,6 +33,13 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waits(Spread):
+    """Mean, median and longest wait, s."""
+
+    longest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateAccuracy:
     """Accuracy of estimates, as shares of jobs.
 
@@ -60,7 +67,7 @@ class Metrics:
     """
 
     jobs: int
-    wait: Spread
+    wait: Waits
     response: Spread
     slowdown: Spread
     bounded_slowdown: Spread
@@ -100,7 +107,7 @@ def measure(outcome: FinishedJobs, processors: int, priority: str) -> Metrics:
     busy = float(np.dot(outcome.run, outcome.procs))
     return Metrics(
         jobs=len(wait),
-        wait=Spread.of(wait),
+        wait=Waits(mean=float(wait.mean()), median=float(np.median(wait)), longest=float(wait.max())),
         response=Spread.of(response),
         slowdown=Spread.of((wait + run) / run),
         bounded_slowdown=Spread.of(bounded),

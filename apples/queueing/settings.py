@@ -22,6 +22,9 @@ now + increment), renewed at every pass (Cobalt). doubling: the doubled estimate
 half way to the end of its request (Slurm's soft limit).
 """
 
+RANGE_PERCENTILE = 80.0
+"""Stated share of the starts inside their predicted ranges, %."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:

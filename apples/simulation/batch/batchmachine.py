@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from apples.errors import ConfigError
+from apples.queueing import replay
 from apples.queueing.estimates import Estimator
 from apples.queueing.jobs import OFF, QueueJob, Switches
 from apples.queueing.metrics import FinishedJobs, Metrics, measure
 from apples.queueing.settings import QueueSettings
 from apples.queueing.state import Flags, Floats, QueueState, empty_state
-from apples.simulation.batch import replay
+from apples.simulation.batch.foresight import Foresight
 from apples.simulation.batch.trace import Trace
 
 EVENT_ORDERS = ("batch", "pyss")
@@ -34,11 +35,13 @@ class Replay:
     queue: the policy.
     switches: uses for which estimates replace requests.
     event_order: one of `EVENT_ORDERS`.
+    predict: predict the start of each job at its submission.
     """
 
     queue: QueueSettings = field(default_factory=QueueSettings)
     switches: Switches = OFF
     event_order: str = "batch"
+    predict: bool = False
 
     def __post_init__(self) -> None:
         if self.event_order not in EVENT_ORDERS:
@@ -49,7 +52,12 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySchedule:
-    """Result for every job of the trace. `start`, `estimate`: s. `passes`: number of passes of the policy."""
+    """Result for every job of the trace.
+
+    start, estimate: s.
+    passes: number of passes of the policy.
+    predicted: float64[jobs, 3], s: start as foreseen at the submission, as median, low and high end; or None.
+    """
 
     trace: Trace
     processors: int
@@ -57,6 +65,7 @@ class ReplaySchedule:
     estimate: Floats
     backfilled: Flags
     passes: int
+    predicted: Floats | None = None
 
     @property
     def outcome(self) -> FinishedJobs:
@@ -88,25 +97,28 @@ def simulate(
     for requests.
 
     Raises:
-        ConfigError: there is no job, a job does not fit, or an estimator would learn in pyss order.
+        ConfigError: there is no job, a job does not fit, or something would be learnt in pyss order.
     """
     _check(trace, how, estimates)
     state = empty_state(len(trace), trace.processors)
     world = replay.make_world(trace.submit, trace.run)
     known = estimates if isinstance(estimates, np.ndarray) else trace.request
     _believe(state, trace, how.switches, known)
-    if estimates is None or isinstance(estimates, np.ndarray):
+    foresight = Foresight(trace, how.queue.rules()) if how.predict else None
+    estimator = None if estimates is None or isinstance(estimates, np.ndarray) else estimates
+    if estimator is not None or foresight is not None:
+        used = _stepwise(trace, how, (state, world), (estimator, foresight), progress)
+        used = np.array(known) if estimator is None else used
+    else:
         used = np.array(known)
         rules = how.queue.rules()
-        for until in [*range(_CHUNK, len(trace), _CHUNK), len(trace)]:
+        for until in [*range(_CHUNK, len(trace), _CHUNK), len(trace) + 1]:
             if how.event_order == "pyss":
                 replay.advance_pyss(state, rules, world, until)
             else:
                 replay.advance(state, rules, world, until, False)
             if progress is not None:
-                progress(until, len(trace))
-    else:
-        used = _learning(trace, how, (state, world), estimates, progress)
+                progress(min(until, len(trace)), len(trace))
     return ReplaySchedule(
         trace=trace,
         processors=trace.processors,
@@ -114,6 +126,7 @@ def simulate(
         estimate=used,
         backfilled=state.jobs["backfilled"] == 1,
         passes=int(world.cursor[replay.PASSES]),
+        predicted=None if foresight is None else foresight.predicted,
     )
 
 
@@ -175,9 +188,10 @@ def _check(trace: Trace, how: Replay, estimates: object) -> None:
             f"{trace.name}: a job of {widest} processors on a machine of {trace.processors}; leave out the wide ones"
         )
     learns = estimates is not None and not isinstance(estimates, np.ndarray)
-    if learns and how.event_order == "pyss":
+    if (learns or how.predict) and how.event_order == "pyss":
         raise ConfigError(
-            "event order pyss has no learning from the simulation; use batch, or a log's history"
+            "event order pyss has no learning from the simulation, and no predicted starts; use batch, or a log's "
+            "history"
         )
 
 
@@ -190,15 +204,15 @@ def _believe(state: QueueState, trace: Trace, switches: Switches, estimate: Floa
     jobs["running_s"] = estimate if switches.running else trace.request
 
 
-def _learning(
+def _stepwise(
     trace: Trace,
     how: Replay,
     live: tuple[QueueState, replay.ReplayState],
-    estimator: Estimator,
+    learners: tuple[Estimator | None, Foresight | None],
     progress: Progress | None,
 ) -> Floats:
-    """Replay with an estimator that learns, and return its estimate of each job, s."""
-    state, world = live
+    """Replay from submission to submission, and return the estimate of each job by the estimator, if any, s."""
+    (state, world), (estimator, foresight) = live, learners
     rules, cursor, jobs, runs = how.queue.rules(), world.cursor, Jobs(trace), trace.run.tolist()
     submit, ends = trace.submit.tolist(), world.jobs["end"]
     columns = [
@@ -208,16 +222,24 @@ def _learning(
     ]
     said = np.empty(len(trace))
     while replay.advance(state, rules, world, len(trace), True):
-        for slot in world.ended[: cursor[replay.ENDED]].tolist():
-            estimator.ended(jobs[slot], runs[slot], float(ends[slot]))
+        ended = world.ended[: cursor[replay.ENDED]]
         cursor[replay.ENDED] = 0
-        slot = int(cursor[replay.NEXT])
+        first = slot = int(cursor[replay.NEXT])
         now = submit[slot]
         while slot < len(trace) and submit[slot] == now:
-            said[slot] = estimator.estimate(jobs[slot], now).seconds
-            for column in columns:
-                column[slot] = said[slot]
             slot += 1
-            if progress is not None and slot % _CHUNK == 0:
-                progress(slot, len(trace))
+        if estimator is not None:
+            for index in ended.tolist():
+                estimator.ended(jobs[index], runs[index], float(ends[index]))
+            for index in range(first, slot):
+                said[index] = estimator.estimate(jobs[index], now).seconds
+                for column in columns:
+                    column[index] = said[index]
+        if foresight is not None:
+            foresight.ended(ended, ends)
+            replay.advance(state, rules, world, slot, False)
+            foresight.submitted(state, range(first, slot), now)
+        if progress is not None and slot // _CHUNK > first // _CHUNK:
+            progress(slot, len(trace))
+    replay.advance(state, rules, world, len(trace) + 1, False)
     return said

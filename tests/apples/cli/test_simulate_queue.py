@@ -63,6 +63,24 @@ def test_starts_of_every_job(log, tmp_path):
     assert [p.name for p in tmp_path.iterdir() if "part" in p.name] == []
 
 
+def test_predict_writes_ranges_and_changes_no_start(log, tmp_path):
+    path, starts = tmp_path / "predicted.txt", tmp_path / "starts.txt"
+    metrics = document(log, "--load", "1.5", "--predict", path, "--starts", starts)["metrics"]
+    assert metrics == document(log, "--load", "1.5")["metrics"]
+    rows = [[float(word) for word in line.split()] for line in path.read_text().splitlines()]
+    assert [row[:3] for row in rows] == [
+        [float(word) for word in line.split()] for line in starts.read_text().splitlines()
+    ]
+    assert all(submit <= low <= median <= high for _, submit, _, median, low, high in rows)
+    inside = [low <= start <= high for _, submit, start, _, low, high in rows if start > submit]
+    # the first outcomes are learnt from
+    assert sum(inside[50:]) / len(inside[50:]) == pytest.approx(0.8, abs=0.1)
+    longest = max(start - submit for _, submit, start, *_ in rows)
+    assert metrics["wait"]["longest"] == pytest.approx(longest)
+    done = call(log, "--predict", path, "--event-order", "pyss")
+    assert "no predicted starts" in str(done.exception)
+
+
 def test_policies_and_estimates_change_the_schedule(log):
     def wait(*more):
         return document(log, "--load", "1.2", *more)["metrics"]["wait"]["mean"]

@@ -15,8 +15,10 @@ from apples.errors import ConfigError, HistoryError
 from apples.livequeue import status as requests
 from apples.livequeue.queuehosts import Machine, listed
 from apples.livequeue.queuelog import swf_lines
+from apples.livequeue.queuemessages import PageRequest
 from apples.livequeue.status import StatusRequests, why
 from apples.queueing.jobs import OFF
+from apples.queueing.startranges import ForeseenWait
 from apples.simulation.batch.batchmachine import Replay, simulate
 from apples.simulation.batch.swf import parse_swf
 from tests.transcripts import replay
@@ -70,9 +72,9 @@ class QueueSession:
     def predict(self):
         head = self.one.live.queue.reservation(self.one.live.clock.now())
         yield "first in line: " + ("no job" if head is None else f"{head.job.id} at {head.at_s:g}")
-        for number, start in sorted(self.one.live.predicted_starts().items()):
-            planned = self.one.live.queue.planned_start_s(number)
-            yield f"{number} from {start.early_s:g} to {start.late_s:g}" + (
+        for number in sorted(self.one.live.starts.order()):
+            start, planned = self.one.live.starts.start(number), self.one.live.queue.planned_start_s(number)
+            yield f"{number} at {start.median_s:g}, from {start.low_s:g} to {start.high_s:g}" + (
                 "" if planned is None else f", reserved at {planned:g}"
             )
 
@@ -204,17 +206,28 @@ def test_replay_of_the_log_starts_the_same_jobs_at_the_same_instants(bench, aske
             steps += 1
             if steps in restarts:
                 one.restart()
-        document = requests.document(one.live, 0, everything=True)
+        document = requests.document(one.live, 0, PageRequest(all=True))
         log = parse_swf(swf_lines(document), "log")
         estimator = one.chosen.estimates.estimator()
         how = Replay(
             queue=one.chosen.queue.settings(),
             switches=OFF if estimator is None else one.chosen.estimates.switches(),
+            predict=True,
         )
         told = simulate(log.fitting(4), how, estimator)
+        foreseen = {
+            record.id: ForeseenWait.decoded(record.foreseen).start_range(record.submitted_s)
+            for record in one.store.all_jobs()
+            if record.foreseen
+        }
         one.store.close()
     live = {job.id: job.instants.start_s for job in document.jobs}
     assert dict(zip(told.trace.id.tolist(), told.start.tolist(), strict=True)) == live
+    predicted = dict(zip(told.trace.id.tolist(), told.predicted.tolist(), strict=True))
+    assert {i: [one.median_s, one.low_s, one.high_s] for i, one in foreseen.items()} == {
+        i: predicted[i] for i in foreseen
+    }
+    assert foreseen.keys() == {job.id for job in document.jobs if job.waited_s > 0}
 
 
 RUNS = {}
@@ -244,7 +257,7 @@ def test_long_queue_is_told_page_by_page(bench, asked, monkeypatch):
     one.at(0, *(asked(procs=1) for _ in range(5)))
     pages, after = [], 0
     while after is not None:
-        page = requests.document(one.live, 0, everything=False, after=after)
+        page = requests.document(one.live, 0, PageRequest(after=after))
         pages.append([(job.id, job.position) for job in page.jobs])
         after = page.more
     assert pages == [[(1, None), (2, 1)], [(3, 2), (4, 3)], [(5, 4)]]

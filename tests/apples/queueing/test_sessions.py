@@ -1,9 +1,9 @@
 """The live queue, call by call: what goes in, what starts, what is promised, and what is refused."""
 
 from apples.errors import ConfigError
-from apples.queueing.ahead import predict_starts
 from apples.queueing.easyqueue import JobQueue
 from apples.queueing.jobs import Beliefs, QueueJob
+from apples.queueing.runtimes import PastRuns
 from apples.queueing.settings import QueueSettings
 from tests.transcripts import replay
 
@@ -26,7 +26,7 @@ class Session:
 
     def queue(self, *jobs, processors="8", believed="", **settings):
         """jobs : PROCS,REQUEST, numbered from 0.  believed : JOB:SECONDS, or JOB:SECONDS:AS IT RUNS"""
-        self._started, self._beliefs = {}, {}
+        self._beliefs = {}
         for each in filter(None, believed.split(",")):
             job, *seconds = each.split(":")
             first, last = float(seconds[0]), float(seconds[-1])
@@ -47,14 +47,12 @@ class Session:
 
     def start(self, now):
         jobs = [job.id for job in self._queue.start(float(now))]
-        self._started |= dict.fromkeys(jobs, float(now))
         ends = {job.id: self._queue.expected_end_s(job.id) for job in self._queue.running}
         waiting = [job.id for job in self._queue.waiting]
         return [f"starts {jobs}, waiting {waiting}, {self._queue.free} free, ends {ends}"]
 
     def end(self, number):
         self._queue.end(int(number))
-        self._started.pop(int(number), None)
 
     def reservation(self, now):
         promised = self._queue.reservation(float(now))
@@ -68,12 +66,14 @@ class Session:
             start, end = self._queue.planned_start_s(number), self._queue.expected_end_s(number)
             yield f"job {number}: starts {start}, ends {end}, overtook {self._queue.overtook(number)}"
 
-    def predict(self, now, estimates=""):
-        """estimates : JOB:SECONDS"""
-        pairs = (each.split(":") for each in filter(None, estimates.split(",")))
-        seconds = {int(job): float(value) for job, value in pairs}
-        starts = predict_starts(self._queue, float(now), self._started, seconds)
-        return [f"job {job} between {one.early_s:g} and {one.late_s:g}" for job, one in starts.items()]
+    def predict(self, now, shares=""):
+        """shares : of their requests that earlier jobs used"""
+        past = PastRuns()
+        for share in filter(None, shares.split(",")):
+            past.ended(QueueJob(id=0, procs=1, request_s=1.0, submit_s=0.0), float(share))
+        for job, wait in self._queue.sample_waits(float(now), past).items():
+            median, low, high = (float(now) + s for s in (wait.median_s, wait.low_s, wait.high_s))
+            yield f"job {job} at {median:g}, between {low:g} and {high:g}"
 
 
 def test_queue_answers_as_recorded(golden):

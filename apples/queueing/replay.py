@@ -1,4 +1,4 @@
-"""Events of a trace: submissions at the trace's times, ends after the run times, and passes of the queue.
+"""Events of a trace or of a predicted future: submissions at given times, ends after run times, passes of the queue.
 
 This compiled code includes the pass of the live queue. Events at equal times have one of two orders. *Batch*: at each
 instant all ends, then all submissions, then one pass. *Pyss*: one event at a time, submissions before ends, ends in
@@ -62,13 +62,13 @@ def make_world(submit: Floats, run: Floats) -> ReplayState:
 
 @compiled
 def advance(state: QueueState, rules: Rules, world: ReplayState, until: int, stepwise: bool) -> bool:
-    """Continue in batch order until job `until` is submitted, or until all jobs have ended if `until` is their number.
+    """Continue in batch order until `until` jobs are submitted; if there are fewer, until all jobs have ended.
 
     With `stepwise`, stop at every instant of submissions when its ends are handled, and return True. The caller may
     then set the assumed run times of the jobs submitted at that instant, before it calls again.
     """
     cursor, jobs = world.cursor, len(world.jobs)
-    while cursor[NEXT] < until or (until == jobs and cursor[HEAP] > 0):
+    while cursor[NEXT] < min(until, jobs) or (until > jobs and cursor[HEAP] > 0):
         now = _next_time(world)
         if cursor[STOPPED] == 0:
             _end_all(state, world, now)
@@ -87,7 +87,7 @@ def advance(state: QueueState, rules: Rules, world: ReplayState, until: int, ste
 def advance_pyss(state: QueueState, rules: Rules, world: ReplayState, until: int) -> None:
     """Continue as `advance`, in pyss order."""
     cursor, jobs = world.cursor, len(world.jobs)
-    while cursor[NEXT] < until or (until == jobs and cursor[HEAP] > 0):
+    while cursor[NEXT] < min(until, jobs) or (until > jobs and cursor[HEAP] > 0):
         now = _next_time(world)
         gone = _gone_now(state, world, now)
         while cursor[NEXT] < jobs and world.jobs[cursor[NEXT]]["submit"] == now:
