@@ -73,13 +73,20 @@ def write_whole(
         file.write(content)
 
 
-def read_regular(path: str | os.PathLike[str], longest_bytes: int) -> bytes:
-    """Return the content of a regular file; raises `OSError`, also for pipes, devices and longer files."""
+def read_regular(path: str | os.PathLike[str], longest_bytes: int, *, private: bool = False) -> bytes:
+    """Return the content of a regular file; raises `OSError`, also for pipes, devices and longer files.
+
+    private : raise for a file that others than its owner may read or write, too
+    """
     # not blocking, as it may be a pipe without a writer
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         if not os.path.isfile(descriptor):
             raise OSError(0, "it is no regular file", os.fspath(path))
+        mode = os.fstat(descriptor).st_mode & 0o7777
+        if private and mode & 0o077:
+            reason = f"others may read it (mode {mode:04o}); run: chmod 600 '{os.fspath(path)}'"
+            raise OSError(0, reason, os.fspath(path))
         if os.fstat(descriptor).st_size > longest_bytes:
             raise OSError(0, f"it has more than {longest_bytes} bytes", os.fspath(path))
         return file.read(longest_bytes)

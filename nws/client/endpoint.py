@@ -7,13 +7,13 @@ sent. A token file that other users can read is refused, as ssh refuses such a k
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from nws.base.errors import UsageError
+from nws.base.files import read_regular
 from nws.base.oserrors import REASON, os_errors_as
 
 _LEGAL = "expected http://HOST:PORT or https://HOST:PORT"
@@ -75,12 +75,8 @@ def read_token(path: Path) -> str:
 
 def read_secret(path: Path, what: str) -> str:
     """Return the one word in a file; raises as `read_token` does. what : token or key, for the message"""
-    with os_errors_as(UsageError, f"{path}: the {what} cannot be read: {REASON}"), path.open("rb") as file:
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        content = file.read(4097)
-    if mode & 0o077:
-        raise UsageError(f"{path}: others may read this {what} (mode {mode:04o}); run: chmod 600 '{path}'")
-    secret = content.strip()
-    if not secret or len(secret) > 4096 or not all(33 <= byte <= 126 for byte in secret):
+    with os_errors_as(UsageError, f"{path}: the {what} cannot be read: {REASON}"):
+        secret = read_regular(path, 4096, private=True).strip()
+    if not secret or not all(33 <= byte <= 126 for byte in secret):
         raise UsageError(f"{path}: not a {what}: expected one word of visible ASCII characters")
     return secret.decode("ascii")

@@ -25,13 +25,16 @@ class KeyValueTable:
         """Return the document of a name, None if there is none; a damaged one is noted, and there is none."""
         try:
             with self._database.reading() as connection:
+                # the whole table, which has a few rows: only so is a missing row noticed
                 rows: dict[Any, Any] = dict(sound_rows(connection, "forecaster"))
                 return json.loads(rows[name]) if name in rows else None
         except StoreDamaged:
+            # the damage is noted where the error is raised; the writer makes its document anew
             return None
 
     def put(self, name: str, document: Any) -> None:
         """Store a document under a name."""
+        # before the transaction: a document that is no JSON must not begin one
         data = json.dumps(document).encode()
         with self._database.writing() as connection:
             put_rows(connection, "forecaster", [(name, data)])
@@ -40,6 +43,7 @@ class KeyValueTable:
         """Return the random text that identifies this store, created at the first call."""
         stored = self.get(_IDENTITY)
         if not isinstance(stored, str):
+            # random, and not the path or the time: a copied store keeps it, a new one at the same path has another
             stored = secrets.token_hex(16)
             self.put(_IDENTITY, stored)
         return stored

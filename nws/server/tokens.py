@@ -11,16 +11,17 @@ import hmac
 import os
 import re
 import secrets
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from nws.base.errors import ConfigError, UsageError
+from nws.base.files import read_regular
+from nws.base.oserrors import REASON, os_errors_as
 
 _LEGAL = re.compile(rb"[A-Za-z0-9._~+/=-]{16,512}")
-#: A longer file is not a token; it is read up to here.
+#: A longer file is not a token.
 _MOST_BYTES = 4096
 
 
@@ -94,23 +95,10 @@ def fingerprint(token: str) -> str:
 
 def read_token(path: Path) -> str:
     """Return the token in a file; raises `ConfigError` if it is invalid or readable by others than its owner."""
-    try:
-        # non-blocking: a pipe of that name must not block the server
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise ConfigError(f"{path}: not a regular file; make a token with: nws token {path}.token")
-            if mode & 0o077:
-                raise ConfigError(
-                    f"{path}: mode {stat.S_IMODE(mode):04o} gives others than its owner access to the token; "
-                    f"expected 0600; run: chmod 600 {path}"
-                )
-            content = file.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such token file; make one with: nws token {path}") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: the token cannot be read: {error.strerror}") from None
-    token = content.strip()
+    with os_errors_as(
+        ConfigError, f"{path}: the token cannot be read: {REASON}; make one with: nws token {path}"
+    ):
+        token = read_regular(path, _MOST_BYTES, private=True).strip()
     if not _LEGAL.fullmatch(token):
         raise ConfigError(
             f"{path}: not a token; expected one line of 16 to 512 of A-Z a-z 0-9 . _ ~ + / = -, "

@@ -169,7 +169,7 @@ def test_key_is_made_once_and_only_its_owner_may_read_it(tmp_path):
     with pytest.raises(ConfigError, match="is there already; remove it first"):
         new_key(path)
     path.chmod(0o640)
-    with pytest.raises(ConfigError, match=r"others may read this key \(mode 0640\); run: chmod 600"):
+    with pytest.raises(ConfigError, match=r"others may read it \(mode 0640\); run: chmod 600"):
         read_key(path)
 
 

@@ -30,7 +30,7 @@ def test_token_is_one_line_of_a_private_file(token_file):
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o620, 0o604, 0o660])
 def test_file_that_others_can_get_at_is_refused_with_the_command_that_mends_it(token_file, mode):
     path = token_file(mode=mode)
-    with pytest.raises(ConfigError, match=f"mode {mode:04o}.*chmod 600 {path}"):
+    with pytest.raises(ConfigError, match=f"mode {mode:04o}.*chmod 600 '{path}'"):
         read_token(path)
 
 
@@ -47,7 +47,7 @@ def test_what_is_no_token_is_refused(token_file, content):
 
 
 def test_huge_file_is_not_read_to_its_end(token_file):
-    with pytest.raises(ConfigError, match="not a token"):
+    with pytest.raises(ConfigError, match="more than 4096 bytes"):
         read_token(token_file("a" * 1_000_000))
 
 
@@ -58,9 +58,9 @@ def test_absent_file_says_how_to_make_it(tmp_path):
 
 def test_pipe_or_a_directory_is_no_token(tmp_path):
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(ConfigError, match="not a regular file"):
+    with pytest.raises(ConfigError, match="it is no regular file"):
         read_token(tmp_path / "pipe")
-    with pytest.raises(ConfigError, match="Is a directory"):
+    with pytest.raises(ConfigError, match=r"it is no regular file|Is a directory"):
         read_token(tmp_path)
 
 
