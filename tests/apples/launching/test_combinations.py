@@ -26,64 +26,8 @@ from apples.monitoring.environment import figures_of
 from apples.monitoring.job import JOB, MonitoredRun
 from apples.testing.localcluster import LocalCluster
 
-#: Adds 1 to each of 12 rows in each step; 20 more steps after so many moves. Goes on from the step in the file. Spawns
-#: two ranks if told to, and meets them. Rank 0 prints steps, sum of the rows, ranks left, and ranks that have met.
-SOURCE = """
-#include <apples.h>
-#include <stdio.h>
-#include <unistd.h>
-static int meet(MPI_Comm other, int high) {
-    int one = 1, count;
-    MPI_Comm all;
-    MPI_Barrier(other);
-    MPI_Intercomm_merge(other, high, &all);
-    MPI_Allreduce(&one, &count, 1, MPI_INT, MPI_SUM, all);
-    MPI_Comm_free(&all);
-    MPI_Comm_disconnect(&other);
-    return count;
-}
-int main(int argc, char **argv) {
-    int moves = atoi(argv[1]), spawns = atoi(argv[2]), left = 20, met = 0, at = 0, ranks;
-    double sum, all;
-    MPI_Comm other;
-    apples_run run;
-    FILE *file = fopen(argv[3], "r");
-    MPI_Init(&argc, &argv);
-    MPI_Comm_get_parent(&other);
-    if (other != MPI_COMM_NULL) {
-        meet(other, 1);
-        return MPI_Finalize();
-    }
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (spawns) {
-        MPI_Comm_spawn(argv[0], argv + 1, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other, MPI_ERRCODES_IGNORE);
-        met = meet(other, 0);
-    }
-    if (file && fscanf(file, "%d", &at)) fclose(file);
-    apples_begin(&run, MPI_COMM_WORLD, 12 / ranks);
-    run.leave = 1;
-    double *rows = malloc(run.rows * sizeof *rows);
-    for (long k = 0; k < run.rows; k++) rows[k] = run.first + k + at;
-    while (left) {
-        MPI_Allreduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, run.comm);
-        for (long k = 0; k < run.rows; k++) rows[k]++;
-        usleep(2000);
-        at++;
-        if (run.moves >= moves) left--;
-        if (run.rank == 0 && (file = fopen(argv[3], "w"))) fprintf(file, "%d\\n", at), fclose(file);
-        if (apples_step(&run, at, left)) {
-            rows = apples_move(&run, rows, sizeof *rows, 0);
-            apples_moved(&run);
-        }
-    }
-    sum = 0;
-    for (long k = 0; k < run.rows; k++) sum += rows[k];
-    MPI_Reduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, 0, run.comm);
-    if (!run.rank) printf("%d %.0f %d %d\\n", at, all, run.ranks, met), fflush(stdout);
-    apples_end(&run);
-    return MPI_Finalize();
-}
-"""
+#: Adds 1 to each of 12 rows in each step, and moves rows when told to.
+SOURCE = Path(__file__).with_name("changing.c")
 #: Where one machine stands for several hosts, MPICH 5.0.2 hangs in collectives with spawned ranks, and Open MPI 4 fails
 #: to start now and then.
 HERE = ["localhost"] * 3
@@ -161,7 +105,7 @@ def test_ranks_that_change_end_the_run_well(
 ) -> None:
     monkeypatch.setenv("CPATH", str(include()))
     ranks, moves = ENDS.get((change, mpi), (3, len(ORDERS.get((change, mpi), []))))
-    program = mpi_programs(mpi, SOURCE, "combined")
+    program = mpi_programs(mpi, SOURCE.read_text(), "combined")
     at = runs.directory.parent / "at"
     hosts = HERE if change == "spawn" else HOSTS[mpi]
     access = HostAccess(here=True) if hosts is HERE else THERE
@@ -183,3 +127,17 @@ def test_ranks_that_change_end_the_run_well(
     if environment:
         pages = figures_of(runs.directory, JOB)[: len(hosts)]
         assert [page.state.name for page in pages] == ["FINALIZED"] * len(hosts)
+
+
+@pytest.mark.usefixtures("fake_ssh", "library")
+def test_hosts_with_one_directory_count_their_ranks_once(mpi_programs, runs, monkeypatch) -> None:
+    """Two agents send the list with two of three ranks."""
+    monkeypatch.setenv("CPATH", str(include()))
+    program = mpi_programs("own", SOURCE.read_text(), "combined")
+    text = 'test $PMI_RANK = 0 && unset LD_PRELOAD; exec "$@"'
+    words = ("sh", "-c", text, "sh", program, "0", "0", str(runs.directory.parent / "at"))
+    environment = MonitoredRun(wait=Wait.SPIN_BLOCK).environment(runs.directory)
+    request = runs.request(*words, hosts=HOSTS["own"], environment=environment, time_limit_s=25.0)
+    outcome = mpirun.run(request, THERE, print)
+    assert (outcome.ended, outcome.message) == ("finished", "")
+    assert (runs.directory / ".answer").read_text() == "0"
