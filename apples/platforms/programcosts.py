@@ -21,7 +21,7 @@ ENOUGH_CPU_S = 0.2
 STEADY_CPU_S = 1.0
 
 #: CPU seconds, and part of the longer run's, below which their difference may be chance.
-LEAST_CPU_S, _LEAST_PART = 0.01, 0.03
+LEAST_CPU_S, LEAST_PART = 0.01, 0.03
 
 #: Least part of the CPU time expected from its rows that a rank with more rows must use beyond one with fewer.
 _HONOURED = 0.5
@@ -55,7 +55,7 @@ def benchmark_of(name: str, short: ShortRun, long: ShortRun) -> Benchmark:
     """Return the benchmark from two runs on the same pieces; raise `LaunchError` if they show no cost of a row."""
     more = long.iterations - short.iterations
     growth_s, whole_s = cpu_growth_s(short, long), max(rank.t_cpu_s for rank in long.ranks)
-    if growth_s < max(LEAST_CPU_S, _LEAST_PART * whole_s):
+    if growth_s < max(LEAST_CPU_S, LEAST_PART * whole_s):
         loops = short.ranks[0].iterations
         same = loops > 0 and loops == long.ranks[0].iterations
         counted = f"; its loop had {loops} iterations both times: the check does not change its length" * same

@@ -27,6 +27,7 @@ from apples.monitoring.job import JOB, MonitoredRun
 from apples.platforms.programcosts import (
     ENOUGH_CPU_S,
     LEAST_CPU_S,
+    LEAST_PART,
     STEADY_CPU_S,
     ShortRun,
     benchmark_of,
@@ -332,9 +333,11 @@ def _long_enough(start: _Starter, rows: Sequence[int]) -> tuple[ShortRun, ShortR
         short, long = start.two(rows, iterations)
         growth_s = cpu_growth_s(short, long)
         limit = asked * _MOST_TIMES
-        if growth_s >= ENOUGH_CPU_S or iterations >= limit or long.wall_s > _LONGEST_S:
+        # A long start, such as that of a root that reads input, varies by more than a short loop takes.
+        enough_s = max(ENOUGH_CPU_S, 2 * LEAST_PART * max(rank.t_cpu_s for rank in long.ranks))
+        if growth_s >= enough_s or iterations >= limit or long.wall_s > _LONGEST_S:
             return short, long
-        times = min(max(1.5 * ENOUGH_CPU_S / max(growth_s, 1e-3), 2.0), _LONGEST_S / max(long.wall_s, 1e-2))
+        times = min(max(1.5 * enough_s / max(growth_s, 1e-3), 2.0), _LONGEST_S / max(long.wall_s, 1e-2))
         iterations = min(int(iterations * max(times, 2.0)), limit)
 
 
