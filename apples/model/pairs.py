@@ -203,12 +203,19 @@ def both_ways(
 
 def combined(how: Callable[..., FloatArray], *values: PairValues) -> PairValues:
     """Return a function of several quantities of the same classes, pair by pair."""
-    first = values[0]
-    assert all(v.classes is first.classes for v in values)
-    table = how(*(v.table for v in values))
-    # Without classes the table's diagonal is the value within hosts.
-    within = table.diagonal() if first.classes.kind is None else how(*(v.within for v in values))
-    return PairValues(first.classes, table, within, how(*(v.single for v in values)))
+    return several(lambda *arrays: (how(*arrays),), *values)[0]
+
+
+def several(how: Callable[..., Sequence[FloatArray]], *values: PairValues) -> list[PairValues]:
+    """Return several functions at once, as `combined` one."""
+    classes = values[0].classes
+    assert all(v.classes is classes for v in values)
+    tables = how(*(v.table for v in values))
+    # Without classes the table's diagonal is the value within hosts, and there are no single pairs.
+    if classes.kind is None:
+        return [PairValues(classes, table, table.diagonal(), np.empty(0)) for table in tables]
+    parts = tables, how(*(v.within for v in values)), how(*(v.single for v in values))
+    return [PairValues(classes, *part) for part in zip(*parts, strict=True)]
 
 
 def listing(values: Sequence[PairValues], pairs: Iterable[tuple[int, int]]) -> list[PairValues]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from apples.errors import ConfigError, NoFeasiblePlan
 from apples.model.grid import LEAST_SHARE, Conditions, FloatArray, Host, Snapshot
-from apples.model.pairs import PairValues, combined, taken
+from apples.model.pairs import PairValues, combined, several, taken
 from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.host_table import QUANTILES, HostDemands, host_table, is_known, own_host
 from apples.planning.hostlimits import HostLimits, host_limits
@@ -341,17 +341,15 @@ def _network(snapshot: Snapshot, keep: list[int], workload: Workload, factor: fl
         links = taken(links, np.array(keep, dtype=np.int64))
     waiting, moving = workload.messages * factor, workload.bytes_exchanged * factor
     errors = LinkErrors((links[0], links[1]), (links[2], links[3]), waiting, moving)
-    latency = combined(lambda s, b: np.where(works_at(s, b), s, 0.0), links[0], links[1])
-    bandwidth = combined(lambda s, b: np.where(works_at(s, b), b, 1.0), links[0], links[1])
     unusable = UNUSABLE_S if waiting > 0 or moving > 0 else 0.0
-    transfer = combined(
-        lambda s, b: np.where(works_at(s, b), moving / np.where(works_at(s, b), b, 1.0), 0.0),
-        links[0],
-        links[1],
-    )
-    side = combined(
-        lambda s, b, t: np.where(works_at(s, b), waiting * s + t, unusable), links[0], links[1], transfer
-    )
+
+    def of_links(s: FloatArray, b: FloatArray) -> Sequence[FloatArray]:
+        works = works_at(s, b)
+        bandwidth = np.where(works, b, 1.0)
+        transfer = np.where(works, moving / bandwidth, 0.0)
+        return np.where(works, s, 0.0), bandwidth, transfer, np.where(works, waiting * s + transfer, unusable)
+
+    latency, bandwidth, transfer, side = several(of_links, links[0], links[1])
     losses = None
     if snapshot.loss is not None:
         losses = _losses(links[4], latency, bandwidth, (waiting, moving))

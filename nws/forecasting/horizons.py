@@ -28,7 +28,6 @@ from nws.forecasting.histograms import (
     count_error,
     pack,
     place_of,
-    quantile,
     quantiles,
     share_below,
     unpack,
@@ -244,12 +243,14 @@ def advance_horizons(state: Any, value: float) -> None:
     top = RUNGS - 1
     while top > 1 and count % (1 << (top - 2)) != 0:
         top -= 1
+    so_far = np.empty(RUNGS)
     for rung in range(top + 1):
-        so_far = error_so_far(state, rung)
-        _borrow_losses(state, rung, loss, _trust(float(state["scale"][rung]), so_far))
+        so_far[rung] = error_so_far(state, rung)
+    for rung in range(top + 1):
+        _borrow_losses(state, rung, loss, _trust(float(state["scale"][rung]), so_far[rung]))
         borrow_errors(state, rung, scale, histogram)
-        shape = _doubted(histogram, _trust(scale[0], so_far))
-        _issue(state, rung, loss, max(scale[0], so_far), shape)
+        shape = _doubted(histogram, _trust(scale[0], so_far[rung]))
+        _issue(state, rung, loss, max(scale[0], so_far[rung]), shape)
 
 
 @compiled
@@ -259,18 +260,20 @@ def _issue(state: Any, rung: int, loss: Any, scale: float, histogram: Any) -> No
     slot = _FIRST[rung] + state["samples"] // stride % min(PENDING, 1 << rung)
     last = state["last"]
     candidate, packed = np.empty(CANDIDATES), np.empty(CANDIDATES, np.float32)
-    blend = _forecast(state, rung, loss, candidate)
+    blend, wide = _forecast(state, rung, loss, candidate), _widening(state, rung)
     level = level_of(state, rung)
     for which in range(CANDIDATES):
         packed[which] = clip(candidate[which] - last)
+    errors = np.empty(2)
+    for side in range(2):
+        tail = corrected_tail(state, rung, side)
+        errors[side] = tail if side == 0 else 1.0 - tail
     pack(packed, state["pending"][slot])
-    wide = _widening(state, rung)
+    quantiles(histogram, errors)
     issued = state["issued"][slot]
     issued[0], issued[1] = clip(blend - last), clip(scale)
     for side in range(2):
-        tail = corrected_tail(state, rung, side)
-        share = tail if side == 0 else 1.0 - tail
-        bound = value_of(wide * scale * quantile(histogram, share), blend, level)
+        bound = value_of(wide * scale * errors[side], blend, level)
         issued[2 + side] = clip(within_reach(state, bound, wide * scale, level) - last)
     state["left"][slot] = 1 << rung
     state["origin"][slot] = last
