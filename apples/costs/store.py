@@ -25,7 +25,7 @@ from apples.errors import HistoryError, UnknownRun
 from apples.model.launchrequest import Notify
 from apples.model.plan import Record
 from apples.model.template import Benchmark
-from nws.base.sqlite import SqliteFile, SqliteFormat, is_unwritable
+from nws.base.sqlite import SqliteFile, SqliteFormat, is_unwritable, readable_rows
 from nws.base.wording import counted
 from nws.client import state_dir
 
@@ -141,9 +141,7 @@ class History:
         self.path, self._notify, self._strict = path, notify, strict
         self._reported: set[str] = set()
         self._file = (
-            SqliteFile.readable(path, _FORMAT, _ORDERS)
-            if read_only
-            else SqliteFile(path, _FORMAT, busy_s=_BUSY_S)
+            readable_rows(path, _FORMAT, _ORDERS) if read_only else SqliteFile(path, _FORMAT, busy_s=_BUSY_S)
         )
 
     def close(self) -> None:
@@ -281,7 +279,7 @@ class History:
         if unwritable:
             self._file = self._file.in_memory()
         else:
-            self._file = SqliteFile.readable(self.path, _FORMAT, _ORDERS)
+            self._file = readable_rows(self.path, _FORMAT, _ORDERS)
         ((runs,),) = self._rows("SELECT COUNT(*) FROM runs")
         self._notify(f"{error}; this run goes on with {counted(runs, 'record')}, but its own is not kept")
 

@@ -24,16 +24,13 @@ from apples.hosts.kernel import (
     reaped,
     signal_pipe,
 )
-from apples.hosts.relays import Labeller, PmiRelay, segment_prefix, vader_prefix
+from apples.hosts.relays import Labeller, PmiRelay, segment_prefix
 from apples.hosts.statusfile import LEFT_EARLY, StatusFile
-from nws.base.scratch import add_shared, remove_shared
+from nws.base.scratch import remove_shared
 
 #: Sent by the kernel when the rank wrapper is dead; users do not send this signal.
 ORPHANED = signal.SIGALRM
 LOST, CANNOT_EXECUTE, NOT_FOUND = 125, 126, 127
-
-#: Number of the run, which Open MPI 4 gives its ranks.
-OPEN_MPI_JOB = "OMPI_MCA_ess_base_jobid"
 
 #: Seconds that output of an ended program may still take to drain.
 DRAIN_S = 1.0
@@ -84,8 +81,6 @@ class RankSupervisor:
             stdout, stderr = self._labelled(stdout), self._labelled(stderr)
             handed += [stdout, stderr]
         inherited: set[int] = set()
-        if OPEN_MPI_JOB in os.environ:
-            add_shared(self._status.directory, vader_prefix(os.environ[OPEN_MPI_JOB]))
         if "pmi" in self._fds:
             inherited.add(self._relay_pmi(self._fds["pmi"]))
         if self._directory is not None:

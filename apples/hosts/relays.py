@@ -12,6 +12,9 @@ import time
 
 from nws.base.scratch import add_shared
 
+#: Number of the run, which Open MPI 4 gives its ranks.
+_OPEN_MPI_JOB = "OMPI_MCA_ess_base_jobid"
+
 #: A line longer than this is broken, so that a program that never ends one cannot fill the memory.
 LONGEST_LINE = 1 << 20
 CHUNK = 1 << 16
@@ -200,9 +203,10 @@ def abort_code(message: bytes) -> int:
     return int(word) if word.lstrip(b"-").isdigit() else 1
 
 
-def vader_prefix(jobid: str) -> str:
-    """Return the prefix of the names of Open MPI 4's segments on this host for a run, whose number it gives ranks."""
-    return f"vader_segment.{os.uname().nodename}.{os.geteuid()}.{int(jobid):x}."
+def note_vader(run_dir: str) -> None:
+    """Note the segments of Open MPI 4 on this host, which gives its ranks the number of the run; else do nothing."""
+    if jobid := os.environ.get(_OPEN_MPI_JOB, ""):
+        add_shared(run_dir, f"vader_segment.{os.uname().nodename}.{os.geteuid()}.{int(jobid):x}.")
 
 
 def segment_prefix(job: bytes) -> str:

@@ -123,30 +123,6 @@ class SqliteFile:
             self.connection.backup(memory.connection)
         return memory
 
-    @classmethod
-    def readable(cls, path: Path, kind: SqliteFormat, orders: Mapping[str, str]) -> SqliteFile:
-        """Return, in memory, the rows that can be read of a file that is damaged, or cannot be written.
-
-        Of each table these are the rows before its first and after its last damaged page.
-
-        orders : table → column by which its rows are stored
-        """
-        memory = cls(path, kind, busy_s=0.0, in_memory=True)
-        if not path.is_file():
-            # a pipe would block
-            return memory
-        # The second way needs neither a lock nor a shared index, for which the directory would have to be writable.
-        for option in ("mode=ro", "immutable=1"):
-            with (
-                suppress(sqlite3.Error),
-                closing(sqlite3.connect(f"file:{path}?{option}", uri=True)) as source,
-            ):
-                if _is_of(source, kind):
-                    with memory.writing() as connection:
-                        _copy_rows(source, connection, orders)
-                    break
-        return memory
-
     def close(self) -> None:
         """Close the connection."""
         with self.lock:
@@ -267,6 +243,30 @@ def _is_of(connection: sqlite3.Connection, kind: SqliteFormat) -> bool:
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     ]
     return numbers == [kind.application_id, kind.version]
+
+
+def readable_rows(path: Path, kind: SqliteFormat, orders: Mapping[str, str]) -> SqliteFile:
+    """Return, in memory, the rows that can be read of a file that is damaged, or cannot be written.
+
+    Of each table these are the rows before its first and after its last damaged page.
+
+    orders : table → column by which its rows are stored
+    """
+    memory = SqliteFile(path, kind, busy_s=0.0, in_memory=True)
+    if not path.is_file():
+        # a pipe would block
+        return memory
+    # The second way needs neither a lock nor a shared index, for which the directory would have to be writable.
+    for option in ("mode=ro", "immutable=1"):
+        with (
+            suppress(sqlite3.Error),
+            closing(sqlite3.connect(f"file:{path}?{option}", uri=True)) as source,
+        ):
+            if _is_of(source, kind):
+                with memory.writing() as connection:
+                    _copy_rows(source, connection, orders)
+                break
+    return memory
 
 
 def _copy_rows(source: sqlite3.Connection, target: sqlite3.Connection, orders: Mapping[str, str]) -> None:

@@ -143,7 +143,7 @@ class LocalWeather(Closing):
 
     def history(self) -> Mapping[Series, Samples]:
         """Return the measurements of the last day, at most 2,000 a series."""
-        return self._last_day().samples
+        return _last_day(self._memory, self._clock()).samples
 
     def forecasts(
         self, over_s: Sequence[float] = HORIZONS_S, *, aged: bool = True
@@ -228,7 +228,7 @@ class LocalWeather(Closing):
 
         bank = self._bank = BatteryBank()
         self._places, self._replayed_at = {}, self._clock()
-        history = self._last_day()
+        history = _last_day(self._memory, self._clock())
         few = {one: len(samples) < FEW_VALUES for one, samples in history.samples.items()}
         for short in (False, True):
             # short series borrow from long ones
@@ -247,10 +247,6 @@ class LocalWeather(Closing):
     def close(self) -> None:
         """Let go of the memory."""
         self._memory.close()
-
-    def _last_day(self) -> SeriesHistory:
-        now = self._clock()
-        return self._memory.history(since=now - REPLAY_S, until=now + _AHEAD_S, most=REPLAY_SAMPLES)
 
     def _round(self) -> tuple[list[Measurement], list[str]]:
         if self._sensors is None:
@@ -279,3 +275,7 @@ class LocalWeather(Closing):
         assert self._bank is not None
         self._add(series)
         self._bank.update_many([self._places[s] for s in series], values, times)
+
+
+def _last_day(memory: Memory, now: float) -> SeriesHistory:
+    return memory.history(since=now - REPLAY_S, until=now + _AHEAD_S, most=REPLAY_SAMPLES)

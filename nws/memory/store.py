@@ -259,6 +259,7 @@ class Memory(Closing):
             cursor = self._tail.follow(connection).written_to
             numbers = range(len(self._names)) if series is None else self._names.known(series)
             if not sound and not numbers:
+                # an empty answer would hide that series are lost
                 refuse_lost(connection, self._tail, span=(since, until))
             samples = {}
             for i in numbers:
