@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given, strategies as st
 
 from nws.links import linkmatrix
@@ -28,35 +27,20 @@ PAIRS = st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(HOSTS)), uniq
 
 
 @given(PAIRS, st.randoms(use_true_random=False), st.integers(1, 40))
-def test_pair_is_what_composing_it_alone_gives(pairs, random, block):
-    """Latencies are distinct sums of powers, so that no two paths are equally quick."""
-    order = random.sample(range(len(pairs)), len(pairs))
-    links = {
-        pair: link(
-            1.0 + 2.0**-k,
-            math.nan if random.random() < 0.1 else 1e6 * (1 + random.random()),
-            error=random.random(),
-            t=random.random(),
-        )
-        for pair, k in zip(pairs, order, strict=True)
-    }
-    linkmatrix._BLOCK, kept = block, linkmatrix._BLOCK
+def test_linkmatrix_blocks_and_chosen_starts_give_equal_rows(pairs, random, block):
+    """Composing pairs takes chosen starts; `test_composition` compares it with all paths there are."""
+    links = {pair: link(1.0 + random.random(), 1e6 * random.random(), t=random.random()) for pair in pairs}
+    whole, alone = compose_all(HOSTS, links), compose(links, [(a, b) for a in HOSTS for b in HOSTS[:3]])
+    linkmatrix._BLOCK, usual = block, linkmatrix._BLOCK
     try:
-        found = compose_all(HOSTS, links)
+        parts = compose_all(HOSTS, links)
     finally:
-        linkmatrix._BLOCK = kept
-    alone = compose(links, [(a, b) for a in HOSTS for b in HOSTS])
+        linkmatrix._BLOCK = usual
+    for name in (*FIELDS, "before", "composed"):
+        assert np.array_equal(getattr(whole, name), getattr(parts, name), equal_nan=name in FIELDS)
     for i, a in enumerate(HOSTS):
-        for j, b in enumerate(HOSTS):
-            expected = alone.get((a, b))
-            values = [getattr(found, name)[i, j] for name in FIELDS]
-            if expected is None:
-                assert all(map(math.isnan, values))
-                assert (found.before[i, j], found.through(i, j)) == (-1, ())
-            else:
-                assert values == pytest.approx([getattr(expected, n) for n in FIELDS], nan_ok=True)
-                assert found.through(i, j) == expected.through
-                assert found.composed[i, j] == bool(expected.through)
+        for j, b in enumerate(HOSTS[:3]):
+            assert whole.path(i, j) == alone.get((a, b))
 
 
 def test_no_links_no_pairs():
