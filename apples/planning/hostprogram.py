@@ -62,8 +62,7 @@ class HostProgram:
         self.first: list[Any] = []
         self._add_hosts(tied=bool(problem.coupling))
         self._add_limits(lift)
-        if not lifted:
-            _add_numbers_of_ranks(self._highs, self._integer, self.ranks, problem.legal)
+        _add_numbers_of_ranks(self._highs, self._integer, self.ranks, problem.legal | lifted)
         if closed:
             self._add_path()
         else:
