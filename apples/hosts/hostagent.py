@@ -62,6 +62,8 @@ BARE = ("-I", "-S")
 
 #: Bytes of the ranks' output that wait for the launcher. While more wait, ranks block when they write.
 MOST_WAITING = 1 << 20
+STATUS_LOST = "the status of rank {} disappeared from {}; use a run directory that nothing else cleans"
+
 #: Seconds that killed processes may take to end, and that output of ended processes may take to be read.
 GONE_S, DRAIN_S = 5.0, 1.0
 
@@ -211,10 +213,7 @@ class HostAgent:
         for rank in dict.fromkeys(map(int, ranks)):
             text = _status_text(self._run_dir, rank)
             if text is None:
-                why = f"the status of rank {rank} disappeared from {self._run_dir}"
-                self._launcher.send(
-                    FromAgent.REFUSED, f"{why}; use a run directory that nothing else cleans".encode()
-                )
+                self._launcher.send(FromAgent.REFUSED, STATUS_LOST.format(rank, self._run_dir).encode())
                 self._cut()
                 return
             status = json.loads(text)

@@ -35,10 +35,11 @@ def signal_pipe(numbers: Iterable[int]) -> int:
     read, write = os.pipe()
     for fd in (read, write):
         os.set_blocking(fd, False)
+    # Handlers run between bytecodes only; the pipe wakes a `poll` that has begun.
+    # Set before them: a handler alone would lose the signal.
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     for number in numbers:
         signal.signal(number, lambda number, frame: None)
-    # Handlers run between bytecodes only; the pipe wakes a `poll` that has begun.
-    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     return read
 
 

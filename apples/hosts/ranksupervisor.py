@@ -107,7 +107,6 @@ class RankSupervisor:
         # Nothing else ends this loop: a request for the end kills the program, and its end is then seen here.
         while self._wait_status is None:
             self._serve(self._attend())
-        # Before the record: a rank counts as ended when nothing of it is left.
         self._sweep()
         if self._wait_status != 0 and self._pmi is not None and self._pmi.job is not None:
             remove_shared(segment_prefix(self._pmi.job))
@@ -201,7 +200,6 @@ class RankSupervisor:
 
     def _end(self, why: str) -> None:
         if self._ended_by == "itself":
-            # The first reason counts: a lifeline is closed after a wrapper was killed, too.
             self._ended_by = why
         self._to_program(signal.SIGKILL)
 

@@ -185,13 +185,8 @@ class RunProcesses:
             self._starter_code = self._starter.close()
         self._agents.close()
         self._poll.close()
-        for name in (self._token, ASK):
-            (self._run_dir / name).unlink(missing_ok=True)
-        hosts_path(self._run_dir).unlink(missing_ok=True)
-        remove_noted(str(self._run_dir))
-        ended_well = all(record.exit_code == 0 for record in self.records.values())
-        if self._method.spawns and ended_well and self._log.exists():
-            # The ranks that a program spawns have no supervisor, and write to `mpiexec`.
+        _remove_traces(self._run_dir, self._token)
+        if self._method.spawns and all(record.exit_code == 0 for record in self.records.values()):
             _pass_on(self._log, self._output)
         self._output.close()
         return self._starter_code
@@ -205,16 +200,15 @@ class RunProcesses:
         self._started = True
         # Before the command: frames arrive in order, so the library is there when the first rank loads it.
         self._agents.send_missing(self._run_dir / LIBRARY)
-        request = self._request
         reports = [agent.report for agent in self._agents.values() if agent.report is not None]
         command = self._method.command(_rendezvous(reports, self._run_dir))
-        for host, words in _fd_servers(request, self._method):
+        for host, words in _fd_servers(self._request, self._method):
             self._order(host if host in self._agents else self._first_host, FD_SERVER, words, helper=True)
-        environment = partial(self._method.environment, request, os.environ)
+        environment = partial(self._method.environment, self._request, os.environ)
         if self._method.here:
             self._order(self._first_host, COMMAND, command, environment=environment(""))
             return
-        hosts_path(self._run_dir).write_text(self._method.hostfile(request))
+        hosts_path(self._run_dir).write_text(self._method.hostfile(self._request))
         self._starter = Starter(command, environment, self._log, shell=self._method.shell)
         for fd in (self._starter.fd, self._starter.shells.fileno()):
             self._poll.register(fd, select.EPOLLIN)
@@ -305,9 +299,17 @@ def clear_statuses(run_dir: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def _remove_traces(run_dir: Path, token: str) -> None:
+    """Remove the files of the run directory that are for agents and `mpiexec` only."""
+    for path in (run_dir / token, run_dir / ASK, hosts_path(run_dir)):
+        path.unlink(missing_ok=True)
+    remove_noted(str(run_dir))
+
+
 def _pass_on(log: Path, output: RankOutput) -> None:
-    """Write a log to the output of the ranks."""
-    with log.open("rb") as file:
+    """Write a log to the output: the ranks that a program spawns have no supervisor, and write to `mpiexec`."""
+    # It may be gone: a run directory belongs to the user.
+    with contextlib.suppress(FileNotFoundError), log.open("rb") as file:
         for part in iter(partial(file.read, _PART_BYTES), b""):
             output.take(FromAgent.STDOUT, part)
 
