@@ -20,6 +20,7 @@ from apples.platforms.ssh import SshPlatform
 from nws.base.hostconnection import HostCheckError
 from nws.base.hostlist import HostSlots
 from tests.hostfacts import host_facts
+from tests.transcripts import recorded
 
 VERSIONS = {"python": "3.11.7", "apples-grid": "0.1.0", "numba": "0.60", "numpy": "2.0"}
 
@@ -90,23 +91,33 @@ THREE = (Host(name="alpha"), Host(name="beta", slots=3), Host(name="gamma"))
 STATED = (LinkRule(latency_s=1.0, bandwidth_Bps=1e6),)
 
 
-def test_fit_are_the_grid_and_the_others_are_absent(told):
-    notes = []
-    platform = SshPlatform(pool(*THREE), open_slots=frozenset({"alpha"}), open_types=frozenset({"alpha"}))
-    snapshot = platform.snapshot(notes.append)
-    assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [
-        ("alpha", 2, "Xeon"),
-        ("beta", 3, "default"),
-    ]
+def lines_of(platform, snapshot):
+    for host, now in zip(snapshot.hosts, snapshot.conditions, strict=True):
+        measured = f"{now.availability.value:g} of {now.capacity.value:g} CPUs, {now.memory_bytes.value:g} B"
+        yield f"{host.name}: {host.slots} slots, {host.cpu_type}, {measured}; {platform.machine(host)}"
+    for place in platform.access.addresses.values():
+        yield f"{place.host} is at {place.address}, {place.interface}"
+    yield f"links: {snapshot.latency_s[0, 1]:g} s, {snapshot.bandwidth_Bps[0, 1]:g} B/s"
     assert platform.pool.hosts == snapshot.hosts
-    assert snapshot.absent == {"gamma": "it refuses our key; load it"}
-    assert notes[-1] == "without gamma: it refuses our key; load it"
-    first = snapshot.conditions[0]
-    assert (first.availability.value, first.capacity.value, first.memory_bytes.value) == (0.5, 0.9, 4e9)
-    assert (snapshot.latency_s[0, 1], snapshot.bandwidth_Bps[0, 1]) == (0.02, 1e6)
-    assert platform.reaches(snapshot.hosts[0])
-    assert not platform.reaches(THREE[2])
-    assert platform.machine(THREE[0]) == "Xeon python 3.11.7, apples-grid 0.1.0, numba 0.60, numpy 2.0"
+    assert all(platform.reaches(host) for host in snapshot.hosts)
+    for name, why in snapshot.absent.items():
+        assert not platform.reaches(Host(name=name))
+        yield f"{name} is absent: {why}"
+
+
+@recorded("apples/platforms/checks.txt", "why", "answers", "hosts", "given")
+def test_snapshot_of_checked_hosts_is_as_recorded(told, answered, why, answers, hosts, given):
+    """answers : of hosts that differ from `told`, `later` ones of their availability"""
+    told["later"] |= answers.pop("later", {})
+    told |= answers
+    stated = [LinkRule(latency_s=s, bandwidth_Bps=5e6) for s in given.pop("links", ())]
+    listed = (Host(**host) for host in hosts) if hosts else THREE
+    platform = SshPlatform(pool(*listed, links=tuple(stated)), **given)
+    notes = []
+    try:
+        answered([*lines_of(platform, platform.snapshot(notes.append)), notes[-1]])
+    except NoFeasiblePlan as refusal:
+        answered(str(refusal))
 
 
 def test_ssh_keeps_the_readings_of_earlier_checks(told, tmp_path):
@@ -145,13 +156,6 @@ def test_ssh_measures_links_every_few_minutes(told, tmp_path, monkeypatch):
     assert lost == pytest.approx([0.01] * 5)
 
 
-def test_ssh_reads_hosts_again_after_their_links(told):
-    told["later"] |= {"alpha": 0.25, "beta": None}
-    snapshot = SshPlatform(pool(*THREE)).snapshot(lambda line: None)
-    # beta does not answer again: its first readings count
-    assert [one.availability.value for one in snapshot.conditions] == [0.25, 0.5]
-
-
 def test_ssh_leaves_out_hosts_whose_sensors_fail_after_the_check(told, monkeypatch):
     answer = {"survey": None, "survey_error": "no /proc"}
     monkeypatch.setattr(Connection, "question", lambda self, question, kind, within_s: kind(**answer))
@@ -188,15 +192,6 @@ def test_ssh_plans_without_a_usable_store_of_readings(told, tmp_path):
     assert any("the readings of this check are not kept" in note for note in notes)
 
 
-def test_host_named_with_its_slots_still_says_what_cpu_it_has(told):
-    platform = SshPlatform(pool(*THREE), open_types=frozenset({"beta"}))
-    snapshot = platform.snapshot(lambda line: None)
-    assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [
-        ("alpha", 1, "default"),
-        ("beta", 3, "Xeon"),
-    ]
-
-
 def test_host_that_comes_back_is_taken_again(told):
     platform = SshPlatform(pool(*THREE))
     platform.snapshot(lambda line: None)
@@ -204,22 +199,6 @@ def test_host_that_comes_back_is_taken_again(told):
     again = platform.snapshot(lambda line: None)
     assert [h.name for h in again.hosts] == ["beta", "gamma"]
     assert again.absent == {"alpha": "it does not answer"}
-
-
-def test_links_that_the_grid_file_states_are_not_measured(told):
-    stated = LinkRule(latency_s=0.001, bandwidth_Bps=5e6)
-    snapshot = SshPlatform(pool(*THREE, links=(stated,))).snapshot(lambda line: None)
-    assert snapshot.latency_s[0, 1] == 0.001
-
-
-def test_each_host_has_the_interface_at_which_it_was_reached(told):
-    platform = SshPlatform(pool(Host(name="alpha", address="alpha.example.org"), Host(name="beta")))
-    platform.snapshot(lambda line: None)
-    places = platform.access.addresses
-    assert {p.host: (p.address, p.interface) for p in places.values()} == {
-        "alpha": ("alpha.example.org", "ens2"),
-        "beta": ("beta", "ens3"),
-    }
 
 
 def test_pool_is_the_allocation_if_no_host_is_named(tmp_path, monkeypatch):
@@ -230,18 +209,6 @@ def test_pool_is_the_allocation_if_no_host_is_named(tmp_path, monkeypatch):
     assert opened.source == "the allocation of PBS"
     named = SshPlatform.open(PlatformSetup(listed={"n9": HostSlots(name="n9")}, state=tmp_path)).pool
     assert [host.name for host in named.hosts] == ["n9"]
-
-
-def test_nobody_is_fit(told):
-    told["alpha"] = told["beta"] = "is off"
-    with pytest.raises(NoFeasiblePlan) as raised:
-        SshPlatform(pool(*THREE)).snapshot(lambda line: None)
-    assert str(raised.value).splitlines() == [
-        "no host of the pool can take part:",
-        "alpha: it is off",
-        "beta: it is off",
-        "gamma: it refuses our key; load it",
-    ]
 
 
 def test_checkpoint_is_asked_for_with_a_file_that_only_the_same_directory_shows(told, tmp_path):

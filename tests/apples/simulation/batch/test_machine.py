@@ -10,6 +10,7 @@ from apples.queueing.estimates import RecentRuns, Scheme, SimilarJobs
 from apples.queueing.jobs import REGULAR, SELECTIVE, QueueJob
 from apples.queueing.settings import QueueSettings
 from apples.simulation.batch.batchmachine import Jobs, Replay, log_estimates, simulate
+from tests.transcripts import recorded
 
 rows = st.lists(
     st.tuples(st.integers(0, 40), st.integers(0, 20), st.integers(1, 8), st.integers(1, 40)),
@@ -53,40 +54,23 @@ def test_replay_decides_as_the_live_queue_does(trace, priority, backfill):
     hold()
 
 
-def test_two_event_orders_differ_where_an_end_and_a_submission_meet(trace):
-    """Job 0 ends early just when job 2 comes. In batch order job 1 was there first; in pyss order 2 overtakes it."""
-    jobs = trace((0, 10, 6, 100), (1, 10, 8, 10), (10, 50, 2, 50))
-    assert simulate(jobs, Replay()).start.tolist() == [0, 10, 20]
-    assert simulate(jobs, Replay(event_order="pyss")).start.tolist() == [0, 60, 10]
+REPLAYS = {
+    "batch order": Replay(),
+    "pyss order": Replay(event_order="pyss"),
+    "regular": Replay(switches=REGULAR),
+    "selective": Replay(switches=SELECTIVE),
+}
 
 
-def test_in_pyss_order_a_submission_that_does_not_fit_causes_no_pass(trace):
-    jobs = trace((0, 10, 6, 10), (1, 10, 8, 10), (2, 3, 4, 3), (3, 3, 2, 3))
-    assert simulate(jobs, Replay(event_order="pyss")).passes == 6
-    assert simulate(jobs, Replay()).passes == 8
-
-
-def test_end_that_was_not_expected_is_no_free_processor_in_pyss_order(trace):
-    """At 10 job 1 ends as expected and job 2 early: job 3 may start at once, and job 4 when job 2's end is handled."""
-    jobs = trace((0, 10, 4, 10), (0, 10, 4, 50), (10, 5, 4, 5), (10, 5, 4, 5))
-    schedule = simulate(jobs, Replay(event_order="pyss"))
-    assert schedule.start.tolist() == [0, 0, 10, 10]
-
-
-def test_jobs_of_no_length_pass_through(trace):
-    for order in ("batch", "pyss"):
-        schedule = simulate(trace((0, 0, 8, 1), (0, 0, 8, 1), (0, 5, 8, 5)), Replay(event_order=order))
-        assert schedule.start.tolist() == [0, 0, 0]
-
-
-def test_selective_adjustment_opens_the_window_for_others(trace):
-    """The running job keeps its request, the candidate's estimate fits before that."""
-    jobs = trace((0, 100, 4, 100), (1, 100, 8, 100), (2, 50, 4, 200))
-    known = np.array([50.0, 50.0, 60.0])
-    assert simulate(jobs, Replay(), known).start[2] == 200
-    assert simulate(jobs, Replay(switches=SELECTIVE), known).start[2] == 2
-    assert simulate(jobs, Replay(switches=REGULAR), known).start[2] == 200
-    assert simulate(jobs, Replay(switches=SELECTIVE), known).estimate.tolist() == [50, 50, 60]
+@recorded("apples/simulation/replays.txt", "why", "jobs", "known")
+def test_replay_is_as_recorded(trace, answered, why, jobs, known):
+    """jobs : submitted, run, processors, request.  known : estimates of their runs, if any"""
+    lines = []
+    for name, replay in REPLAYS.items():
+        schedule = simulate(trace(*jobs), replay, None if known is None else np.array(known))
+        estimates = [] if schedule.estimate is None else schedule.estimate.tolist()
+        lines.append(f"{name}: starts {schedule.start.tolist()}, {schedule.passes} passes, {estimates}")
+    answered(lines)
 
 
 def test_history_from_the_simulation_and_from_the_log(trace):
