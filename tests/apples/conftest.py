@@ -44,7 +44,8 @@ class Toy:
 
     name, summary, source, warm = "toy", "for tests", None, ()
     checkpoint = restart = None
-    even = moves_rows = needs_package = measured_by_monitor = False
+    even = moves_rows = needs_package = measured_by_monitor = sized = serial = False
+    fewest_measured = 1
     bytes_per_row, recorded = 1e6, ()
 
     def check(self, options):
