@@ -50,10 +50,11 @@ def _key(directory: Path) -> bytes:
     """Return the key of a state directory, made at first use; one for this process if it cannot be kept."""
     path = directory / "fingerprints.key"
     with suppress(OSError):
-        make_private(directory)
-        # of two first processes one makes it
-        with suppress(FileExistsError), open(path, "xb", opener=partial(os.open, mode=0o600)) as file:
-            file.write(os.urandom(_KEY_BYTES))
+        if not path.exists():
+            make_private(directory)
+            # of two first processes one makes it
+            with suppress(FileExistsError), open(path, "xb", opener=partial(os.open, mode=0o600)) as file:
+                file.write(os.urandom(_KEY_BYTES))
         for _ in range(_ATTEMPTS):
             if len(key := read_regular(path, _KEY_BYTES)) == _KEY_BYTES:
                 return key
