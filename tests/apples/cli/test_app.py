@@ -76,15 +76,16 @@ def wave(compiled, tmp_path, tmp_path_factory, monkeypatch, library):
 @pytest.fixture
 def checked(wave, state_of_its_own, tmp_path_factory):
     """The wave example after `apples app check`, which runs once in a session."""
-    kept, history = tmp_path_factory.getbasetemp() / "wave-history.db", state_of_its_own / "history.db"
+    kept, state = tmp_path_factory.getbasetemp() / "wave-state", state_of_its_own
     if kept.exists():
-        history.parent.mkdir(exist_ok=True)
-        shutil.copy(kept, history)
+        shutil.copytree(kept, state, dirs_exist_ok=True)
     else:
         called(toolbox, "app", "check", "wave2d.yaml", 64)
+        kept.mkdir()
         # Some of it is still in the write-ahead log of a connection of this process.
-        with closing(sqlite3.connect(history)) as connection:
-            connection.execute("VACUUM INTO ?", (str(kept),))
+        with closing(sqlite3.connect(state / "history.db")) as connection:
+            connection.execute("VACUUM INTO ?", (str(kept / "history.db"),))
+        shutil.copy(state / "fingerprints.key", kept)
     return wave
 
 

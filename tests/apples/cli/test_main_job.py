@@ -22,6 +22,7 @@ def test_bare_machine(first_run):
     assert re.search(r"^observed  \S+ s, prediction \S+% too (long|short)$", command.err, re.MULTILINE)
     assert command.survivors() == []
     assert sorted(p.name for p in state.iterdir() if "-" not in p.name) == [
+        "fingerprints.key",
         "history.db",
         "weather.db",
     ]
