@@ -200,6 +200,17 @@ else:
     ]
 
 
+def no_numbers(kind: str) -> Callable[[], Any]:
+    """Return a function that makes an empty column. Sensors send none, and load no numpy."""
+
+    def empty() -> NDArray[Any]:
+        import numpy as np
+
+        return np.empty(0, kind)
+
+    return empty
+
+
 def field_of(hint: Any) -> Field:
     """Return our part of the bounds in a type."""
     for part in get_args(hint):

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
-import numpy as np
 
 from nws.links.cliques import Schedule
 from nws.messages.fieldtypes import (
@@ -26,6 +25,7 @@ from nws.messages.fieldtypes import (
     Maybe,
     SeriesName,
     Status,
+    no_numbers,
     number,
     string,
     whole,
@@ -128,9 +128,9 @@ class Batch(Message, frozen=True, kw_only=True):
 
     what: ClassVar[str] = "a batch of measurements"
     series: GivenSeries = ()
-    index: GivenIndex = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
-    t: GivenFloats = msgspec.field(default_factory=lambda: np.empty(0, np.float64))
-    value: GivenFloats = msgspec.field(default_factory=lambda: np.empty(0, np.float64))
+    index: GivenIndex = msgspec.field(default_factory=no_numbers("int64"))
+    t: GivenFloats = msgspec.field(default_factory=no_numbers("float64"))
+    value: GivenFloats = msgspec.field(default_factory=no_numbers("float64"))
     source: Annotated[str, string(json={"pattern": f"^{SOURCE}$"})] | None = None
     first: Annotated[int, whole(LARGEST_WHOLE - 1)] = 0
     status: Status | None = None
