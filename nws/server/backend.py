@@ -130,7 +130,8 @@ class Backend:
                 self.tick_failures += 1
                 if not failing:
                     defect = not isinstance(error, WeatherError | MemoryError)
-                    _LOG.error("housekeeping fails: %s", str(error) or "no memory is left", exc_info=defect)
+                    reason = "" if defect else f": {str(error) or 'no memory is left'}"
+                    _LOG.error("housekeeping fails%s", reason, exc_info=defect)
                 failing = True
             else:
                 if failing:

@@ -210,7 +210,7 @@ def test_token_that_others_can_read_is_refused(nws, tmp_path):
     settings.write_text("tokens: {admin: [admin.token]}\n")
     code, _, err = nws("server", "--config", settings, "--check")
     assert code == 2
-    assert f"chmod 600 {token}" in err
+    assert f"chmod 600 '{token}'" in err
 
 
 def test_port_that_is_taken_ends_it_with_a_message(nws):
