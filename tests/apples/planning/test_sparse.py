@@ -45,7 +45,7 @@ def test_refusal_of_sparse_pools_is_confirmed(plan_quality, seed):
 
 
 def test_counts_of_large_pools_are_a_hundredth_apart(pool):
-    problem = pool.problem(pool.snapshot([1.0] * 600), pool.workload(5000))
+    problem = pool.problem(pool.snapshot([1.0] * 5000), pool.workload(5000))
     counts = host_counts(problem, PlanningOptions(), 5000)
     assert counts[:512].tolist() == list(range(1, 513))
     assert counts[-1] == 5000
