@@ -55,6 +55,7 @@ def unbroken():
     return said.stdout.strip()
 
 
+@pytest.mark.nightly
 def test_killed_rank_costs_no_more_than_the_way_from_the_last_checkpoint(start, known, tmp_path, unbroken):
     file = tmp_path / "run.ckpt"
     command = start(

@@ -67,6 +67,7 @@ def test_killed_host_run_continues_from_checkpoint(lab, start, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if "ckpt" in path.name) == ["run.ckpt"]
 
 
+@pytest.mark.nightly
 def test_hosts_with_another_directory_get_no_checkpoints(lab, start, monkeypatch):
     with tempfile.TemporaryDirectory(dir="/var/tmp") as state:
         monkeypatch.setenv("APPLES_STATE", state)

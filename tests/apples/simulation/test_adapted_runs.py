@@ -47,6 +47,7 @@ def run(quiet, competitors, tmp_path):
 LOADS = {"h2": (-200.0, 60.0), "h3": (-200.0, 60.0), "h0": (60.0, 1e5), "h1": (60.0, 1e5)}
 
 
+@pytest.mark.nightly
 def test_run_whose_hosts_are_taken_goes_on_on_those_that_are_free(run):
     record, said = run("hosts", **LOADS)
     assert record.outcome.finished, record.outcome.message

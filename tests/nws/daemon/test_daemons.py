@@ -66,6 +66,7 @@ def test_who_is_in_no_clique_with_it_is_hung_up_on(stub, sensor):
         EchoConnection("a", (HERE, server.hosts["a"]["port"]), source=THIRD)
 
 
+@pytest.mark.nightly
 def test_measurements_of_an_outage_come_later_in_order_and_once(stub, sensor):
     server = stub()
     a = sensor(server.url, "a", HERE)
