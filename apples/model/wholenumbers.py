@@ -3,13 +3,18 @@
 The type of `sizes` and `ranks` in application files; the planner tries no other number of ranks.
 """
 
+import math
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count, takewhile
 from typing import Annotated
 
 from nws.base.quantities import Parsed
 
+#: The largest member of any set: larger meshes have no use, and their factors would take long to find.
+MOST = 10**9
 _WORDS = {"two": 2, "three": 3}
 _RULE = re.compile(r"(multiples|powers) of (\d{1,9}|two|three)", re.ASCII)
 _PRODUCT = re.compile(r"(?:(\d{1,9})\*)?([a-z](?:\*[a-z]){0,3})", re.ASCII)
@@ -39,7 +44,7 @@ class WholeNumbers:
     at_most: int | None = None
 
     def __contains__(self, number: int) -> bool:
-        if number < self.at_least or (self.at_most is not None and number > self.at_most):
+        if not self.at_least <= number <= self._most:
             return False
         if self.listed:
             return number in self.listed
@@ -56,14 +61,36 @@ class WholeNumbers:
     def following(self, number: int) -> int | None:
         """Return the smallest member from `number` on; None if there is none."""
         first = max(number, self.at_least)
-        rule_s_next = max(first, self.factor) * max(self.base, 2 ** sum(self.exponents))
-        last = min(n for n in (max(self.listed, default=rule_s_next), self.at_most) if n is not None)
-        return next((n for n in range(first, last + 1) if n in self), None)
+        if first > self._most:
+            return None
+        if self.listed:
+            return min((n for n in self.listed if n >= first and n in self), default=None)
+        above = (n for n in self._by_rule(self._root(first)) if n >= first)
+        return next((n for n in takewhile(self._most.__ge__, above) if n in self), None)
 
     def preceding(self, number: int) -> int | None:
         """Return the largest member up to `number`; None if there is none."""
-        last = number if self.at_most is None else min(number, self.at_most)
-        return next((n for n in range(last, self.at_least - 1, -1) if n in self), None)
+        last = min(number, self._most)
+        if self.listed:
+            return max((n for n in self.listed if n <= last and n in self), default=None)
+        below = (n for n in self._by_rule(self._root(last) + 1, -1) if n <= last)
+        return next((n for n in takewhile(self.at_least.__le__, below) if n in self), None)
+
+    @property
+    def _most(self) -> int:
+        return MOST if self.at_most is None else min(self.at_most, MOST)
+
+    def _root(self, number: int) -> int:
+        """Return the place in `_by_rule` of a number that is no larger than this one, or of the first number."""
+        if self.base:
+            return int(math.log(max(number, 1), self.base))
+        return max(int((number // self.factor) ** (1 / math.gcd(*self.exponents))) - 1, 1)
+
+    def _by_rule(self, start: int, step: int = 1) -> Iterator[int]:
+        """Yield, from a place on, powers of the base or of whole numbers times the factor: all members are there."""
+        exponent = math.gcd(*self.exponents)
+        places: Iterable[int] = count(start) if step > 0 else range(start + 1, -1, -1)
+        return (self.base**n if self.base else self.factor * n**exponent for n in places)
 
     def refusal(self, number: int) -> str:
         """Return the legal numbers in words, with those next to an illegal one."""
