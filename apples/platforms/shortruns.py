@@ -252,10 +252,10 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest) -> Benchma
         limits = template.workload(request.size or request.rows * request.ranks, request.options)
         pieces = pieces_of(request, limits, request.ranks)
         short, long = _long_enough(start, pieces)
-        found = benchmark_of(template.name, short, _steady(start, short, long))
+        costs = benchmark_of(template.name, short, _steady(start, short, long))
         several = limits.ranks.following(2)
         if request.ranks != limits.ranks.following(template.fewest_measured) or several is None:
-            return replace(found, messages=messages_of(short, long), counted_each=counted_each(short, long))
+            return replace(costs, messages=messages_of(short, long), counted_each=counted_each(short, long))
         pieces = pieces_of(request, limits, several, uneven=not template.even)
         pair = start.two(pieces, long.iterations)
         if len(set(pieces)) > 1 and ignores_pieces(*pair):
@@ -267,7 +267,7 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest) -> Benchma
         )
         row_bytes, fixed_bytes = memory_of([short, pair[1], *taller] if template.even else [pair[1]])
         return replace(
-            found,
+            costs,
             messages=messages_of(*pair),
             bytes_exchanged=bytes_of(*pair),
             counted_each=counted_each(*pair),

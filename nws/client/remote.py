@@ -5,10 +5,6 @@ sentence: `ServiceUnreachable` without an answer, a `ServiceError` with the serv
 keeps one connection open, uses no proxy and reads no .netrc, so that the given address is the one contacted. Nothing is
 buffered or repeated except a query whose connection was closed while it was on its way. `nws.client.remotesnapshot`
 makes records of the documents.
-
-One connection to a weather service: requests are sent, every failure becomes one sentence.
-
-`ServiceUnreachable` is raised without an answer, a `ServiceError` with the server's own message after a refusal.
 """
 
 from __future__ import annotations
@@ -26,7 +22,6 @@ from nws.client.remotesnapshot import Document
 if TYPE_CHECKING:
     import requests
 
-    from nws.client.remotesnapshot import Document
     from nws.series import Measurement
 
 
