@@ -312,7 +312,14 @@ def _summary(plan: Plan, decision: Decision) -> list[str]:
     ranges = decision.coverage
     if likely and ranges.judged >= _JUDGED:
         likely = f"{likely[:-1]}; such ranges held in {ranges.held} of {ranges.judged} runs)"
-    return [f"predicted {seconds(plan.predicted_s)}{likely}"]
+    lines = [f"predicted {seconds(plan.predicted_s)}{likely}"]
+    if decision.even is not None:
+        observed_s = decision.even_observed_s
+        observed = "" if observed_s is None else f", {seconds(observed_s)} observed"
+        lines.append(
+            f"even pieces on all hosts would take {seconds(decision.even.predicted_s)} (predicted{observed})"
+        )
+    return lines
 
 
 def _ended(how: str) -> str:

@@ -15,6 +15,7 @@ from apples.costs.overhead import startup_overhead
 from apples.costs.runs import TrainingRun
 from apples.costs.store import History, MeasuredBenchmarks
 from apples.model.grid import Host
+from apples.model.plan import Plan
 from apples.model.runrequest import Benchmarks, RunRequest
 from apples.model.template import Benchmark, Costs, Workload
 from apples.platforms.platform import Platform
@@ -75,6 +76,18 @@ class Evidence:
         """Return the memory of a row by the program's description or short runs; 0 if it is unknown."""
         measured = (b.bytes_per_row for table in self.benchmarks.values() for b in _all(table.values()))
         return self.workload.bytes_per_row or max(measured, default=0.0)
+
+    def observed_s(self, plan: Plan, iterations: float) -> float | None:
+        """Return wall seconds of the newest run with the pieces of a plan and so many iterations; None without one."""
+        runs = (
+            run
+            for runs in self.runs.values()
+            for run in runs
+            if (run.size, run.iterations) == (plan.size, iterations)
+            and sorted((one.host, one.rows) for one in run.ranks) == sorted(plan.pieces)
+        )
+        newest = max(runs, key=lambda run: run.started_at, default=None)
+        return None if newest is None else newest.wall_s
 
     def with_benchmarks(self, benchmarks: Mapping[int, Mapping[str, MeasuredBenchmarks]]) -> Evidence:
         """Return the evidence with these benchmarks, by rows and kind of machine."""

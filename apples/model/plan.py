@@ -113,9 +113,14 @@ class Plan:
         return tuple(a.rows for a in self.assignments)
 
     @property
+    def pieces(self) -> list[tuple[str, float]]:
+        """Return host and whole rows of each rank, in rank order."""
+        return [(a.host, a.work) for a in self.assignments]
+
+    @property
     def typical_rows(self) -> float:
         """Return the rows of the slab around a row, in the mean over all rows."""
-        works = [a.work for a in self.assignments]
+        works = [work for _, work in self.pieces]
         return sum(work * work for work in works) / sum(works)
 
     @property

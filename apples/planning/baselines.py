@@ -5,6 +5,7 @@ hosts (the planner's own, on idle machines) but no loads: the first hosts, equal
 a slab exceeds it, the exchange model's prediction shows the price.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +39,18 @@ def default_plan(
         "beyond the ranks that have a row" if most == possible else f"the run may use {most} ranks at most"
     )
     return _equal_plan("default", problem, most_legal(problem, most), chosen, reason=reason)
+
+
+def even_pieces(
+    plan: Plan, snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions
+) -> Plan | None:
+    """Return the plan with equal pieces on all hosts that the run may use; None if there is none, or `plan` is that."""
+    try:
+        even = default_plan(snapshot, replace(workload, axes=None), costs, options)
+    except NoFeasiblePlan:
+        return None
+    same = plan.cut is None and sorted(plan.pieces) == sorted(even.pieces)
+    return None if same or not math.isfinite(even.predicted_s) else even
 
 
 def smart_user_plan(

@@ -29,11 +29,17 @@ from apples.model.snapshots import unmeasured
 from apples.model.template import Checkpointing, Costs, Workload
 from apples.planning.adapting.hosts import as_ranks_see_it
 from apples.planning.axes import check as check_cut
-from apples.planning.baselines import default_plan, even_plan, smart_user_plan
+from apples.planning.baselines import default_plan, even_pieces, even_plan, smart_user_plan
 from apples.planning.planner import check_room, make_plan
 from apples.planning.planningoptions import PlanningOptions, planning_options
 from apples.platforms.platform import Platform
-from apples.run.documents import attempts_document, checkpoint_document, plan_document, run_document
+from apples.run.documents import (
+    attempts_document,
+    checkpoint_document,
+    even_document,
+    plan_document,
+    run_document,
+)
 from apples.run.intervals import Interval
 from apples.run.remaining import remaining_workload
 from nws.base.hostlist import fold
@@ -78,6 +84,8 @@ class Decision:
     setup_cpu_s : CPU seconds of a rank of a user's program beside its iterations, and those of each of its rows
     counted_each : iterations that the monitor counts for each of the program's, None if unknown
     coverage : how often the ranges of earlier runs like it held
+    even : the plan with equal pieces on all hosts, None if it is the plan itself or if there is none
+    even_observed_s : wall seconds of the newest such run with as much work, None if there was none
     seen : once its ranks have run, the host and the seconds of a row of each; the next plan builds on them
     """
 
@@ -97,6 +105,8 @@ class Decision:
     setup_cpu_s: tuple[float, float] = (0.0, 0.0)
     counted_each: float | None = None
     coverage: Coverage = field(default_factory=Coverage)
+    even: Plan | None = None
+    even_observed_s: float | None = None
     seen: Sequence[tuple[str, float]] = ()
 
     def document(self, record: Record | None = None) -> dict[str, Any]:
@@ -109,6 +119,7 @@ class Decision:
             notes=self.notes,
         )
         document["first_iteration"] = self.first_iteration
+        document["even"] = even_document(self.even, self.even_observed_s)
         document["coverage"] = {"judged": self.coverage.judged, "held": self.coverage.held}
         if self.keep is not None and self.interval is not None:
             document["checkpoints"] = checkpoint_document(self.keep, self.interval)
@@ -208,6 +219,7 @@ class Agent:
         planned_on = snapshot.over(plan.horizon_s)
         plan, judged = self.calibrated(plan, planned_on)
         planning_s = draft.seconds + time.perf_counter() - drafted
+        even = even_pieces(plan, planned_on, demands(evidence, slab, planned_work), draft.costs, options)
         ranks = len(plan.assignments)
         self.report(
             "plan made",
@@ -229,6 +241,8 @@ class Agent:
             setup_cpu_s=setup_cpu_s(evidence, slab),
             counted_each=counted_each(evidence, slab),
             coverage=judged,
+            even=even,
+            even_observed_s=None if even is None else evidence.observed_s(even, workload.iterations),
         )
 
     def _drop_drained(self) -> None:

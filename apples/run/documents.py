@@ -107,6 +107,11 @@ def checkpoint_document(keep: Checkpointing, interval: Interval) -> dict[str, An
     }
 
 
+def even_document(even: Plan | None, observed_s: float | None) -> dict[str, Any] | None:
+    """Return what equal pieces on all hosts would take; None where the plan has them."""
+    return None if even is None else {**_predicted(even), "observed_s": observed_s}
+
+
 def attempts_document(record: Record) -> dict[str, Any]:
     """Return every attempt of a run; the prediction of the run is that of the first one."""
     document: dict[str, Any] = {"attempts": [attempt_document(a) for a in record.attempts]}

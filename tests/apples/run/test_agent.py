@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from apples.cli.report import plan_lines
 from apples.costs.runs import expected_compute, training_run
 from apples.errors import ConfigError, LaunchError
 from apples.model.cut import Axes
@@ -124,6 +125,26 @@ def test_host_too_slow_is_left_out_with_a_reason(bench):
     (left,) = document["left_out"]
     assert left["host"] == "slow"
     assert {e["host"] for e in document["hosts"]} == {"fast"}
+
+
+def test_even_pieces_are_priced_and_once_run_observed(bench):
+    hosts = Host(name="fast", cpu_type="fast"), Host(name="slow", cpu_type="slow")
+    b = bench(*hosts, script=[finished(7.0, ["fast", "slow"])])
+    measure = b.platform.benchmark
+    b.platform.benchmark = lambda r: replace(
+        measure(r), seconds_per_row=0.03 if r.host.name == "slow" else 0.01
+    )
+    first = b.agent.decide(request_for(b))
+    assert [a.rows for a in first.even.assignments] == [32, 32] != [a.rows for a in first.plan.assignments]
+    assert first.even.predicted_s > first.plan.predicted_s
+    assert first.even_observed_s is None
+    evenly = request_for(b, scheduler="default")
+    assert b.agent.decide(evenly).even is None
+    AttemptLoop(b.agent, evenly).run(b.agent.decide(evenly))
+    again = b.agent.decide(request_for(b))
+    even = again.document()["even"]
+    assert (even["predicted_s"], even["observed_s"]) == (again.even.predicted_s, 7.0)
+    assert "(predicted, 7 s observed)" in plan_lines(again)[-1]
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
