@@ -58,8 +58,8 @@ def advise(
             problems.append("--grid and --offers both name hosts; give one of them")
         pool = replace(options.pool, grid_file=offers, mock=True)
         options = replace(options, pool=pool, plan=replace(options.plan, cut=None))
-    options = replace(options, output=OutputOptions(dry_run=True, quiet=options.output.quiet))
-    assembled = problems.collect(lambda: assemble(size, options, Console(quiet=options.output.quiet)))
+    options = replace(options, output=OutputOptions(dry_run=True))
+    assembled = problems.collect(lambda: assemble(size, options, Console()))
     if problems or assembled is None:
         raise ConfigError(problems)
     agent, request = assembled

@@ -95,8 +95,6 @@ def include() -> None:
 @click.option(
     "-t", "--time-limit", help="End a short run that takes longer, and longer than expected (default 60 s)."
 )
-@click.option("-q", "--quiet", is_flag=True, help="Errors and the measurements only.")
-@click.option("-v", "--verbose", is_flag=True, help="Also print each short run.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def check(
     file: str,
@@ -104,8 +102,6 @@ def check(
     settings: tuple[str, ...],
     time_limit: str | None,
     as_json: bool,
-    quiet: bool,
-    verbose: bool,
     options: PoolOptions,
 ) -> None:
     """Check the application FILE, run its program briefly, and print the measurements.
@@ -128,7 +124,7 @@ def check(
         raise ConfigError(f"{file}: {template.name} is measured by `apples calibrate -a {file}`")
     chosen = parse_settings(settings)
     template.check(chosen)
-    console = Console(quiet=quiet or as_json, verbose=verbose)
+    console = Console(quiet=as_json)
     platform = measured_platform(options, template, console)
     rows = size or template.short_size
     request = RunRequest(template=template, settings=chosen, size=rows)

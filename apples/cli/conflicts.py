@@ -49,12 +49,8 @@ def run_conflicts(options: RunOptions) -> list[str]:
             f"--cut {options.plan.cut} is for the planner; leave it or --scheduler {options.plan.scheduler} out"
         )
     conflicts += pool_conflicts(pool, options.sharing)
-    for one, other, both in (
-        ("--json", "--json-lines", output.as_json and output.json_lines),
-        ("--quiet", "--verbose", output.quiet and output.verbose),
-    ):
-        if both:
-            conflicts.append(f"{one} and {other} exclude each other; give one of them")
+    if output.as_json and output.json_lines:
+        conflicts.append("--json and --json-lines exclude each other; give one of them")
     return conflicts
 
 

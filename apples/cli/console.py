@@ -6,23 +6,20 @@ Standard output belongs to the program that runs, or to the one JSON document.
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
-import click
+from nws.base.notes import DEBUG, INFO, shows, write
 
 #: Longest silence of a command that prepares a run, seconds, and how often it is looked at.
 _SILENCE_S, _LOOK_S = 4.5, 0.25
 
 
 class Console:
-    """Progress and messages of a command, on stderr.
+    """Progress and messages of a command, on stderr, at the level of `nws.base.notes`. quiet : errors only"""
 
-    quiet : errors only.  verbose : details, too
-    """
-
-    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
-        self.quiet, self.verbose = quiet, verbose
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet, self.verbose = quiet or not shows(INFO), shows(DEBUG)
         self._printed_s = self._noted_s = time.monotonic()
         self._last = "starting"
 
@@ -70,8 +67,7 @@ class Console:
 
     def _write(self, text: str) -> None:
         self._printed_s = time.monotonic()
-        with suppress(BrokenPipeError):
-            click.echo(text, err=True)
+        write(text)
 
 
 class ProgressNotes:

@@ -22,7 +22,9 @@ import click
 
 from apples.cli.optiongroups import option, record_of, with_options
 from apples.errors import ConfigError, NotExecutable, ProgramNotFound
+from nws.base.command import FILE
 from nws.base.lock import user_name
+from nws.base.notes import step
 from nws.base.records import document_of
 
 if TYPE_CHECKING:
@@ -91,14 +93,9 @@ class EstimateOptions:
     project: str | None = option(
         "--project", metavar="NAME", help="Project or account that the job is charged to."
     )
-    trace: Path | None = option(
-        "--trace", type=click.Path(path_type=Path), metavar="FILE", help="Job log: SWF or sacct's output."
-    )
+    trace: Path | None = option("--trace", type=FILE, help="Job log: SWF or sacct's output.")
     queue: Path | None = option(
-        "--queue",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Use the store of an `apples manager --queue` as history.",
+        "--queue", type=FILE, help="Use the store of an `apples manager --queue` as history."
     )
     model: str | None = option(
         "--model",
@@ -192,7 +189,7 @@ def _accepted(options: EstimateOptions) -> RunTimePrediction | None:
     estimated = predict(options.model)
     if isinstance(estimated, RunTimePrediction):
         return estimated
-    click.echo(f"· no estimate of the model: {estimated}", err=True)
+    step(f"no estimate of the model: {estimated}")
     return None
 
 
@@ -283,9 +280,7 @@ def _submit(
     """Replace this process by the submit command, with its limits in minutes, rounded up as Slurm does."""
     limit, least = (math.ceil(seconds / 60.0) or 1 for seconds in (request_s, least_s))
     least = min(least, limit)
-    click.echo(
-        f"· --time-min={least}: {source}; Slurm may give the job no more, to start it earlier", err=True
-    )
+    step(f"--time-min={least}: {source}; Slurm may give the job no more, to start it earlier")
     filled = [command[0], f"--time={limit}", f"--time-min={least}", *command[1:]]
     if dry_run:
         click.echo(shlex.join(filled))

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from apples.cli.live import grid, watch
 from apples.cli.report import table
+from nws.base.command import FILE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,7 +25,7 @@ _NO_JOBS = "no jobs share these hosts now"
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--watch", "watching", is_flag=True, help="Show it anew every second, until interrupted.")
-@click.option("--socket", type=click.Path(path_type=Path), help="Socket of the node manager to ask.")
+@click.option("--socket", type=FILE, help="Socket of the node manager to ask.")
 def jobs(as_json: bool, watching: bool, socket: Path | None) -> int:
     """Show jobs, slots and classes, times of each rank, and the nodes with their last heartbeat."""
     from apples.daemons.nodeclient import survey

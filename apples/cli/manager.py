@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -16,8 +16,10 @@ import click
 
 from apples.cli.optiongroups import HeadedCommand, given_words, headed, with_options
 from apples.errors import ConfigError
+from nws.base.command import FILE
 from nws.base.detach import notify, service
 from nws.base.files import write_whole
+from nws.base.notes import note, step
 from nws.base.program import OWN_PYTHON
 from nws.base.records import document_of
 
@@ -78,7 +80,7 @@ class QueueManagerOptions:
 _MACHINE = ("--procs", "--host", "--hostfile")
 
 
-def serve_queue(given: QueueManagerOptions, of_sharing: Sequence[str], say: Callable[[str], None]) -> int:
+def serve_queue(given: QueueManagerOptions, of_sharing: Sequence[str]) -> int:
     """Serve until a signal; return the exit code. of_sharing : options given that only a manager of nodes reads"""
     from apples.livequeue.queuepaths import store_path
     from apples.livequeue.queueserver import QueueServer
@@ -100,13 +102,13 @@ def serve_queue(given: QueueManagerOptions, of_sharing: Sequence[str], say: Call
     machine = _machine(given)
     chosen = QueueFile() if given.queue_config is None else load_queue_file(given.queue_config)
     if not is_cached(kernel.resumed):
-        say(f"· {jit.NOTE}")
+        step(jit.NOTE)
     warm()
     server = QueueServer(
         store_path(Path(given.queue) if given.queue else None),
         chosen,
         machine,
-        log=say,
+        log=note,
         grace_s=grace_s,
         all_users=given.everybody,
         socket=None if given.socket is None else Path(given.socket),
@@ -204,26 +206,14 @@ class MachineManagerOptions:
         metavar="GROUP",
         help="Multicast group of the heartbeats, or none (default 239.192.71.71).",
     )
-    key: Path | None = _nodes(
-        "--key", type=click.Path(path_type=Path), help="File of mode 0600 with the manager's key."
-    )
-    config: Path | None = _nodes(
-        "--config", type=click.Path(path_type=Path), help="Settings (YAML), as in configs/sharing.yaml."
-    )
-    new_key: Path | None = _nodes(
-        "--new-key",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Write a new key to FILE, and exit.",
-    )
+    key: Path | None = _nodes("--key", type=FILE, help="File of mode 0600 with the manager's key.")
+    config: Path | None = _nodes("--config", type=FILE, help="Settings (YAML), as in configs/sharing.yaml.")
+    new_key: Path | None = _nodes("--new-key", type=FILE, help="Write a new key to FILE, and exit.")
     enrol: str | None = _nodes(
         "--enrol", metavar="NODE", help="Print the key of one node, for a key file of its own, and exit."
     )
     place_file: Path | None = _nodes(
-        "--place-file",
-        type=click.Path(path_type=Path),
-        help="Write HOST:PORT to FILE once the manager listens (for port 0).",
-        metavar="FILE",
+        "--place-file", type=FILE, help="Write HOST:PORT to FILE once the manager listens (for port 0)."
     )
     while_needed: bool = _nodes("--while-needed", is_flag=True, help="Exit when the last node disconnects.")
     queue: QueueManagerOptions = field(default_factory=QueueManagerOptions)
@@ -253,7 +243,7 @@ def manager(options: MachineManagerOptions) -> int:
     """
     options.queue.check()
     if options.queue_only:
-        return serve_queue(options.queue, list(given_words(options, skip=_QUEUE_FIELDS)), say)
+        return serve_queue(options.queue, list(given_words(options, skip=_QUEUE_FIELDS)))
     from apples.daemons.ipc.eventloop import become_realtime
     from apples.daemons.managerdaemon import PRIORITY, ManagerDaemon
     from apples.daemons.paths import enrolled, new_key, read_manager_key
@@ -280,13 +270,8 @@ def manager(options: MachineManagerOptions) -> int:
             follow["counted"] = stack.enter_context(QueueBeside(options.queue)).counted
         realtime = sharing.realtime and become_realtime(PRIORITY)
         daemon = ManagerDaemon(
-            sharing, secret, log=say, realtime=realtime, while_needed=options.while_needed, **follow
+            sharing, secret, log=note, realtime=realtime, while_needed=options.while_needed, **follow
         )
         if options.place_file is not None:
             write_whole(options.place_file, f"{daemon.place}\n")
         return 130 if daemon.run() == signal.SIGINT else 0
-
-
-def say(line: str) -> None:
-    """Print a line on standard error."""
-    click.echo(line, err=True)

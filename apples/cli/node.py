@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from nws.base.command import FILE
 from nws.base.detach import service
 from nws.base.paths import local_host
 
@@ -26,18 +27,14 @@ from nws.base.paths import local_host
 @click.option(
     "--gmet", metavar="TIME", help="Guaranteed minimum execution time of message-driven (default 5s)."
 )
-@click.option(
-    "--key", type=click.Path(path_type=Path), help="File of mode 0600: this node's key or the manager's."
-)
+@click.option("--key", type=FILE, help="File of mode 0600: this node's key or the manager's.")
 @click.option(
     "--freezer",
     type=click.Choice(["signals", "cgroup", "auto"]),
     help="How processes are stopped (default signals); auto: by control groups where they may be used.",
 )
-@click.option("--socket", type=click.Path(path_type=Path), help="Where processes register.")
-@click.option(
-    "--config", type=click.Path(path_type=Path), help="Settings (YAML), as in configs/sharing.yaml."
-)
+@click.option("--socket", type=FILE, help="Where processes register.")
+@click.option("--config", type=FILE, help="Settings (YAML), as in configs/sharing.yaml.")
 @click.option(
     "--everybody",
     is_flag=True,
@@ -63,12 +60,12 @@ def node(
 
     Ends on TERM and INT, with everything running. Also whatever kills it, no process stays stopped.
     """
-    from apples.cli.manager import say
     from apples.daemons.ipc.eventloop import become_realtime
     from apples.daemons.nodedaemon import PRIORITY, NodeDaemon
     from apples.daemons.paths import read_node_key, serving_socket, shared_machine
     from apples.daemons.settings import NodeSettings, address_text, parse_cpus, settings_of
     from apples.monitoring.names import check_job
+    from nws.base.notes import note
 
     sharing = settings_of(
         config, manager=manager, policy=policy, slice_text=slice_text, gmet=gmet, key=key, freezer=freezer
@@ -89,5 +86,5 @@ def node(
         while_needed=while_needed,
         machine=machine,
     )
-    daemon = NodeDaemon(settings, log=say, realtime=sharing.realtime and become_realtime(PRIORITY))
+    daemon = NodeDaemon(settings, log=note, realtime=sharing.realtime and become_realtime(PRIORITY))
     return 130 if daemon.run() == signal.SIGINT else 0

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, dataclass_transform
 import click
 
 from apples.errors import ConfigError
+from nws.base.notes import with_levels
 
 Record = TypeVar("Record")
 T = TypeVar("T")
@@ -56,6 +57,10 @@ class HeadedOption(click.Option):
 
 class HeadedCommand(click.Command):
     """A command whose `--help` prints its options under their headings, in the order of declaration."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        with_levels(self)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one section for each heading."""

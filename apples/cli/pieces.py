@@ -13,7 +13,7 @@ PLANNING = (
     *("partition", "account", "qos", "reservation", "constraint", "nodes"),
     *("mock", "scenario", "load", "seed", "nws", "nws_token_file", "nws_ca", "nws_stale_after"),
     *("scheduler", "ranks", "max_ranks", "model", "counts", "allocation", "rank_order", "improve"),
-    *("horizon", "quantile", "tolerance", "allow_spill", "cut", "app", "settings", "quiet"),
+    *("horizon", "quantile", "tolerance", "allow_spill", "cut", "app", "settings"),
     *("at_most", "licences", "together", "apart", "price", "budget", "deadline"),
 )
 
@@ -40,8 +40,6 @@ def pieces(context: click.Context, /, size: int, form: str, options: RunOptions)
     from apples.model.pieces import formatted, pieces_of
     from apples.run.loop import AttemptLoop
 
-    options = replace(
-        options.for_context(context), output=OutputOptions(dry_run=True, quiet=options.output.quiet)
-    )
-    loop = AttemptLoop(*assemble(size, options, Console(quiet=options.output.quiet)))
+    options = replace(options.for_context(context), output=OutputOptions(dry_run=True))
+    loop = AttemptLoop(*assemble(size, options, Console()))
     click.echo(formatted(pieces_of(loop.decide().plan), form), nl=False)

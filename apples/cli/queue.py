@@ -12,6 +12,7 @@ import click
 from apples.cli.live import grid, watch
 from apples.cli.report import table
 from apples.queueing.settings import RANGE_PERCENTILE
+from nws.base.command import FILE
 from nws.base.files import write_whole
 from nws.base.hostlist import fold
 from nws.base.oserrors import REASON, os_errors_as
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from apples.livequeue.queuemessages import JobRow, QueuePage
 
-_SOCKET = click.option("--socket", type=click.Path(path_type=Path), help="Socket of the manager to ask.")
+_SOCKET = click.option("--socket", type=FILE, help="Socket of the manager to ask.")
 _HEADER = ("", "job", "name", "user", "procs", "asked", "estimate", "state", "waited", "start")
 
 
@@ -33,10 +34,7 @@ _HEADER = ("", "job", "name", "user", "procs", "asked", "estimate", "state", "wa
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--watch", "watching", is_flag=True, help="Show it anew every second, until interrupted.")
 @click.option(
-    "--log",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write jobs that are over as a job log (SWF), for `apples simulate-queue`.",
+    "--log", type=FILE, help="Write jobs that are over as a job log (SWF), for `apples simulate-queue`."
 )
 @click.option(
     "--percentile",

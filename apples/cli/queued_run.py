@@ -37,6 +37,7 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
     from apples.livequeue.jobs import job_document
     from apples.livequeue.queueclient import ask
     from nws.base.durations import format_seconds
+    from nws.base.notes import level_words
     from nws.base.program import OWN_PYTHON
     from nws.base.scratch import ScratchDirectory
     from nws.base.terminal import visible
@@ -67,6 +68,7 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
         return 0
     command = [*OWN_PYTHON, "-c", "from apples.cli.run import main; main()"]
     command += [str(size), f"--max-ranks={ranks}"]
+    command += level_words()
     command += [word for words in given_words(options, skip=_QUEUE_ONLY).values() for word in words]
     name = f"{request.template.name}-{size}"
     document = job_document(command, **demand, name=name, project=options.sharing.project)

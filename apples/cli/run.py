@@ -42,7 +42,7 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
     how good the prediction was. Without a grid file the pool is this machine. With --nws, forecasts come from
     a weather service; hosts that it cannot forecast are measured here as far as possible.
     """
-    console = Console(quiet=options.output.quiet, verbose=options.output.verbose)
+    console = Console()
     # Before the imports, which take seconds after an installation.
     console.note("starting …")
     from apples.cli import queued_run
@@ -75,7 +75,7 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
             decision = loop.decide()
         if output.json_lines:
             events.emit("plan", decision.document())
-        if output.verbose:
+        if console.verbose:
             console.detail("command: " + " ".join(loop.command_line(decision)))
         if output.dry_run:
             _print_plan(decision, output)

@@ -368,8 +368,6 @@ class OutputOptions:
         "--json-lines", is_flag=True, help="One JSON event a line on stdout, the document last."
     )
     label: bool = _output("-l", "--label", is_flag=True, help="Prefix the program's lines with their rank.")
-    verbose: bool = _output("-v", "--verbose", is_flag=True, help="Print the command line and other details.")
-    quiet: bool = _output("-q", "--quiet", is_flag=True, help="Print errors and the program's output only.")
 
 
 @options_record

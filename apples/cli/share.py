@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import click
 
 from nws.base import scripts
-from nws.base.command import signals_held_back
+from nws.base.command import FILE, signals_held_back
+from nws.base.notes import step
 
 if TYPE_CHECKING:
     from apples.daemons.nodeclient import NodeClient
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.option("--job", metavar="NAME", help="Name of the job (default: of the program and this process).")
-@click.option("--node-socket", type=click.Path(path_type=Path), help="Socket of the node manager.")
+@click.option("--node-socket", type=FILE, help="Socket of the node manager.")
 @click.option(
     "--wait",
     type=click.Choice(["block", "adaptive", "poll", "mpi"]),
@@ -86,7 +87,7 @@ def share(
         )
     socket, status = node
     with _monitored(name) as monitored, NodeClient(socket) as client:
-        click.echo(f"· job {name}, node {status.node}, policy {status.policy}", err=True)
+        step(f"job {name}, node {status.node}, policy {status.policy}")
         sys.stdout.flush()
         client.ask("hold")
         code = _run(started, {**monitored.environment, SOCKET_VARIABLE: str(socket)})
@@ -132,7 +133,7 @@ def _run_alone(name: str, wait: str, command: list[str], *, monitor: bool) -> in
     from apples.monitoring.environment import WAITS
     from apples.monitoring.job import MonitoredJob
 
-    with MonitoredJob(name, wait=WAITS[wait], notify=_note) as monitored:
+    with MonitoredJob(name, wait=WAITS[wait], notify=step) as monitored:
         sys.stdout.flush()
         # A node manager that the environment names would change how ranks wait.
         os.environ.pop(SOCKET_VARIABLE, None)
@@ -140,10 +141,6 @@ def _run_alone(name: str, wait: str, command: list[str], *, monitor: bool) -> in
         if monitor:
             click.echo("\n".join(monitor_lines(monitored.figures())), err=True)
     return code
-
-
-def _note(line: str) -> None:
-    click.echo(f"· {line}", err=True)
 
 
 def _name(program: str) -> str:
@@ -161,7 +158,7 @@ def _monitored(name: str) -> MonitoredJob:
     from apples.monitoring.job import MonitoredJob
 
     try:
-        return MonitoredJob(name, notify=_note)
+        return MonitoredJob(name, notify=step)
     except MonitorError as error:
         raise MonitorError(
             f"programs under `apples share` register by the monitor, whatever the policy: {error}; "

@@ -15,7 +15,9 @@ import click
 
 from apples.cli.optiongroups import HeadedCommand, headed, option, with_options
 from apples.errors import ConfigError
+from nws.base.command import FILE
 from nws.base.files import Replacement
+from nws.base.notes import INFO, shows, step
 from nws.base.oserrors import REASON, os_errors_as
 
 if TYPE_CHECKING:
@@ -97,28 +99,20 @@ class ReplayOptions:
     load: float | None = option(
         "--load", type=click.FloatRange(min=0, min_open=True), help="Stretch arrivals to this offered load."
     )
-    starts: Path | None = option(
-        "--starts",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Write `id submit start` of each job.",
-    )
+    starts: Path | None = option("--starts", type=FILE, help="Write `id submit start` of each job.")
     predict: Path | None = option(
         "--predict",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
+        type=FILE,
         help="Write the start of each job as foreseen at its submission: `id submit start median low high`.",
     )
     as_json: bool = option("--json", is_flag=True, help="One JSON document on stdout.")
-    quiet: bool = option("-q", "--quiet", is_flag=True, help="No notes and no progress on stderr.")
 
 
 @click.command(cls=HeadedCommand)
-@click.argument("trace", type=click.Path(path_type=Path), metavar="TRACE")
+@click.argument("trace", type=FILE, metavar="TRACE")
 @with_options(ReplayOptions)
 def simulate_queue(trace: Path, options: ReplayOptions) -> None:
     """Replay the job log TRACE (Standard Workload Format or sacct's output, plain or .gz) under a policy."""
-    from apples.cli.console import Console
     from apples.queueing import jit, replay
     from apples.simulation.batch.batchmachine import Replay, simulate
     from apples.simulation.batch.reading import read_trace
@@ -131,19 +125,18 @@ def simulate_queue(trace: Path, options: ReplayOptions) -> None:
         event_order=options.event_order,
         predict=options.predict is not None,
     )
-    console = Console(quiet=options.quiet)
     log = read_trace(trace)
     procs = options.procs or log.processors
     log = log.fitting(procs) if procs else log
     for line in log.intake.report():
-        console.note(line)
+        step(line)
     if options.kill:
         log = log.killed_at_request()
     estimator = chosen.estimates.estimator()
     jobs, estimates = _chosen_jobs(log, chosen, estimator, options)
     if not is_cached(replay.advance_pyss if options.event_order == "pyss" else replay.advance):
-        console.note(jit.NOTE)
-    with _progress(len(jobs), options.quiet) as progress:
+        step(jit.NOTE)
+    with _progress(len(jobs)) as progress:
         schedule = simulate(jobs, how, estimates, progress)
     if options.starts is not None:
         _write_starts("--starts", options.starts, schedule, ())
@@ -220,9 +213,9 @@ def _chosen_jobs(
 
 
 @contextmanager
-def _progress(jobs: int, quiet: bool) -> Iterator[Progress | None]:
+def _progress(jobs: int) -> Iterator[Progress | None]:
     """Show a progress bar on a terminal's stderr during a long replay."""
-    if quiet or not sys.stderr.isatty() or jobs < 50_000:
+    if not shows(INFO) or not sys.stderr.isatty() or jobs < 50_000:
         yield None
         return
     with click.progressbar(length=jobs, label="jobs submitted", file=sys.__stderr__) as bar:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from apples.cli.optiongroups import Problems, option, with_options
+from nws.base.command import FILE
 from nws.base.records import document_of
 from nws.base.terminal import visible
 
@@ -66,9 +67,7 @@ class SubmitOptions:
     )
     wait: bool = option("-W", "--wait", is_flag=True, help="Wait for the job, and exit with its exit code.")
     as_json: bool = option("--json", is_flag=True, help="One JSON document on stdout.")
-    socket: Path | None = option(
-        "--socket", type=click.Path(path_type=Path), help="Socket of the queue's manager."
-    )
+    socket: Path | None = option("--socket", type=FILE, help="Socket of the queue's manager.")
 
 
 @click.command(context_settings=_WORDS)

@@ -10,6 +10,7 @@ import click
 from apples.errors import ConfigError
 from apples_deploy.options import DeployRequest, deploy_options, further_settings, units_command
 from apples_deploy.sharing import DAEMONS, manager_role, node_role, queue_role
+from nws.base.command import FILE
 from nws.base.paths import state_dir
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ units = units_command(DAEMONS, "/etc/apples")
 )
 @click.option(
     "--config",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Further settings (YAML) of manager and nodes, as in configs/sharing.yaml, without listen, manager and key.",
 )
 @click.option("--queue", is_flag=True, help="Also put a queue on the manager's host, whose jobs use HOSTS.")

@@ -11,6 +11,7 @@ import click
 
 from apples_deploy.options import DeployRequest, deploy_options, further_settings, units_command
 from apples_deploy.weather import SENSOR, SENSOR_TOKEN, SERVER, not_measuring, sensor_role, server_role
+from nws.base.command import FILE
 from nws.base.errors import DeploymentFailed, UsageError
 from nws.base.hostconnection import HostCheckError
 from nws.base.paths import state_dir
@@ -33,13 +34,11 @@ units = units_command((SERVER, SENSOR), "/etc/nws")
     "--port", type=click.IntRange(1, 65535), default=8090, show_default=True, help="Port of the server."
 )
 @click.option(
-    "--settings",
-    type=click.Path(path_type=Path),
-    help="Further settings of the server (YAML), without listen, tokens and tls.",
+    "--settings", type=FILE, help="Further settings of the server (YAML), without listen, tokens and tls."
 )
 @click.option("--url", help="Use the service at this address instead of --server.")
-@click.option("--token-file", type=click.Path(path_type=Path), help="With --url: token of the role `write`.")
-@click.option("--ca", type=click.Path(path_type=Path), help="With --url: certificates to trust.")
+@click.option("--token-file", type=FILE, help="With --url: token of the role `write`.")
+@click.option("--ca", type=FILE, help="With --url: certificates to trust.")
 @click.option("--site", help="Site of the hosts; hosts of a site probe each other.")
 @click.option("--wait", metavar="TIME", default="3m", show_default=True, help="For all sensors to measure.")
 @deploy_options

@@ -12,8 +12,10 @@ from apples_deploy.deployment import HostDeployment, HostResult, Means, raise_er
 from apples_deploy.records import DaemonRole
 from apples_deploy.units import SCOPES, Daemon, UnitPlace, unit, write_units
 from apples_deploy.wheel import package
+from nws.base.command import FILE
 from nws.base.errors import ConfigError, UsageError
 from nws.base.hostlist import expand, parse_hosts, read_hostfile
+from nws.base.notes import step
 from nws.base.reader import read_yaml
 
 #: Exit code of --check if a host differs.
@@ -21,7 +23,7 @@ DIFFERS = 1
 
 _OPTIONS = (
     click.argument("hosts", nargs=-1),
-    click.option("--hostfile", type=click.Path(path_type=Path), help="Hosts from a file, one a line."),
+    click.option("--hostfile", type=FILE, help="Hosts from a file, one a line."),
     click.option(
         "--python", default="python3", show_default=True, help="Python of the hosts, 3.11 or newer."
     ),
@@ -30,7 +32,7 @@ _OPTIONS = (
         help="Directory on the hosts, where ~ and {host} are replaced; default: /opt/apples-grid for root, else "
         "~/.local/share/apples-grid. On a shared file system the package is installed once.",
     ),
-    click.option("--wheel", type=click.Path(path_type=Path), help="Package to install; default: this one."),
+    click.option("--wheel", type=FILE, help="Package to install; default: this one."),
     click.option(
         "--wheelhouse", metavar="DIR|URL", help="Dependencies, as hosts see them, instead of an index."
     ),
@@ -106,7 +108,7 @@ class DeployRequest:
             installed=self.installed,
             systemd=not self.no_systemd,
         )
-        return HostDeployment(means, log=lambda line: click.echo(f"· {line}", err=True))
+        return HostDeployment(means, log=step)
 
     def carry_out(
         self, deployment: HostDeployment, phases: Sequence[dict[str, tuple[DaemonRole, ...]]]
@@ -190,11 +192,11 @@ def units_command(daemons: Sequence[Daemon], settings: str) -> click.Command:
     @click.option(
         "--bin",
         "programs",
-        type=click.Path(path_type=Path),
+        type=FILE,
         default=Path(sys.executable).parent,
         help="Directory of the installed programs; default: of this one.",
     )
-    @click.option("--into", type=click.Path(path_type=Path), help="Write the files there.")
+    @click.option("--into", type=FILE, help="Write the files there.")
     def units(chosen: tuple[str, ...], scope: str, settings: str, programs: Path, into: Path | None) -> None:
         wanted = [daemon for daemon in daemons if not chosen or daemon.name in chosen]
         files = {name: f"{settings}/{name}" for daemon in wanted for name in daemon.files}

@@ -44,7 +44,6 @@ def _numbers(
     metavar="FILE",
     help="Draw the paper's figure again (png, pdf, svg).",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--quick", is_flag=True, help="F9, F10: few jobs, one seed, in less than a minute.")
 @click.option("--jobs", type=click.IntRange(min=2), metavar="N", help="F9, F10: jobs of a workload.")
 @click.option("--seeds", callback=_numbers(int), metavar="N,N,…", help="F9, F10: one workload for each.")
@@ -55,9 +54,7 @@ def _numbers(
     "--policies", callback=_numbers(str), metavar="NAME,…", help="F9, F10: batch, gang, spin-block, fcs."
 )
 @click.option("--vary", type=click.Choice(["arrivals", "runtimes"]), help="F9: what makes the load higher.")
-def experiment(
-    experiment_id: str | None, as_json: bool, plot: Path | None, quiet: bool, **choices: Any
-) -> None:
+def experiment(experiment_id: str | None, as_json: bool, plot: Path | None, **choices: Any) -> None:
     """Run experiment ID and print its rows beside the paper's; without ID, list the experiments."""
     chosen = {name: value for name, value in choices.items() if value}
     if experiment_id is None:
@@ -71,7 +68,7 @@ def experiment(
     experiment = catalogue.find(experiment_id)
     if plot is not None:
         plots.check(plot)
-    result = experiment.run(Console(quiet=quiet).note, chosen)
+    result = experiment.run(Console().note, chosen)
     if plot is not None:
         plots.draw(result.figure, plot, result.panels)
     if as_json:

@@ -12,15 +12,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
 import click
 
 from nws.base.errors import ReportedError
+from nws.base.notes import with_levels
 from nws.base.terminal import escaped_streams, visible
 
 INTERRUPTED = 130
+
+#: Type of options and arguments that name a file.
+FILE = click.Path(path_type=Path)
+#: Stands for the name of the file in `--help`.
+FILE.name = "file"
 
 #: Distribution whose version `--version` prints.
 DISTRIBUTION = "apples-grid"
@@ -67,6 +74,7 @@ def run_program(
         if reports():
             _print_error("\n".join(f"{name}: {visible(line)}" for line in text.splitlines() or [""]))
 
+    with_levels(command)
     _occupy_standard_descriptors()
     if unwind:
         _unwind_when_terminated()
@@ -206,6 +214,15 @@ class CommandGroup(click.Group):
         super().__init__(**{"context_settings": {"help_option_names": ["-h", "--help"]}, **settings})
         click.version_option(package_name=DISTRIBUTION)(self)
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a name, with the options of the level; None for an unknown name."""
+        command = self.command_named(cmd_name)
+        return command if command is None else with_levels(command)
+
+    def command_named(self, name: str) -> click.Command | None:
+        """Return the command of a name, None for an unknown one."""
+        return self.commands.get(name)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -273,14 +290,15 @@ class LazyGroup(CommandGroup):
         """Return the names in the order given."""
         return list(self._lazy)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def command_named(self, name: str) -> click.Command | None:
         """Import and return one command, None for an unknown name."""
-        if cmd_name not in self._lazy:
+        if name not in self._lazy:
             return None
-        if cmd_name in self._elsewhere:
-            return self._elsewhere[cmd_name].command()
-        name = cmd_name.replace("-", "_")
-        command = getattr(import_module(f"{self._package}.{self._modules.get(cmd_name, name)}"), name)
+        if name in self._elsewhere:
+            return self._elsewhere[name].command()
+        attribute = name.replace("-", "_")
+        module = f"{self._package}.{self._modules.get(name, attribute)}"
+        command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
 

@@ -27,6 +27,7 @@ import click
 from nws.base.errors import ConfigError, StoreError, WeatherError
 from nws.base.files import make_private, put_in_place
 from nws.base.lock import FileLock, LockHeld
+from nws.base.notes import note
 from nws.base.paths import local_host, state_dir
 
 _Function = Callable[..., Any]
@@ -142,7 +143,7 @@ def stop_service(name: str) -> int:
     if lock is not None or not path.exists():
         if lock is not None:
             lock.release()
-        _print(f"{name}: not running in the background with state in {path.parent}")
+        note(f"{name}: not running in the background with state in {path.parent}")
         return 1
     pid = _read_pid(path)
     try:
@@ -163,7 +164,7 @@ def stop_service(name: str) -> int:
         raise ConfigError(f"{name}: process {pid} belongs to another user") from None
     finally:
         os.close(descriptor)
-    _print(f"{name}: stopped (process {pid})")
+    note(f"{name}: stopped (process {pid})")
     return 0
 
 
@@ -209,7 +210,7 @@ def _wait(
             os.kill(child, signal.SIGTERM)
         raise
     _copy(log)
-    _print(f"{name}: {status}; process {child}, log {log.name}; --stop ends it")
+    note(f"{name}: {status}; process {child}, log {log.name}; --stop ends it")
     return 0
 
 
@@ -278,7 +279,3 @@ def _open_log(path: Path) -> IO[bytes]:
         return open_log(path, _LONG_LOG)
     except OSError as error:
         raise StoreError(f"{path}: the log cannot be written: {error.strerror}") from error
-
-
-def _print(line: str) -> None:
-    click.echo(line, err=True)

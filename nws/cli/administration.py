@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from nws.base.command import FILE
 from nws.base.errors import UsageError
 from nws.cli.forecastsource import TIMEOUT_S, server_options
 from nws.client.endpoint import Endpoint
@@ -33,7 +34,7 @@ def forget(*, hosts: tuple[str, ...], server: str | None, token_file: Path | Non
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FILE)
 def token(file: Path) -> None:
     """Make a random token in FILE (mode 0600), which must not exist yet.
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from nws.base.command import FILE
 from nws.base.errors import StoreError, UnknownName
 from nws.base.records import document_of
 from nws.series import Series
@@ -19,7 +20,7 @@ def store_option(command: _F) -> _F:
     """Add the option ``--store FILE``."""
     return click.option(
         "--store",
-        type=click.Path(path_type=Path),
+        type=FILE,
         help="File of the measurements; default: weather.db in $APPLES_STATE, "
         "$XDG_STATE_HOME/apples or ~/.local/state/apples.",
     )(command)
@@ -55,11 +56,6 @@ def chosen(names: Iterable[str], known: Iterable[Series]) -> list[Series]:
 def echo_json(document: object) -> None:
     """Print one JSON document on stdout."""
     click.echo(json.dumps(document, indent=2, allow_nan=False))
-
-
-def log_line(line: str) -> None:
-    """Print a line on stderr."""
-    click.echo(line, err=True)
 
 
 def finite_document(source: object, *names: str) -> dict[str, Any]:

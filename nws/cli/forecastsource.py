@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from nws.base.command import FILE
 from nws.base.errors import UnknownName, UsageError
 from nws.cli.common import chosen, existing, store_option
 from nws.client import LocalWeather
@@ -156,10 +157,10 @@ ForecastSource = LocalSource | ServiceSource
 def server_options(command: _F) -> _F:
     """Add ``--server``, ``--token-file`` and ``--ca``, also from the environment."""
     for option in (
-        click.option("--ca", type=click.Path(path_type=Path), envvar="NWS_CA", help="Certificates to trust."),
+        click.option("--ca", type=FILE, envvar="NWS_CA", help="Certificates to trust."),
         click.option(
             "--token-file",
-            type=click.Path(path_type=Path),
+            type=FILE,
             envvar="NWS_TOKEN_FILE",
             help="File with the service's token, mode 0600.",
         ),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nws.base.command import FILE
 from nws.base.errors import Refused, ServiceError, ServiceUnreachable, TooMany, UsageError, WeatherError
 from nws.cli.common import echo_json, json_option
 from nws.cli.forecastsource import TIMEOUT_S, with_endpoint
@@ -46,7 +47,7 @@ _Put = Callable[[CsvColumns, int, int], tuple[int, int, list[str]]]
 @click.option("--as-host", metavar="NAME", help="Write as this host, which may write only its own series.")
 @click.option(
     "--key-file",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="With --as-host: file with the key that the service gave the host; default: the sensor's, if it ran here.",
 )
 @click.option("--check", is_flag=True, help="Only read the file and report its errors.")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from nws.base.errors import UsageError
-from nws.cli.common import echo_json, json_option, log_line, series_document, store_option
+from nws.base.notes import note
+from nws.cli.common import echo_json, json_option, series_document, store_option
 
 if TYPE_CHECKING:
     from nws.client import LocalWeather
@@ -53,7 +54,7 @@ def measure(
             raise UsageError(f"--{name} and --every exclude each other; use --every with --for")
     with LocalWeather(store) as weather:
         if every is None:
-            taken = weather.measure(rounds=rounds, interval_s=interval, notify=log_line)
+            taken = weather.measure(rounds=rounds, interval_s=interval, notify=note)
             lost = None
         else:
             taken, lost = _periodically(weather, every, lasting)
@@ -77,16 +78,16 @@ def _periodically(
     last: list[Measurement] = []
 
     def job() -> None:
-        last[:] = weather.measure(notify=log_line)
+        last[:] = weather.measure(notify=note)
 
-    table = Timetable(report=log_line)
+    table = Timetable(report=note)
     table.every("measure", job, every)
     try:
         tally = table.run(lasting)["measure"]
     except KeyboardInterrupt:
-        log_line(str(table.tallies()["measure"]))
+        note(str(table.tallies()["measure"]))
         raise
-    log_line(str(tally))
+    note(str(tally))
     counts = ("due", "done", "failed", "missed", "skipped", "merged")
     return last, {name: getattr(tally, name) for name in counts}
 

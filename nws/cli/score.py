@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nws.base.command import FILE
 from nws.base.errors import WeatherError
 from nws.cli.common import echo_json, json_option
 from nws.cli.tables import echo_table
@@ -35,7 +36,7 @@ def _horizons(context: click.Context, option: click.Parameter, text: str) -> lis
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FILE)
 @click.option(
     "--horizons",
     callback=_horizons,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from nws.base.command import FILE
 from nws.base.detach import service
+from nws.base.notes import note
 from nws.base.paths import local_host, state_dir
-from nws.cli.common import log_line
 
 if TYPE_CHECKING:
     from nws.daemon.daemon import SensorDaemon
@@ -34,16 +34,14 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--token-file",
-    type=click.Path(path_type=Path),
+    type=FILE,
     envvar="NWS_TOKEN_FILE",
     help="File of mode 0600 with a token of the role `write`; SIGHUP reads it again.",
 )
-@click.option(
-    "--ca", type=click.Path(path_type=Path), envvar="NWS_CA", help="Certificates to trust, for https."
-)
+@click.option("--ca", type=FILE, envvar="NWS_CA", help="Certificates to trust, for https.")
 @click.option(
     "--spool",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="File for undelivered measurements; default: in $APPLES_STATE, $XDG_STATE_HOME/apples or "
     "~/.local/state/apples.",
 )
@@ -75,7 +73,7 @@ def sensor(
     prepared = SensorSettings(
         host=host or local_host(), state=state_dir(), spool_bytes=spool_size << 20, **settings
     )
-    with SensorDaemon(prepared, say=log_line) as daemon:
+    with SensorDaemon(prepared, say=note) as daemon:
         try:
             _, ended_by = run_until_signal(daemon, lasting)
         finally:
@@ -86,5 +84,5 @@ def sensor(
 
 def _account(daemon: SensorDaemon) -> None:
     for name, tally in daemon.tallies().items():
-        log_line(f"{name}: {tally}")
-    log_line(f"{len(daemon.spool)} samples wait in {daemon.spool.path}; {daemon.lost} lost")
+        note(f"{name}: {tally}")
+    note(f"{len(daemon.spool)} samples wait in {daemon.spool.path}; {daemon.lost} lost")

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import click
 
+from nws.base.command import FILE
 from nws.base.detach import service
 
 
 @click.command()
-@click.option("--config", "settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
+@click.option("--config", "settings", type=FILE, help="Settings file (YAML).")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -17,7 +18,7 @@ from nws.base.detach import service
 )
 @click.option(
     "--store",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="File of the measurements; default: service.db in $APPLES_STATE, $XDG_STATE_HOME/apples or "
     "~/.local/state/apples.",
 )

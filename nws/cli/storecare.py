@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from nws.base.command import FILE
 from nws.base.errors import StoreDamaged
 from nws.base.records import document_of
 from nws.cli.common import echo_json, existing, json_option, store_option
@@ -45,7 +46,7 @@ def check(context: click.Context, *, store: Path | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FILE)
 @store_option
 def backup(*, file: Path, store: Path | None) -> None:
     """Copy the store to FILE, as it is at one instant; a server may use it meanwhile.

@@ -31,6 +31,7 @@ import uvicorn
 
 from nws.base.detach import notify
 from nws.base.errors import ConfigError, ServiceError
+from nws.base.notes import level
 from nws.server.asgi import WEB, create_app
 from nws.server.driver import DrivenSource, Driver
 from nws.server.protocol import (
@@ -83,7 +84,7 @@ class _Writer(QueueListener):
 
 
 @contextlib.contextmanager
-def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
+def log_to_stderr() -> Iterator[None]:
     """Log lines of the weather service, and errors of its HTTP libraries, to stderr while this context is open."""
     when = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
     stream = logging.StreamHandler(sys.stderr)
@@ -93,7 +94,7 @@ def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
     handler = _Waiting(waiting)
     loggers = [logging.getLogger(name) for name in ("nws", "uvicorn")]
     before = loggers[0].level
-    loggers[0].setLevel(level)
+    loggers[0].setLevel(level())
     for logger in loggers:
         logger.addHandler(handler)
     listener.start()
