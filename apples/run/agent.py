@@ -220,12 +220,7 @@ class Agent:
         plan, judged = self.calibrated(plan, planned_on)
         planning_s = draft.seconds + time.perf_counter() - drafted
         even = even_pieces(plan, planned_on, demands(evidence, slab, planned_work), draft.costs, options)
-        ranks = len(plan.assignments)
-        self.report(
-            "plan made",
-            f"{plan.application} {plan.size} on {counted(ranks, 'rank')} of {fold(plan.hosts)}, "
-            f"predicted {plan.predicted_s:.3g} s",
-        )
+        self._report_plan(plan)
         return Decision(
             plan=plan,
             snapshot=planned_on,
@@ -243,6 +238,13 @@ class Agent:
             coverage=judged,
             even=even,
             even_observed_s=None if even is None else evidence.observed_s(even, workload.iterations),
+        )
+
+    def _report_plan(self, plan: Plan) -> None:
+        ranks = counted(len(plan.assignments), "rank")
+        self.report(
+            "plan made",
+            f"{plan.application} {plan.size} on {ranks} of {fold(plan.hosts)}, predicted {plan.predicted_s:.3g} s",
         )
 
     def _drop_drained(self) -> None:
