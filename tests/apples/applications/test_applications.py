@@ -117,17 +117,8 @@ def test_unreadable_benchmark_names_its_command(tmp_path, text):
 
 
 def test_ranks_without_a_readable_record_are_missing(tmp_path):
-    good = {
-        "rank": 2,
-        "host": "a",
-        "rows": 4,
-        "iterations": 5,
-        "setup_s": 0.5,
-        "compute_s": 1,
-        "exchange_s": 0.1,
-        "reduce_s": 0.2,
-        "total_s": 2.0,
-    }
+    times = {"setup_s": 0.5, "compute_s": 1, "exchange_s": 0.1, "reduce_s": 0.2, "total_s": 2.0}
+    good = {"rank": 2, "host": "a", "rows": 4, "iterations": 5, **times}
     (tmp_path / "rank-00002.json").write_text(json.dumps(good))
     (tmp_path / "rank-00000.json").write_text('{"rank": 0, "host"')
     (tmp_path / "rank-00001.json").write_text('{"rank": 1}')

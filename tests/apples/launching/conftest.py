@@ -109,19 +109,9 @@ class Launched:
 
     def __init__(self, runs: Runs, *command: str, ranks: int = 2, label: bool = False) -> None:
         self.runs = runs
+        words = [sys.executable, LAUNCH_ONCE, runs.directory, ranks, runs.marker, label, *command]
         self.process = subprocess.Popen(
-            [
-                sys.executable,
-                str(LAUNCH_ONCE),
-                str(runs.directory),
-                str(ranks),
-                runs.marker,
-                str(label),
-                *command,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self.ranks = ranks
 

@@ -19,17 +19,10 @@ def main() -> None:
         Assignment(rank=r, host="localhost", slot=r, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0)
         for r in range(int(ranks))
     )
+    about = {"scheduler": "test", "application": "test", "model": "none", "size": len(chain)}
+    times = dict.fromkeys(("predicted_s", "low_s", "high_s"), 0.0)
     request = LaunchRequest(
-        plan=Plan(
-            scheduler="test",
-            application="test",
-            size=len(chain),
-            model="none",
-            assignments=chain,
-            predicted_s=0.0,
-            low_s=0.0,
-            high_s=0.0,
-        ),
+        plan=Plan(assignments=chain, **about, **times),
         workload=Workload(application="test", size=len(chain)),
         command=tuple(command),
         run_dir=Path(run_dir),

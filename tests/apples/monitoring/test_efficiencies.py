@@ -11,28 +11,11 @@ from apples.monitoring.efficiencies import efficiencies, monitor_document
 
 
 def figures(rank, t_cpu_s, **more):
-    given = {
-        "pid": 100 + rank,
-        "rank": rank,
-        "ranks": 2,
-        "state": MonitorState.FINALIZED,
-        "threads": 1,
-        "started_s": 10.0,
-        "ended_s": 20.0,
-        "updated_s": 20.0,
-        "t_cpu_s": t_cpu_s,
-        "t_comm_s": 10.0 - t_cpu_s,
-        "c_comm": 1000,
-        "calls": 2000,
-        "sent": 0,
-        "received": 0,
-        "requests": 0,
-        "last_request_s": None,
-        "sleeps": 0,
-        "mpi": "MPICH 4.0.2",
-        "host": "alpha",
-    }
-    return PageCounters(**given | more)
+    job = {"pid": 100 + rank, "rank": rank, "ranks": 2, "mpi": "MPICH 4.0.2", "host": "alpha"}
+    end = {"started_s": 10.0, "ended_s": 20.0, "updated_s": 20.0, "state": MonitorState.FINALIZED}
+    times = {"threads": 1, "t_cpu_s": t_cpu_s, "t_comm_s": 10.0 - t_cpu_s, "last_request_s": None}
+    counts = dict.fromkeys(("sent", "received", "requests", "sleeps"), 0) | {"c_comm": 1000, "calls": 2000}
+    return PageCounters(**job | end | times | counts | more)
 
 
 def test_parallel_efficiency_is_load_balance_times_communication_efficiency():

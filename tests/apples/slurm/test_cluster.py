@@ -288,19 +288,8 @@ def test_what_slurm_refuses_is_told_with_what_to_do(cluster, launch, options, er
     assert ended["exit_code"] == 125
 
 
-HEAT = (
-    "--app",
-    "heat",
-    "-s",
-    "nx=16",
-    "-s",
-    "ny=16",
-    "-s",
-    "iterations=20",
-    "--scheduler",
-    "default",
-    "--json",
-)
+MESH = ("-s", "nx=16", "-s", "ny=16", "-s", "iterations=20")
+HEAT = ("--app", "heat", *MESH, "--scheduler", "default", "--json")
 
 
 def told_by(cluster, launcher):
