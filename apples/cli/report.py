@@ -24,6 +24,8 @@ _LISTED = 40
 
 #: Judged runs from which the report states how often ranges held.
 _JUDGED = 5
+#: Time of an iteration with MPI's own waits, as a part of that with block, from which on a report says so.
+_FASTER = 0.97
 #: Number of composed pairs whose path is printed.
 _COMPOSED_LISTED = 10
 
@@ -41,10 +43,27 @@ def sharing_lines(sharing: Mapping[str, Any]) -> list[str]:
         ]
         return process_lines(sharing["ranks"]) + beside
     waited_s, used_s = sharing["waited_s"], sharing["used_s"]
+    costs = wait_cost_line(sharing["best"], sharing["costs"])
     return [
+        *costs,
         f"ranks waited {seconds(waited_s)} in MPI, slept {sharing['sleeps']} times and used {seconds(used_s)} of CPU "
-        "time for it"
+        "time for it",
     ]
+
+
+def wait_cost_line(best: str | None, costs: Mapping[str, float]) -> list[str]:
+    """Return a line on the chosen way to wait and the costs of the others; empty if none was measured."""
+    others = [f"{cost:.2f} × as long with {way}" for way, cost in costs.items() if way != best]
+    return [f"ranks wait by {best}; an iteration takes {', '.join(others)}"] if others else []
+
+
+def block_lines(figures: Iterable[PageCounters]) -> list[str]:
+    """Return a line for ranks that block as the user asked, if MPI's own waits were measured to be faster."""
+    return [
+        f"MPI's own waits would be faster than block: an iteration takes {cost:.2f} × as long with them"
+        for rank in figures
+        if rank.best_wait == "block" and (cost := rank.wait_costs.get("mpi", 1.0)) < _FASTER
+    ][:1]
 
 
 def process_lines(processes: Iterable[object]) -> list[str]:

@@ -151,7 +151,7 @@ def _session(policy: str, options: RunOptions, console: Console) -> SharingSessi
 def _run(
     loop: AttemptLoop, decision: Decision, options: RunOptions, events: _Events, console: Console
 ) -> int:
-    from apples.cli.report import explanation_lines, monitor_lines, run_lines, sharing_lines
+    from apples.cli.report import block_lines, explanation_lines, monitor_lines, run_lines, sharing_lines
 
     record, output = loop.run(decision), options.output
     last, outcome = loop.decision, record.outcome
@@ -167,6 +167,8 @@ def _run(
         console.lines(run_lines(last, record))
         if options.sharing.monitor and loop.request.monitor is not None:
             console.lines(monitor_lines(loop.request.monitor.figures))
+        if options.sharing.wait == "block" and loop.request.monitor is not None:
+            console.lines(block_lines(loop.request.monitor.figures))
         if record.sharing:
             console.lines(sharing_lines(record.sharing))
     if outcome.message and not outcome.finished:

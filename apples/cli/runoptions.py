@@ -335,8 +335,8 @@ class SharingOptions:
     wait: str | None = _sharing(
         "--wait",
         type=click.Choice(["block", "adaptive", "poll", "mpi"]),
-        help="How ranks wait for messages: block frees the core for other processes, adaptive does so while "
-        "others want it; mpi as the library does.",
+        help="How ranks wait for messages: block frees the core for other processes, adaptive does so where "
+        "that is measured to be faster; mpi as the library does.",
     )
     queue: bool = _sharing(
         "--queue", is_flag=True, help="Run as a job of the queue of `apples manager --queue`."

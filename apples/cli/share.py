@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "--wait",
     type=click.Choice(["block", "adaptive", "poll", "mpi"]),
     help="How ranks wait for messages, without a node manager: block frees the core for other processes, adaptive does "
-    "so while others want it.",
+    "so where that is measured to be faster.",
 )
 @click.option("--monitor", is_flag=True, help="Afterwards, print how efficiently the ranks used their time.")
 @click.option(
@@ -128,7 +128,7 @@ def _fit(programs: tuple[str, ...]) -> int:
 
 def _run_alone(name: str, wait: str, command: list[str], *, monitor: bool) -> int:
     """Run the program without a node manager, and return its exit code."""
-    from apples.cli.report import monitor_lines
+    from apples.cli.report import block_lines, monitor_lines
     from apples.daemons.paths import SOCKET_VARIABLE
     from apples.monitoring.environment import WAITS
     from apples.monitoring.job import MonitoredJob
@@ -140,6 +140,9 @@ def _run_alone(name: str, wait: str, command: list[str], *, monitor: bool) -> in
         code = _run(command, monitored.environment)
         if monitor:
             click.echo("\n".join(monitor_lines(monitored.figures())), err=True)
+        if wait == "block":
+            for line in block_lines(monitored.figures()):
+                step(line)
     return code
 
 

@@ -25,7 +25,7 @@ class Process(NamedTuple):
 
 
 class Wait(Enum):
-    """How a process waits for a message. Adaptive: it blocks while its job has to share processors, and else polls."""
+    """How a process waits for a message. Adaptive: the way that is measured to be the fastest while it runs."""
 
     POLL = "poll"
     SPIN_BLOCK = "spin-block"

@@ -102,7 +102,7 @@ def _build(command: list[str], path: Path) -> None:
     try:
         make_private(path.parent)
         with Replacement(path) as temporary:
-            output_of([*command, *FLAGS, "-o", temporary, *sources, "-ldl"], limit_s=_COMPILE_S)
+            output_of([*command, *FLAGS, "-o", temporary, *sources, "-ldl", "-lm"], limit_s=_COMPILE_S)
             # with a umask of 0 the linker lets everybody write
             Path(temporary).chmod(0o755)
     except ProgramFailed as failed:

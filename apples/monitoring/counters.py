@@ -1,6 +1,7 @@
 """Values of one process at one moment, as its page has them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -54,6 +55,8 @@ class PageCounters:
     peak_bytes : largest resident memory, until the same instant; 0 if unknown
     iterations : of its loop, counted from the sequence of its calls.  period : calls of one of them, 0 for no loop
     neighbours : messages sent, by destination
+    best_wait : the best way to wait, by a rank that chose; None for others.  wait_costs : time per iteration of each
+        measured way, as a multiple of that of the best one
     """
 
     pid: int
@@ -85,6 +88,8 @@ class PageCounters:
     iterations: int = 0
     period: int = 0
     neighbours: tuple[Sent, ...] = ()
+    best_wait: str | None = None
+    wait_costs: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def elapsed_s(self) -> float:

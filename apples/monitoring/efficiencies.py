@@ -247,5 +247,5 @@ def _rank(rank: PageCounters) -> dict[str, Any]:
         "finalized": rank.state is MonitorState.FINALIZED,
         **document_of(rank, "elapsed_s", "t_cpu_s", "t_comm_s", "queued_s", "c_comm"),
         "granularity_s": granularity_s if math.isfinite(granularity_s) else None,
-        **document_of(rank, "calls", "sleeps", "threads"),
+        **document_of(rank, "calls", "sleeps", "threads", "best_wait", "wait_costs"),
     }

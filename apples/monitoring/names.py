@@ -12,6 +12,10 @@ LIBRARY = ".monitor.so"
 #: Environment variables of a rank: the directory of its pages, and the name of its job.
 DIRECTORY_VARIABLE, JOB_VARIABLE = "APPLES_MONITOR", "APPLES_JOB"
 
+#: Ways to wait among which adaptive ranks choose, and the variable with that of their begin; `shim/wait.c` has both.
+WAYS = ("mpi", "yield", "patient", "block")
+FIRST_VARIABLE = "APPLES_WAIT_FIRST"
+
 #: Characters of the longest name.
 LONGEST = 64
 LEGAL = f"1 to {LONGEST} letters, digits, dots, underscores and dashes, but not '.' or '..'"

@@ -21,6 +21,7 @@ from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Wait
 from apples.errors import MonitorError
 from apples.monitoring.counters import MonitorState, PageCounters, PageTimes, Sent, could_run_s
+from apples.monitoring.names import WAYS
 from apples.monitoring.pagelayout import (
     ALL,
     MAGIC,
@@ -32,6 +33,7 @@ from apples.monitoring.pagelayout import (
     SEQUENCE_AT,
     TIMES,
     VERSION,
+    WAY_COSTS,
     PageLayout,
 )
 from nws.base.closing import Closing
@@ -295,7 +297,7 @@ def _open(path: Path, owner: int | None) -> int:
 
 def _usage(fields: SimpleNamespace) -> dict[str, Any]:
     """Return the fields of `PageCounters` on the process as a whole, its loop and its messages."""
-    begun_ns = fields.begun_ns
+    begun_ns, costs = fields.begun_ns, WAY_COSTS.unpack(fields.way_permille)
     table = fields.neighbour
     sent = [
         Sent(rank=rank, messages=messages, bytes=size)
@@ -314,6 +316,8 @@ def _usage(fields: SimpleNamespace) -> dict[str, Any]:
         "iterations": fields.iterations,
         "period": fields.period,
         "neighbours": tuple(sent),
+        "best_wait": WAYS[fields.best_way - 1] if 0 < fields.best_way <= len(WAYS) else None,
+        "wait_costs": {way: cost / 1000 for way, cost in zip(WAYS, costs, strict=True) if cost},
     }
 
 

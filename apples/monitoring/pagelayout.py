@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 MAGIC = int.from_bytes(b"APPLESMP", "little")
-VERSION = 2
+VERSION = 3
 PAGE_BYTES = 4096
 MANAGED = 2048
 #: Ranks of which the messages sent to them are counted singly.
@@ -55,10 +55,15 @@ PROCESS_FIELDS = (
     ("neighbours", "I"),
     ("other_messages", "Q"),
     ("other_bytes", "Q"),
+    ("way_permille", "16s"),
+    ("best_way", "I"),
+    ("spare", "I"),
     ("neighbour", f"{NEIGHBOURS * 24}s"),
 )
 #: One rank in the table: rank, messages, bytes.
 NEIGHBOUR = struct.Struct("=I4xQQ")
+#: Time per iteration of each way to wait, in thousandths of that of the best one.
+WAY_COSTS = struct.Struct("=4I")
 #: Fields of the second half, from byte 2048.
 MANAGER_FIELDS = (("wait", "I"), ("scheduled", "I"), ("spin_ns", "Q"), ("stopped_ns", "Q"))
 

@@ -98,7 +98,7 @@ class AttemptLoop:
         self._agent, self.request, self._on_event = agent, request, on_event
         self._platform, self._notify = agent.platform, agent.notify
         self._checkpoints = Checkpoints(request.resilience, agent.platform, agent.history)
-        self._waits = RankWaits(request, agent.notify)
+        self._waits = RankWaits(request, agent.history, agent.notify)
         self._attempts: list[Attempt] = []
         self._failures, self._started_at = 0, 0.0
         self._begun: Record | None = None
@@ -201,8 +201,7 @@ class AttemptLoop:
         with ScratchDirectory("apples-run-", notify=self._notify) as directory:
             launch = launch_request(request, decision, directory)
             leaving = Departures(request, decision, launch.controller, self._notify)
-            wait, monitor = self._waits.wait(decision), self._waits.monitor
-            monitored = {} if monitor is None else monitor.environment(directory, wait)
+            monitored, monitor = self._waits.variables(decision, directory), self._waits.monitor
             listener = progress_listener(self._platform, request, decision, self._on_event)
             variables = joined(launch.environment, monitored)
             launch = replace(launch, environment=variables, on_progress=listener, departures=leaving)

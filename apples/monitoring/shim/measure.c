@@ -152,6 +152,8 @@ void monitor_leave(int kind) {
     p->phase_wall_ns = now.wall_after;
     p->phase_cpu_ns = now.cpu_after;
     monitor_end_write(p);
+    if (kind & (BLOCKING | SENDS | RECEIVES | COLLECTIVE) && t->first)
+        monitor_choose(now.wall_after, p->iterations, ++t->progress);
     t->left_cpu = now.cpu_after;
     t->left_wall = now.wall_after;
     t->left_stopped = stopped_ns();
@@ -230,6 +232,7 @@ static void read_settings(struct manager_half *m) {
     m->wait = wait_of(wait);
     m->scheduled = 1;
     m->spin_ns = 120000;
+    monitor_first_way(getenv("APPLES_WAIT_FIRST"), m->wait == WAIT_SPIN_BLOCK && getenv("APPLES_NODE_SOCKET") == NULL);
     m->stopped_ns = 0;
     if (wait != NULL && *wait && m->wait == WAIT_AS_MPI && strcmp(wait, "mpi"))
         fprintf(stderr, "apples monitor: APPLES_WAIT is '%s', legal are block, adaptive, poll and mpi; taken as mpi\n", wait);
@@ -372,6 +375,7 @@ void monitor_end(void) {
         count_gap(p, &monitor_thread);
     p->cpu_ns = used.cpu_ns;
     p->peak_bytes = used.peak_bytes;
+    monitor_chosen(p);
     p->state = STATE_FINALIZED;
     p->ended_ns = p->updated_ns = now.wall_before;
     p->phase = PHASE_UNKNOWN;

@@ -47,6 +47,7 @@ struct thread {
     uint64_t own_bytes; /* sent to this rank itself, less those for which a wait has had the time to copy them */
     int own_waited;     /* whether there was a wait since the last of these messages */
     int first;
+    uint64_t progress; /* calls that may communicate */
 };
 
 /* The MPI library, as far as it matters here. */
@@ -136,6 +137,10 @@ int monitor_mode(void);
 /* points.c: complete a request of the monitor, with its error handler. `request` holds the handle in its first bytes. */
 int monitor_complete(slot *request, slot status, slot comm);
 int monitor_collective_rings(void);
+/* How adaptive waits begin, null for the usual way, and whether spin-block is what the user wants. */
+void monitor_first_way(const char *word, int blocks);
+void monitor_choose(uint64_t wall, uint64_t iterations, uint64_t calls);
+void monitor_chosen(struct process_half *p);
 void monitor_open_bell(const char *directory, const char *job);
 void monitor_ring(void);
 

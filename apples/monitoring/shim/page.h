@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x504d53454c505041ull /* "APPLESMP" */
-#define PAGE_VERSION 2
+#define PAGE_VERSION 3
 #define PAGE_BYTES 4096
 #define PAGE_MANAGED 2048
 #define PAGE_NEIGHBOURS 64
@@ -31,7 +31,9 @@ struct neighbour {
    off_ns: time outside MPI in which a thread had no processor; queued_ns: the part of it in which it wanted one
    (run queue); phase_queued_ns: the kernel's count of that at the last reading. begun_ns: start of the process;
    init_cpu_ns, cpu_ns: CPU time of the whole process after MPI_Init and before MPI_Finalize. iterations, period:
-   of the program's loop, and the calls of one (pattern.c). other_*: messages to ranks that are not in the table. */
+   of the program's loop, and the calls of one (pattern.c). other_*: messages to ranks that are not in the table.
+   best_way: of the ways to wait in choose.h, the number of the best one more by 1, 0 if this process did not choose;
+   way_permille: time per iteration of each in thousandths of that of the best one, 0 if it was not measured. */
 struct process_half {
     uint64_t magic;
     uint32_t version;
@@ -73,6 +75,9 @@ struct process_half {
     uint32_t neighbours;
     uint64_t other_messages;
     uint64_t other_bytes;
+    uint32_t way_permille[4];
+    uint32_t best_way;
+    uint32_t spare;
     struct neighbour neighbour[PAGE_NEIGHBOURS];
 };
 

@@ -1,16 +1,18 @@
-/* How a process waits: it tests MPI again and again, and in the mode spin-block sleeps in between.
+/* How a process waits: it tests MPI again and again, and gives its processor to others in between, or sleeps.
 
-   Polling asks without end. Adaptive polls, and spin-blocks while some rank of the job on this node has to share its
-   processor. Spin-block asks for T_spin, then sleeps until something arrives on a socket of the process, or a bell
-   rings that all processes of the job on this node share, a pipe; for a millisecond at most, because some networks have
-   no sockets. Whoever leaves an MPI call rings while somebody sleeps. Whoever is about to sleep rings first, because
+   Polling asks without end. Spin-block asks for T_spin, then sleeps until something arrives on a socket of the process, or
+   a bell rings that all processes of the job on this node share, a pipe; for a millisecond at most, because some networks
+   have no sockets. Whoever leaves an MPI call rings while somebody sleeps. Whoever is about to sleep rings first, because
    asking also moves messages on, and others may be waiting for these; but only a few times in one wait, or two sleepers
-   would wake each other for ever. */
+   would wake each other for ever. Adaptive waits are those that one rank of the job on this node chooses (choose.c). */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,27 +22,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "choose.h"
 #include "clock.h"
 #include "monitor.h"
 
 #define NAP_MS 1
 /* Time between two looks for sockets that MPI has opened since, while sleeps end without an event. */
 #define SOCKETS_NS 100000000ull
-/* Time between two looks at the run queue, and for which one of them counts. */
-#define LOOK_NS 10000000ull
-#define CONTENDED_NS 100000000ull
-/* A rank that ran for less of the time for which it was ready has to share its processor, in percent; the same value as
-   in apples/coscheduling/contention.py. Shorter times in the run queue are those of waking up. */
-#define LEAST_SHARE 85u
-#define LEAST_QUEUED_NS 500000ull
+/* A time slice of the kernel: after it a partner that wants a processor has had one. */
+#define SLICE_NS 4000000ull
+/* Time between two attempts to become the rank that chooses. */
+#define LEAD_NS 100000000ull
 /* Longest CPU time in which MPI copies a byte of a message to the rank itself (assumed; slow memory: between 1 and 2). */
 #define COPY_NS_PER_BYTE 4u
 
+/* A rank waits in different company while its job has its turn under a policy and while others have theirs. */
+enum { ADAPTIVE = 0, ADAPTIVE_UNSCHEDULED = 1, BLOCKING_TURN = 2, COMPANIES = 3 };
+
 /* Shared by the processes of a job on a node. `sleepers` of a process that was killed in its sleep stays counted;
-   ringing for nobody is the whole harm. */
+   ringing for nobody is the whole harm. leader: the process that chooses, 0 for none; ways: how to wait, more by 1. */
 struct bell {
     uint64_t sleepers;
-    uint64_t contended_until; /* instant until which ranks in the mode adaptive spin-block */
+    uint32_t leader;
+    uint32_t ways[COMPANIES];
 };
 
 static struct bell own_bell;
@@ -57,7 +61,97 @@ static inline void breathe(void) {
 #endif
 }
 
-int monitor_mode(void) { return (int)__atomic_load_n(&monitor_page->manager.wait, __ATOMIC_RELAXED); }
+/* Ways to wait that are modes too; those of the page have the first numbers. */
+enum { WAIT_YIELD = WAIT_ADAPTIVE + 1, WAIT_PATIENT };
+
+static int first_way = WAY_PATIENT; /* of an adaptive wait */
+static int blocks_by_choice;        /* spin-block is what the user wants: other ways are measured only */
+static struct chooser choosers[COMPANIES];
+static int company = -1; /* in which this process was when it chose last; -1 if it does not choose */
+
+static int company_of(uint32_t wait, int scheduled) {
+    if (wait == WAIT_ADAPTIVE)
+        return scheduled ? ADAPTIVE : ADAPTIVE_UNSCHEDULED;
+    return wait == WAIT_SPIN_BLOCK && blocks_by_choice ? BLOCKING_TURN : -1;
+}
+
+static int company_now(void) {
+    return company_of(__atomic_load_n(&monitor_page->manager.wait, __ATOMIC_RELAXED), monitor_page->manager.scheduled == 1);
+}
+
+int monitor_mode(void) {
+    static const int modes[WAYS] = {WAIT_AS_MPI, WAIT_YIELD, WAIT_PATIENT, WAIT_SPIN_BLOCK};
+    int mode = (int)__atomic_load_n(&monitor_page->manager.wait, __ATOMIC_RELAXED), now_in = company_now();
+    if (now_in < 0)
+        return mode;
+    uint32_t way = __atomic_load_n(&bell->ways[now_in], __ATOMIC_RELAXED);
+    mode = way == 0 || way > WAYS ? modes[now_in == BLOCKING_TURN ? WAY_SLEEP : first_way] : modes[way - 1];
+    /* Who is in a call of the library cannot look for statuses of others. */
+    return mode == WAIT_AS_MPI && (monitor_page->manager.scheduled != 1 || monitor_travelling) ? WAIT_POLL : mode;
+}
+
+void monitor_first_way(const char *word, int blocks) {
+    /* `apples/monitoring/names.py` has the same. */
+    static const char *const words[WAYS] = {"mpi", "yield", "patient", "block"};
+    for (int i = 0; word != NULL && i < WAYS; i++)
+        if (!strcmp(word, words[i]))
+            first_way = i;
+    blocks_by_choice = blocks;
+}
+
+/* Become the rank of this node that chooses, if there is none. */
+static int lead(uint64_t now) {
+    static uint64_t again_at;
+    uint32_t mine = (uint32_t)getpid(), leader = __atomic_load_n(&bell->leader, __ATOMIC_RELAXED);
+    if (leader == mine)
+        return 1;
+    if (now < again_at)
+        return 0;
+    again_at = now + LEAD_NS;
+    if (leader != 0 && (kill((pid_t)leader, 0) == 0 || errno == EPERM))
+        return 0;
+    return __atomic_compare_exchange_n(&bell->leader, &leader, mine, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+static void say_way(int way) { __atomic_store_n(&bell->ways[company], (uint32_t)way + 1, __ATOMIC_RELAXED); }
+
+/* The first thread has ended a call. */
+void monitor_choose(uint64_t wall, uint64_t iterations, uint64_t calls) {
+    int now_in = company_now();
+    if (now_in < 0 || !lead(wall)) {
+        company = -1;
+        return;
+    }
+    uint64_t now = wall - __atomic_load_n(&monitor_page->manager.stopped_ns, __ATOMIC_RELAXED);
+    struct chooser *c = &choosers[now_in];
+    if (c->begun == 0)
+        chooser_start(c, now, now_in == BLOCKING_TURN ? WAY_SLEEP : first_way,
+                      now_in == BLOCKING_TURN ? 1u << WAY_MPI : (1u << WAYS) - 1, now_in == BLOCKING_TURN);
+    else if (now_in != company)
+        chooser_interrupt(c, now);
+    company = now_in;
+    say_way(chooser_step(c, now, iterations, calls));
+}
+
+/* The first thread waits: it looks whether a trial takes too long. */
+static void look_at_trial(uint64_t wall) {
+    if (company >= 0 && company == company_now() && choosers[company].end_by != 0)
+        say_way(chooser_look(&choosers[company], wall - __atomic_load_n(&monitor_page->manager.stopped_ns, __ATOMIC_RELAXED)));
+}
+
+/* MPI_Finalize: another rank may choose. The page gets what was measured. */
+void monitor_chosen(struct process_half *p) {
+    uint32_t mine = (uint32_t)getpid();
+    for (int i = 0; i < COMPANIES; i++) {
+        const struct chooser *c = &choosers[i];
+        if (c->begun == 0 || p->best_way != 0)
+            continue;
+        p->best_way = (uint32_t)c->best + 1;
+        for (int way = 0; way < WAYS; way++)
+            p->way_permille[way] = (uint32_t)(1000 * fmin(chooser_ratio(c, way), 1e6));
+    }
+    __atomic_compare_exchange_n(&bell->leader, &mine, 0, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
 
 /* A collective goes through about log2(ranks) rounds, and in each a rank may have to be woken. */
 int monitor_collective_rings(void) {
@@ -159,26 +253,10 @@ static int sleep_until_woken(const struct question *q, uint64_t now, int *rc) {
     return over;
 }
 
-/* Does some rank of the job on this node have to share its processor? All of its ranks have to know: one that polls
-   keeps others from moving to its processor. */
-static int contended(uint64_t now) {
-    static uint64_t look_at, ran_then, queued_then;
-    if (monitor_thread.first && now >= look_at) {
-        uint64_t ran, queued = monitor_queued(&ran);
-        uint64_t ready = ran - ran_then + queued - queued_then, waited = queued - queued_then;
-        if (look_at != 0 && waited > LEAST_QUEUED_NS && (100 - LEAST_SHARE) * ready < 100 * waited)
-            __atomic_store_n(&bell->contended_until, now + CONTENDED_NS, __ATOMIC_RELAXED);
-        ran_then = ran;
-        queued_then = queued;
-        look_at = now + LOOK_NS;
-    }
-    return now < __atomic_load_n(&bell->contended_until, __ATOMIC_RELAXED);
-}
-
 /* Ask until the answer is yes. Where it may sleep between questions, it does so only after its CPU clock has reached
    `copy_until` (0: no such limit). */
 static int ask_until_done(const struct question *q, uint64_t copy_until) {
-    uint64_t spin_until = 0;
+    uint64_t spin_from = 0;
     int rings = q->rings, rc;
     for (unsigned asked = 1;; asked++) {
         rc = ask(q);
@@ -188,14 +266,22 @@ static int ask_until_done(const struct question *q, uint64_t copy_until) {
             monitor_travel_look();
         int mode = monitor_mode();
         uint64_t now = mode == WAIT_POLL ? 0 : monitor_wall();
-        if (mode != WAIT_SPIN_BLOCK && !(mode == WAIT_ADAPTIVE && contended(now))) {
-            spin_until = 0;
-            breathe();
+        if (company >= 0 && monitor_thread.first)
+            look_at_trial(now);
+        if (mode != WAIT_SPIN_BLOCK && mode != WAIT_PATIENT) {
+            spin_from = 0;
+            if (mode == WAIT_YIELD)
+                sched_yield();
+            else
+                breathe();
             continue;
         }
-        if (spin_until == 0)
-            spin_until = now + __atomic_load_n(&monitor_page->manager.spin_ns, __ATOMIC_RELAXED);
-        if (now < spin_until || (copy_until != 0 && nanoseconds(CLOCK_THREAD_CPUTIME_ID) < copy_until))
+        if (spin_from == 0)
+            spin_from = now;
+        uint64_t spin = __atomic_load_n(&monitor_page->manager.spin_ns, __ATOMIC_RELAXED);
+        if (mode == WAIT_PATIENT && spin < SLICE_NS)
+            spin = SLICE_NS;
+        if (now - spin_from < spin || (copy_until != 0 && nanoseconds(CLOCK_THREAD_CPUTIME_ID) < copy_until))
             continue;
         copy_until = 0;
         if (rings > 0) {

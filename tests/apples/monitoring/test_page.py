@@ -15,8 +15,11 @@ from apples.errors import MonitorError
 from apples.monitoring import build, pagelayout
 from apples.monitoring.counters import MonitorState
 from apples.monitoring.page import MonitorPage, Phase
+from apples.monitoring.pagelayout import WAY_COSTS
 
 GONE = 2**22 - 7
+#: Fields of this very process while it runs.
+ME = {"pid": os.getpid(), "tid": os.getpid(), "state": MonitorState.RUNNING}
 
 
 def raw_page(**fields):
@@ -93,45 +96,28 @@ def test_modes_of_c_are_those_of_python():
 
 
 def test_figures_of_a_process_that_has_ended(written):
-    one = written(
-        pid=GONE,
-        tid=GONE,
-        rank=3,
-        ranks=4,
-        threads=1,
-        state=MonitorState.FINALIZED,
-        started_ns=2_000_000_000,
-        ended_ns=5_000_000_000,
-        t_cpu_ns=1_500_000_000,
-        t_comm_ns=500_000_000,
-        c_comm=1000,
-        calls=3000,
-        requests=2,
-        last_request_ns=4_000_000_000,
-        mpi=b"MPICH 4",
-        host=b"alpha",
-    )
-    assert (one.pid, one.rank, one.ranks, one.started_s, one.state) == (
-        GONE,
-        3,
-        4,
-        2.0,
-        MonitorState.FINALIZED,
-    )
+    instants = {"started_ns": 2 * 10**9, "ended_ns": 5 * 10**9, "last_request_ns": 4 * 10**9}
+    times = {"t_cpu_ns": 15 * 10**8, "t_comm_ns": 5 * 10**8}
+    counts = {"rank": 3, "ranks": 4, "threads": 1, "c_comm": 1000, "calls": 3000, "requests": 2}
+    ended = {"pid": GONE, "tid": GONE, "state": MonitorState.FINALIZED, "mpi": b"MPICH 4", "host": b"alpha"}
+    waits = {"best_way": 4, "way_permille": WAY_COSTS.pack(1500, 0, 0, 1000)}
+    one = written(**instants, **times, **counts, **ended, **waits)
+    assert (one.pid, one.rank, one.ranks, one.started_s) == (GONE, 3, 4, 2.0)
+    assert one.state is MonitorState.FINALIZED
     assert one.reading() == MonitorCounts(1.5, 0.5, 1000)
     assert one.reading().granularity_s == pytest.approx(2e-3)
     assert one.requests() == 2
     figures = one.figures()
     assert (figures.elapsed_s, figures.mpi, figures.host) == (3.0, "MPICH 4", "alpha")
     assert (figures.last_request_s, figures.ended_s) == (4.0, 5.0)
+    assert (figures.best_wait, figures.wait_costs) == ("block", {"mpi": 1.5, "block": 1.0})
 
 
 def test_what_a_running_process_computes_is_added(written):
     """This very process stands for it: it has computed since its phase began."""
     with open(f"/proc/self/task/{os.getpid()}/schedstat") as schedule:
         used_ns = int(schedule.read().split()[0])
-    me = {"pid": os.getpid(), "tid": os.getpid(), "state": MonitorState.RUNNING}
-    one = written(**me, phase=Phase.COMPUTING, phase_cpu_ns=0, t_cpu_ns=10**9)
+    one = written(**ME, phase=Phase.COMPUTING, phase_cpu_ns=0, t_cpu_ns=10**9)
     assert round(one.reading().t_cpu_s * 1e9) >= 10**9 + used_ns
 
 
@@ -140,23 +126,14 @@ def test_what_a_running_process_computes_is_added(written):
 @pytest.mark.parametrize("held", [None, 0.25])
 def test_times_for_heartbeats_are_those_of_all_figures(written, phase, state, held):
     now_ns = time.monotonic_ns()
-    one = written(
-        pid=os.getpid(),
-        tid=os.getpid(),
-        state=state,
-        phase=phase,
-        threads=2,
-        c_comm=7,
-        started_ns=now_ns - 9 * 10**9,
-        updated_ns=now_ns - 10**9,
-        phase_wall_ns=now_ns - 10**9,
-        ended_ns=now_ns if state is MonitorState.FINALIZED else 0,
-        phase_stopped_ns=5 * 10**8,
-        t_cpu_ns=3 * 10**9,
-        t_comm_ns=10**9,
-        off_ns=2 * 10**8,
-        queued_ns=10**8,
-    )
+    instants = dict.fromkeys(("updated_ns", "phase_wall_ns"), now_ns - 10**9) | {
+        "started_ns": now_ns - 9 * 10**9
+    }
+    ended_ns = now_ns if state is MonitorState.FINALIZED else 0
+    times = {"phase_stopped_ns": 5 * 10**8, "t_cpu_ns": 3 * 10**9, "t_comm_ns": 10**9}
+    off = {"off_ns": 2 * 10**8, "queued_ns": 10**8}
+    process = ME | {"state": state, "phase": phase, "threads": 2, "c_comm": 7}
+    one = written(**process, **instants, **times, **off, ended_ns=ended_ns)
     one.add_stopped(0.75)
     held_since_s = None if held is None else now_ns * 1e-9 - held
     times, figures = one.times(held_since_s), one.figures(held_since_s)
@@ -181,9 +158,8 @@ def test_times_follow_the_thread_that_the_page_names(written):
 
 
 def test_what_a_running_process_waits_is_added_without_time_held_stopped(written):
-    me = {"pid": os.getpid(), "tid": os.getpid(), "state": MonitorState.RUNNING, "phase": Phase.WAITING}
     began_ns = time.monotonic_ns() - 10 * 10**9
-    one = written(**me, phase_wall_ns=began_ns, phase_stopped_ns=0, t_comm_ns=10**9)
+    one = written(**ME, phase=Phase.WAITING, phase_wall_ns=began_ns, phase_stopped_ns=0, t_comm_ns=10**9)
     assert 11.0 <= one.reading().t_comm_s < 1000.0
     one.add_stopped(10.0)
     assert 1.0 <= one.reading().t_comm_s < 1000.0
@@ -193,9 +169,14 @@ def test_what_a_running_process_waits_is_added_without_time_held_stopped(written
 
 def test_process_waits_until_it_is_held_and_no_longer(written):
     """Not only once it is resumed: who looks meanwhile sees no waiting that vanishes again."""
-    me = {"pid": os.getpid(), "tid": os.getpid(), "state": MonitorState.RUNNING, "phase": Phase.WAITING}
     now_s = time.monotonic()
-    one = written(**me, phase_wall_ns=round((now_s - 10) * 1e9), phase_stopped_ns=0, t_comm_ns=10**9)
+    one = written(
+        **ME,
+        phase=Phase.WAITING,
+        phase_wall_ns=round((now_s - 10) * 1e9),
+        phase_stopped_ns=0,
+        t_comm_ns=10**9,
+    )
     assert one.reading(held_since_s=now_s - 7).t_comm_s == pytest.approx(4.0, abs=1e-6)
     one.add_stopped(2.0)
     assert one.reading(held_since_s=now_s - 7).t_comm_s == pytest.approx(2.0, abs=1e-6)
@@ -207,7 +188,7 @@ def test_process_waits_until_it_is_held_and_no_longer(written):
 def test_how_long_a_process_could_run(written):
     now_s = time.monotonic()
     started = {"started_ns": round((now_s - 20) * 1e9), "threads": 1}
-    one = written(pid=os.getpid(), tid=os.getpid(), state=MonitorState.RUNNING, **started)
+    one = written(**ME, **started)
     one.add_stopped(3.0)
     assert one.figures(held_since_s=now_s - 7).ran_s == pytest.approx(10.0, abs=1e-6)
     # After MPI_Finalize the page says itself how long it was held until then.
@@ -223,9 +204,7 @@ def test_nothing_is_added_for_a_process_that_is_gone(written):
 
 
 def test_process_that_was_stopped_while_it_wrote_is_read_as_it_is(written):
-    one = written(
-        pid=os.getpid(), tid=os.getpid(), state=MonitorState.RUNNING, phase=Phase.WAITING, sequence=7
-    )
+    one = written(**ME, phase=Phase.WAITING, sequence=7)
     assert one.reading() == MonitorCounts(0.0, 0.0, 0)
 
 
@@ -262,7 +241,7 @@ def test_page_cut_short_under_its_reader_is_an_error_and_no_crash(written):
         (lambda path: path.symlink_to("/etc/passwd"), "expected a regular file"),
         (lambda path: os.mkfifo(path), "expected a regular file"),
         (lambda path: path.write_bytes(b"short"), "expected 4096 bytes"),
-        (lambda path: path.write_bytes(b"x" * 4096), "legal is version 2"),
+        (lambda path: path.write_bytes(b"x" * 4096), "legal is version 3"),
         (lambda path: path.write_bytes(raw_page(version=9)), "version 9"),
         (lambda path: path.write_bytes(raw_page(state=7)), r"state 7\); legal are 0 to 2"),
     ],
@@ -346,16 +325,7 @@ def test_whatever_a_process_writes_its_reader_lives(written, fields):
     """Written after the page was opened, by a process that means ill or has lost its way."""
     one = written(state=MonitorState.RUNNING)
     one.path.write_bytes(raw_page(**fields)[: pagelayout.MANAGED] + b"\xff" * pagelayout.MANAGED)
-    for use in (
-        one.reading,
-        one.requests,
-        one.figures,
-        lambda: one.state,
-        lambda: one.add_stopped(1.0),
-        lambda: one.set_wait(Wait.POLL),
-        lambda: one.set_scheduled(False),
-        one.close,
-        one.reading,
-    ):
+    writes = (lambda: one.add_stopped(1.0), lambda: one.set_wait(Wait.POLL), lambda: one.set_scheduled(False))
+    for use in (one.reading, one.requests, one.figures, lambda: one.state, *writes, one.close, one.reading):
         with suppress(MonitorError):
             use()

@@ -20,6 +20,9 @@ class FakeMonitor:
 
     def __init__(self, **options):
         self.waits = []
+        chosen = {"best_wait": "block", "wait_costs": {"mpi": 1.5, "block": 1.0}}
+        idle = {"best_wait": None, "wait_costs": {}}
+        self.figures = [SimpleNamespace(sleeps=7, **idle), SimpleNamespace(sleeps=3, **chosen)]
 
     def environment(self, run_dir, wait=None):
         self.waits.append(wait)
@@ -35,24 +38,26 @@ class FakeMonitor:
             rank | {"communication_s": 1.0, "cpu_s": 2.9},
             rank | {"finalized": False, "cpu_s": None},
         ]
-        return {"ranks": [{"sleeps": 7}, {"sleeps": 3}, {"sleeps": 0}], "observation": {"ranks": ended}}
+        return {"observation": {"ranks": ended}}
 
 
 @pytest.fixture
 def busy(bench):
     """Runs a request on a host of two CPUs of which a new process gets this share; returns the record."""
 
-    def make(share, **request):
-        desk = bench(Host(name="alpha", slots=2), script=[finished(1.0)])
+    def make(share, runs=1, **request):
+        desk = bench(Host(name="alpha", slots=2), script=[finished(1.0)] * runs)
         nominal = Snapshot.nominal(desk.platform.pool, memory_bytes=8e9, taken_at=1.7e9)
         conditions = replace(
             nominal.conditions[0], availability=Estimate(value=share), capacity=Estimate(value=2 * share)
         )
         desk.platform.weather = replace(nominal, conditions=(conditions,))
         asked = RunRequest(size=800, template=desk.toy, overrides={"ranks": 2}, **request)
-        loop = AttemptLoop(desk.agent, asked)
-        record = loop.run(loop.decide())
-        return record, desk
+        records = []
+        for _ in range(runs):
+            loop = AttemptLoop(desk.agent, asked)
+            records.append(loop.run(loop.decide()))
+        return records[-1], desk
 
     return make
 
@@ -70,8 +75,18 @@ def test_ranks_on_shared_cpus_wait_adaptively(busy, monkeypatch):
         "waited_s": 5.0,
         "used_s": 0.5,
         "sleeps": 10,
+        "quarters": 2,
+        "best": "block",
+        "costs": {"mpi": 1.5, "block": 1.0},
     }
     assert any("alpha: 2 ranks, 50% of a CPU each" in line for line in desk.said)
+
+
+def test_next_run_begins_with_the_best_wait_of_the_last(busy):
+    _, desk = busy(0.5, runs=2, adaptive_waits=True, monitor=FakeMonitor())
+    first, second = (request.environment for request in desk.platform.launcher.requests)
+    assert "APPLES_WAIT_FIRST" not in first
+    assert second["APPLES_WAIT_FIRST"] == "block"
 
 
 @pytest.mark.parametrize(("share", "wanted"), [(0.95, True), (0.5, False)], ids=["own CPUs", "switched off"])
