@@ -233,12 +233,8 @@ class AgentConnection:
                 frames += self._unframer.feed(data)
         except BlockingIOError:
             return frames
-        except ValueError:
-            noise = self._unframer.noise.decode(errors="replace").strip().splitlines()
-            first = f": {noise[0]}" if noise else ""
-            self.lose(
-                f"does not answer as a host agent does{first}; its login shell must print nothing without a terminal"
-            )
+        except ValueError as error:
+            self.lose(str(error))
             return frames
         finally:
             # Also of a connection that has just ended: its last frames often say why.

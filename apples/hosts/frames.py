@@ -63,6 +63,11 @@ def frame(kind: bytes, payload: bytes = b"") -> bytes:
     return HEADER.pack(kind, len(payload)) + payload
 
 
+def _no_agent(data: bytearray) -> str:
+    printed = bytes(data[:40])
+    return f"does not answer as a host agent does, it printed {printed!r}; its login shell must print nothing then"
+
+
 class Unframer:
     """A parser of frames from a stream of bytes.
 
@@ -84,7 +89,7 @@ class Unframer:
             kind, length = HEADER.unpack_from(self._data)
             # Four bytes of a text that is no frame would announce a gigabyte, and be waited for.
             if length > LONGEST:
-                raise ValueError(f"a frame of {length} bytes")
+                raise ValueError(_no_agent(self._data))
             end = HEADER.size + length
             if len(self._data) < end:
                 break
@@ -98,7 +103,7 @@ class Unframer:
         if at < 0:
             self.noise = bytes(self._data[-LONGEST_GREETING:])
             if len(self._data) > LONGEST_GREETING:
-                raise ValueError("no greeting")
+                raise ValueError(_no_agent(self._data))
             return False
         self.noise = bytes(self._data[:at])
         del self._data[: at + len(PREAMBLE)]

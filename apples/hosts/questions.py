@@ -49,7 +49,7 @@ class AgentConversation(HostConnection):
         try:
             self._frames += self._unframer.feed(self.received)
         except ValueError as error:
-            raise HostCheckError(f"does not answer as a host agent does ({error})") from None
+            raise HostCheckError(str(error)) from None
         # The unframer holds incomplete frames.
         self.received, self.noise = b"", b"" if self._unframer.greeted else self._unframer.noise
         while self._frames:

@@ -21,8 +21,9 @@ from nws.base import unpacking
 BOOTSTRAP = (
     "import io, sys; sys.path[:] = filter(None, sys.path); "
     "sys.version_info < (3, 8) and sys.exit('Python %d.%d is too old, 3.8 or later is needed' % "
-    "sys.version_info[:2]); i = io.BufferedReader(io.FileIO(0, closefd=False), 1); "
-    "exec(compile(i.read(int(i.readline())), 'sent program', 'exec'))"
+    "sys.version_info[:2]); i = io.BufferedReader(io.FileIO(0, closefd=False), 1); n = i.readline().strip(); "
+    "n.isdigit() or sys.exit('its login shell reads standard input, which must be left to the command'); "
+    "exec(compile(i.read(int(n)), 'sent program', 'exec'))"
 )
 
 #: Name of the interpreter of hosts without this environment.
@@ -30,6 +31,7 @@ PYTHON = "python3"
 
 #: Whether only this user and root can replace the path $1, with all that links lead to, where no Python may run yet:
 #: as `nws.base.files.untrusted`. `ls -ldn` gives type and mode, links, owner, group, in the order of names, / first.
+#: There is no `!`, which csh replaces in quotes, too.
 _TRUSTED = (
     "alone() { n=$(id -un); "
     '[ "$({ getent group "$1" | cut -d: -f4 | tr , "\\n"; getent passwd | cut -d: -f1,4 | sed -n "s/:$1\\$//p"; } | '
@@ -40,7 +42,7 @@ _TRUSTED = (
     'ls -ldn / "$@" | { u=$(id -u); r=; while read -r m n o g x; do r=${r:-$o}; '
     'case $o in "$u"|"$r"|0) ;; *) exit 1;; esac; '
     'case $m in -????w*) [ "$o" = "$g" ] || alone "$g" || exit 1;; esac; '
-    "case $m in l*|????????[!w]*|d????????[tT]*) ;; *) exit 1;; esac; done; exit 0; }; }; "
+    "case $m in l*|????????-*|d????????[tT]*) ;; *) exit 1;; esac; done; exit 0; }; }; "
 )
 
 _EITHER = (

@@ -32,6 +32,9 @@ _OPTIONS = (
     *("-o", "RemoteCommand=none", "-o", "LogLevel=INFO"),
 )
 
+#: A line of ssh about an accepted key, which explains no failure.
+_ADDED = "Warning: Permanently added "
+
 #: Beginnings of lines of a connection that fails: from here, or from a jump host.
 _CONNECT = r"(?:ssh: )?(?:connect to (?:host|address) .*|channel \d+: open failed: connect failed): "
 
@@ -108,20 +111,18 @@ def meaning(address: str, code: int, stderr: str, program: str, noise: str = "")
         stderr: its output
         noise: what the login shell printed on stdout
     """
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith(_ADDED)]
     last = visible((lines or noise.strip().split("\n"))[-1])
     if code == FAILED:
         for pattern, what in _MEANINGS:
             for line in filter(re.compile(pattern).match, lines):
                 return what.format(address=address, line=visible(line))
         return f"cannot be reached: ssh ended with code {code}" + (f": {last}" if last else "")
-    if code == 127 and os.sep not in program:
-        return f"has no {program}; install Python 3.8 or later there"
-    if code == 127:
-        return (
-            f"has no {program}; install the same environment at the same path there, or use a file system that "
-            "every host sees"
-        )
-    if code == 126:
+    # The login shell may end with the same codes, because of a command in its rc file.
+    named = not last or os.path.basename(program) in last
+    if code == 127 and named:
+        where = "Python 3.8 or later" if os.sep not in program else "the same environment at the same path"
+        return f"has no {program}; install {where} there"
+    if code == 126 and named:
         return f"may not execute {program}; correct its permissions there"
     return f"broke off with code {code}" + (f": {last}" if last else "")

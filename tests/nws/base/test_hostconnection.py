@@ -20,12 +20,6 @@ def test_connection_sends_an_order_longer_than_a_pipe():
         assert host.ask({"wheel": "x" * (1 << 21)}, 20.0) == {"bytes": (1 << 21) + 14}
 
 
-def test_connection_to_a_host_that_reads_nothing_ends_in_time():
-    host = HostConnection(None, {}, ("sh", "-c", "exec sleep 60"), program=ECHO)
-    with host, pytest.raises(HostCheckError, match=r"did not answer within 0.1 s"):
-        host.ask({"wheel": "x" * (1 << 21)}, 0.1)
-
-
 def test_connection_refuses_a_line_without_end(monkeypatch):
     monkeypatch.setattr(hostconnection, "_LONGEST_LINE", 1 << 18)
     host = HostConnection(None, {}, ("sh", "-c", "exec cat /dev/zero"), program=ECHO)
@@ -47,9 +41,19 @@ def test_connection_noise_before_an_answer_is_skipped(noise):
         assert host.receive(20.0) == {}
 
 
-def test_connection_shell_that_waits_is_quoted():
-    host = HostConnection(
-        None, {}, ("sh", "-c", r"printf 'Motto\nChoose\033> '; exec sleep 60"), program=ECHO
-    )
-    with host, pytest.raises(HostCheckError, match=r"shell printed 'Choose\\x1b>' and may wait for input"):
-        host.receive(0.3)
+@pytest.mark.parametrize(
+    ("shell", "limit_s", "message"),
+    [
+        (
+            r"printf 'Motto\nChoose\033> '; exec sleep 60",
+            0.3,
+            r"printed 'Choose\\x1b>' and may wait for input",
+        ),
+        ("exec sleep 60", 0.1, r"did not answer within 0.1 s"),
+        ('read answer; exec "$@"', 20.0, "its login shell reads standard input"),
+    ],
+)
+def test_connection_shell_that_waits_is_quoted(shell, limit_s, message):
+    host = HostConnection(None, {}, ("sh", "-c", shell, "sh"), program=ECHO)
+    with host, pytest.raises(HostCheckError, match=message):
+        host.ask({"wheel": "x" * (1 << 21)}, limit_s)

@@ -3,6 +3,7 @@
 import pytest
 
 from nws.base.errors import SshNotFound
+from nws.base.sentprogram import BOOTSTRAP, interpreter
 from nws.base.sshcommand import find_ssh, meaning, ssh_command
 from tests.transcripts import recorded
 
@@ -18,6 +19,8 @@ def test_ssh_command_never_prompts_and_quotes_words():
 def test_ssh_command_forwards_nothing():
     # the agent of a user is not for the hosts that are called
     options = ssh_command("ssh", "alpha", ["true"])[1:]
+    # csh takes ! and line breaks also in quotes
+    assert not {"!", "\n"} & set(ssh_command("ssh", "alpha", interpreter("-c", BOOTSTRAP))[-1])
     assert {"-a", "-x", "-T", "ClearAllForwardings=yes"} <= set(options[: options.index("--")])
 
 
