@@ -55,7 +55,10 @@ def judge(launch: LaunchResult, ending: Termination) -> Outcome:
         ending: its `cause` is the reason why the run was ended, None if it ended by itself
     """
     if ending.cause == "time limit":
+        # Others wait for ever for ranks that end before MPI_Init.
+        early = [r for r in launch.records if r is not None and r.exit_code == 0 and r.ended_by == "itself"]
         limit = format_seconds(launch.time_limit_s or 0.0)
+        limit += f"; {_ranks(early)} had ended with exit code 0 before" if early else ""
         return _outcome(launch, "time limit", TIME_LIMIT, f"the run was ended at its time limit of {limit}")
     if ending.cause == "interrupted" and ending.interrupt is not None:
         name = signal_name(ending.interrupt)

@@ -33,6 +33,7 @@ _ENTRY = re.compile(
     re.DOTALL,
 )
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?", re.ASCII)
+_IPV6 = re.compile(r"\[[0-9a-f.]*:[0-9a-f:.]*\]|(?=\S*::|(?:\S*:){3})[0-9a-f:.]+(?:%\w+)?(?=\s|$)", re.IGNORECASE)
 _RANK_LINE = re.compile(r"rank\s+\d+\s*=")
 _ASSIGNMENT = re.compile(r"\s*=\s*")
 _COMMENT = re.compile(r"#[^\n]*|(?:^|(?<=\s))//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -40,6 +41,7 @@ _SLOT_WORDS = {"slots", "slot", "cpus", "cpu", "count"}
 _BOUND_WORDS = {f"{unit}{dash}max" for unit in ("slots", "slot", "cpus", "cpu", "count") for dash in "-_"} | {
     f"max{dash}{unit}" for unit in ("slots", "slot", "cpus", "cpu") for dash in "-_"
 }
+_LEGAL_WORDS = "legal are slots=4, max_slots=4 and user=NAME"
 _USER_WORDS = {"user", "username", "user-name", "user_name"}
 _IN_SSH = "write it into ~/.ssh/config"
 _BINDING = "this package binds no ranks by a hostfile; leave it out"
@@ -47,12 +49,10 @@ _BINDING = "this package binds no ranks by a hostfile; leave it out"
 _OTHERS = {
     "binding": ("MPICH and Intel MPI", _BINDING),
     "bind": ("MPICH", _BINDING),
-    "topology": ("Open MPI", _BINDING),
-    "boards": ("Open MPI", _BINDING),
-    "sockets": ("Open MPI", _BINDING),
-    "sockets_per_board": ("Open MPI", _BINDING),
-    "cores_per_socket": ("Open MPI", _BINDING),
-    "slot_list": ("Open MPI", _BINDING),
+    **dict.fromkeys(
+        ("topology", "boards", "sockets", "sockets_per_board", "cores", "cores_per_socket", "slot_list"),
+        ("Open MPI", _BINDING),
+    ),
     "port": ("Open MPI 5", _IN_SSH),
     "ifname": ("MPICH", "name the interface with --mpi-args"),
     "schedule": ("LAM/MPI", "leave hosts out that must not compute"),
@@ -165,7 +165,7 @@ def parse_entry(entry: str, problems: list[str]) -> list[HostSlots]:
     """Return the hosts of one entry, such as `host:4` or `ann@host slots=4 max_slots=8`; append to `problems`."""
     entry = entry.strip()
     match = _ENTRY.fullmatch(entry)
-    if match is None or entry[:1] in "+^" or _RANK_LINE.match(entry):
+    if match is None or entry[:1] in "+^-" or _RANK_LINE.match(entry) or _IPV6.match(entry):
         problems.append(f"{entry!r}: {_no_entry(entry)}")
         return []
     values, of_words = _words(match["words"])
@@ -187,6 +187,10 @@ def _no_entry(entry: str) -> str:
         return "hosts relative to an allocation (+n0, +e2) are Open MPI's; name the host"
     if entry.startswith("^"):
         return "a host to be left out (^host) is Open MPI's; use --exclude"
+    if _IPV6.match(entry):
+        return "an IPv6 address is no name of a host; give it as `address` in a grid file, or in ~/.ssh/config"
+    if entry.startswith("-"):
+        return "options of mpiexec are of MPICH's and Intel MPI's -configfile; give a hostfile"
     if _RANK_LINE.match(entry):
         return "a line of a rank file of Open MPI; the ranks of hosts are planned, so give a hostfile"
     return f"brackets do not match; legal are {LEGAL}"
@@ -201,9 +205,10 @@ def _words(text: str) -> tuple[dict[str, str], list[str]]:
         kinds = {"slots": _SLOT_WORDS, "bound": _BOUND_WORDS, "user": _USER_WORDS}
         kind = next((kind for kind, names in kinds.items() if name.lower() in names), None)
         if kind is not None and not value:
-            problems.append(f"{name!r} has no value; legal are slots=4, max_slots=4 and user=NAME")
+            problems.append(f"{name!r} has no value; {_LEGAL_WORDS}")
         elif kind is None:
-            family, remedy = _OTHERS.get(name.lower(), (None, "legal are slots=4, max_slots=4 and user=NAME"))
+            other = ("Grid Engine and LSF", f"write slots={word}") if word.isdigit() else (None, _LEGAL_WORDS)
+            family, remedy = _OTHERS.get(name.lower().replace("-", "_"), other)
             problems.append(f"{name!r} is {f'of {family}' if family else 'not known here'}; {remedy}")
         elif kind in values:
             problems.append(f"{name!r} repeats what stands before it; keep one")
@@ -217,10 +222,6 @@ def _colons(text: str, values: dict[str, str]) -> list[str]:
     if not text:
         return []
     slots, _, more = text[1:].partition(":")
-    if ":" in more or (more and not slots):
-        return [
-            "an IPv6 address is no name of a host; give it as `address` in a grid file, or in ~/.ssh/config"
-        ]
     if more:
         return [f"{more!r} after the slots is an adapter, as MVAPICH's mpirun_rsh takes it; leave it out"]
     if "slots" in values:
