@@ -19,6 +19,7 @@ from nws.base.command import FILE
 from nws.base.files import Replacement
 from nws.base.notes import INFO, shows, step
 from nws.base.oserrors import REASON, os_errors_as
+from nws.base.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -289,7 +290,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
         )
     )
     lines = [
-        f"{trace['name']}: {trace['jobs']} jobs on {trace['processors']} processors, "
+        f"{trace['name']}: {counted(trace['jobs'], 'job')} on {counted(trace['processors'], 'processor')}, "
         f"priority {queue['priority']}, backfill {queue['backfill']}, estimates {document['estimates']['source']}",
         *table(["", "mean", "median"], timed + bare),
         f"weighted wait {format_seconds(metrics['weighted_wait'])} (by {metrics['weighted_by']}), "

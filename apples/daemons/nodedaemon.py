@@ -35,6 +35,7 @@ from apples.daemons.settings import NodeSettings
 from apples.daemons.watchdogclient import WatchdogClient
 from apples.errors import SharingError
 from nws.base.detach import notify
+from nws.base.wording import counted
 
 #: Real-time priority of a node manager's program: below the watchdog's.
 PRIORITY = 10
@@ -162,7 +163,7 @@ class NodeDaemon:
         # After the socket listens: programs that try to register meanwhile wait, instead of running unregistered.
         adopted = self._registry.adopt()
         if adopted:
-            log(f"{adopted} processes of an earlier node manager taken over")
+            log(f"{counted(adopted, 'process')} of an earlier node manager taken over")
 
     def run(self) -> int | None:
         """Run until a signal arrives, and return its number; None if the daemon is no longer needed."""
@@ -297,6 +298,7 @@ class NodeDaemon:
     def _introduction(self) -> str:
         capabilities = ", ".join(f"{what} {how}" for what, how in self._capabilities.describe().items())
         return (
-            f"node {self._settings.name}: {self._settings.processors} processors, policy {self.node.kind.name}, "
-            f"{'real time' if self._realtime else 'ordinary'} priority; {capabilities}; socket {self._settings.socket}"
+            f"node {self._settings.name}: {counted(self._settings.processors, 'processor')}, "
+            f"policy {self.node.kind.name}, {'real time' if self._realtime else 'ordinary'} priority; {capabilities}; "
+            f"socket {self._settings.socket}"
         )

@@ -61,10 +61,8 @@ def judge(launch: LaunchResult, ending: Termination) -> Outcome:
         limit += f"; {_ranks(early)} had ended with exit code 0 before" if early else ""
         return _outcome(launch, "time limit", TIME_LIMIT, f"the run was ended at its time limit of {limit}")
     if ending.cause == "interrupted" and ending.interrupt is not None:
-        name = signal_name(ending.interrupt)
-        return _outcome(
-            launch, "interrupted", 128 + ending.interrupt, f"the run was interrupted by signal {name}"
-        )
+        message = f"the run was interrupted by signal {signal_name(ending.interrupt)}"
+        return _outcome(launch, "interrupted", 128 + ending.interrupt, message)
     # From here on the ranks' own records count before the launcher's knowledge.
     records = [r for r in launch.records if r is not None]
     # Also if a host was lost afterwards: the results are there.
@@ -78,9 +76,8 @@ def judge(launch: LaunchResult, ending: Termination) -> Outcome:
         return _outcome(launch, "failed", max(r.shell_code for r in odd), _blame(odd, len(launch.hosts)))
     if launch.lost:
         # A rank cannot bring down a host. But other ranks may fail with the host, before its loss is detected.
-        return replace(
-            _outcome(launch, "failed", LAUNCHER_FAILED, _lost(launch.lost)), lost=dict(launch.lost)
-        )
+        outcome = _outcome(launch, "failed", LAUNCHER_FAILED, _lost(launch.lost))
+        return replace(outcome, lost=dict(launch.lost))
     culprits = [r for r in records if _to_blame(r) and r.failed]
     if not culprits and len(records) == len(launch.hosts) and launch.mpiexec_code >= 0:
         # No rank is to blame by its own record, and `mpiexec` was not killed: one with code 0 must have left.
@@ -105,9 +102,8 @@ def aftermath(launch: LaunchResult) -> str:
     if ended:
         parts.append(f"ended {_ranks(ended)}" + (f", {killed} of them by KILL" if killed else ""))
     if swept:
-        parts.append(
-            f"killed {counted(sum(r.swept for r in swept), 'process')} that {_ranks(swept)} had left"
-        )
+        processes = counted(sum(r.swept for r in swept), "process")
+        parts.append(f"killed {processes} that {_ranks(swept)} had left")
     if lost:
         parts.append(
             f"left ranks on {fold(lost)}, which end there {AGENT_TIMEOUT_S:g} s after the connection"

@@ -132,11 +132,6 @@ class Plan:
         return boxes or slab_boxes(self.rows, self.cut.width)
 
     @property
-    def on_two_axes(self) -> bool:
-        """Return whether the ranks have boxes narrower than a row."""
-        return self.cut is not None and self.cut.kind != "slabs"
-
-    @property
     def hosts(self) -> tuple[str, ...]:
         """Return distinct hosts in rank order."""
         return tuple(dict.fromkeys(a.host for a in self.assignments))

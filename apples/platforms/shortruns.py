@@ -319,7 +319,8 @@ def _states(run_dir: Path, rows: Sequence[int]) -> str:
     stated = []
     for rank, piece in list(enumerate(rows))[:_DESCRIBED]:
         page = pages.get(rank)
-        running = "had not left MPI_Init" if page is None or page.state is MonitorState.STARTING else "was running"
+        early = page is None or page.state is MonitorState.STARTING
+        running = "had not left MPI_Init" if early else "was running"
         state = "had ended" if page is not None and page.state is MonitorState.FINALIZED else running
         stated.append(f"rank {rank} with {counted(piece, 'row')} {state}")
     return f"; {', '.join(stated)}"

@@ -202,11 +202,10 @@ class HostConnection(Closing):
             code = self._process.wait()
         self._stderr.seek(0)
         text = self._stderr.read().decode(errors="replace")
+        last = (text.strip().splitlines() or [""])[-1]
         if self._through:
-            last = (text.strip().splitlines() or [""])[-1]
             return f"cannot be asked through {os.path.basename(self._through[0])} (exit code {code}): {last}"
         if self._address is None:
-            last = (text.strip().splitlines() or [""])[-1]
             return f"ended its own check with code {code}: {last}"
         return meaning(self._address, code, text, self._python, self._noise().decode(errors="replace"))
 

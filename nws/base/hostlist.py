@@ -33,7 +33,7 @@ _ENTRY = re.compile(
     re.DOTALL,
 )
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?", re.ASCII)
-_IPV6 = re.compile(r"\[[0-9a-f.]*:[0-9a-f:.]*\]|(?=\S*::|(?:\S*:){3})[0-9a-f:.]+(?:%\w+)?(?=\s|$)", re.IGNORECASE)
+_IPV6 = re.compile(r"(?i)\[[0-9a-f.]*:[0-9a-f:.]*\]|(?=\S*::|(\S*:){3})[0-9a-f:.]+(%\w+)?(?=\s|$)")
 _RANK_LINE = re.compile(r"rank\s+\d+\s*=")
 _ASSIGNMENT = re.compile(r"\s*=\s*")
 _COMMENT = re.compile(r"#[^\n]*|(?:^|(?<=\s))//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -45,6 +45,12 @@ _LEGAL_WORDS = "legal are slots=4, max_slots=4 and user=NAME"
 _USER_WORDS = {"user", "username", "user-name", "user_name"}
 _IN_SSH = "write it into ~/.ssh/config"
 _BINDING = "this package binds no ranks by a hostfile; leave it out"
+#: First characters of entries that have no meaning here.
+_FIRST = {
+    "+": "hosts relative to an allocation (+n0, +e2) are Open MPI's; name the host",
+    "^": "a host to be left out (^host) is Open MPI's; use --exclude",
+    "-": "options of mpiexec are of MPICH's and Intel MPI's -configfile; give a hostfile",
+}
 #: Words of hostfiles that have no meaning here → whose they are, and what to do instead.
 _OTHERS = {
     "binding": ("MPICH and Intel MPI", _BINDING),
@@ -165,7 +171,7 @@ def parse_entry(entry: str, problems: list[str]) -> list[HostSlots]:
     """Return the hosts of one entry, such as `host:4` or `ann@host slots=4 max_slots=8`; append to `problems`."""
     entry = entry.strip()
     match = _ENTRY.fullmatch(entry)
-    if match is None or entry[:1] in "+^-" or _RANK_LINE.match(entry) or _IPV6.match(entry):
+    if match is None or entry[:1] in _FIRST or _RANK_LINE.match(entry) or _IPV6.match(entry):
         problems.append(f"{entry!r}: {_no_entry(entry)}")
         return []
     values, of_words = _words(match["words"])
@@ -183,14 +189,10 @@ def parse_entry(entry: str, problems: list[str]) -> list[HostSlots]:
 
 def _no_entry(entry: str) -> str:
     """Return why a text is no entry of a hostfile."""
-    if entry.startswith("+"):
-        return "hosts relative to an allocation (+n0, +e2) are Open MPI's; name the host"
-    if entry.startswith("^"):
-        return "a host to be left out (^host) is Open MPI's; use --exclude"
+    if entry[:1] in _FIRST:
+        return _FIRST[entry[:1]]
     if _IPV6.match(entry):
-        return "an IPv6 address is no name of a host; give it as `address` in a grid file, or in ~/.ssh/config"
-    if entry.startswith("-"):
-        return "options of mpiexec are of MPICH's and Intel MPI's -configfile; give a hostfile"
+        return "an IPv6 address is no host's name; give it as `address` in a grid file, or in ~/.ssh/config"
     if _RANK_LINE.match(entry):
         return "a line of a rank file of Open MPI; the ranks of hosts are planned, so give a hostfile"
     return f"brackets do not match; legal are {LEGAL}"

@@ -12,6 +12,7 @@ import click
 from nws.base.command import FILE
 from nws.base.errors import StoreDamaged
 from nws.base.records import document_of
+from nws.base.wording import counted
 from nws.cli.common import echo_json, existing, json_option, store_option
 
 
@@ -40,7 +41,7 @@ def check(context: click.Context, *, store: Path | None, as_json: bool) -> None:
     else:
         for line in report.damage:
             click.echo(line)
-        click.echo(f"{path}: {report.samples} sound samples of {report.series} series")
+        click.echo(f"{path}: {counted(report.samples, 'sound sample')} of {report.series} series")
     if report.damage:
         context.exit(StoreDamaged.exit_code)
 

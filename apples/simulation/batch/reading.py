@@ -45,13 +45,13 @@ def read_trace(path: Path) -> Trace:
 
 def _parsed(lines: Iterator[str], name: str) -> Trace:
     first = list(islice(lines, _PREAMBLE))
+    if any("\0" in line for line in first):
+        raise ConfigError(f"{name}: it is an archive or another binary file; unpack it first")
     header = next((number for number, line in enumerate(first) if is_header(line)), None)
     if header is not None:
         return parse_sacct(
             chain(first[header:], lines), name, before=sum(map(bool, map(str.strip, first[:header])))
         )
-    if any(line.startswith("JobID") and "|" not in line for line in first):
-        raise ConfigError(f"{name}: sacct's output in columns of blanks; make it with sacct --parsable2")
     return parse_swf(chain(first, lines), name)
 
 

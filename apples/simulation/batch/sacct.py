@@ -218,7 +218,8 @@ def _job(words: Sequence[str]) -> str | _Job:
         return "no number of a job"
     submit, start, end = (_time(text) for text in (submitted, started, ended))
     if submit is None:
-        return "no time of submission"
+        odd = "times in another form than 2026-01-31T12:00:00 (SLURM_TIME_FORMAT)"
+        return "no time of submission" if submitted in ("", "None", "Unknown") else odd
     if start is None or end is None or end < start:
         return "did not run to an end"
     if start < submit:

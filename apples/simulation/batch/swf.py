@@ -30,7 +30,7 @@ def parse_swf(lines: Iterable[str], name: str) -> Trace:
     """Return the jobs of a log; raise `ConfigError` if it has no job that ran. `name`: used in messages."""
     numbers = array("d")
     wanted = itemgetter(*_KEPT)
-    processors = read = malformed = wide = tables = 0
+    processors = read = malformed = wide = tables = titles = 0
     for line in lines:
         words = line.split()
         if not words:
@@ -40,6 +40,7 @@ def parse_swf(lines: Iterable[str], name: str) -> Trace:
             continue
         read += 1
         tables += "|" in line
+        titles += words[0].upper().startswith("JOBID")
         if len(words) < _FIELDS:
             malformed += 1
             continue
@@ -60,6 +61,8 @@ def parse_swf(lines: Iterable[str], name: str) -> Trace:
         what = "no job lines" if not read else f"{lines}, none of them of {_FIELDS} numbers"
         if tables:
             what = f"{lines} with columns between |, but no header of sacct (JobIDRaw, Submit, …) before them"
+        elif titles:
+            what = "a table of Slurm's without | between its columns"
         raise ConfigError(
             f"{name}: {what}; legal are logs in Standard Workload Format and the output of sacct --parsable2"
         )

@@ -93,5 +93,6 @@ def test_advice_cuts_on_two_axes_where_that_ends_sooner(pool):
         axes=Axes(cut="rectilinear", width=40, min_width=1),
     )
     fastest = advice(at, work, pool.costs(0.01))[0]
-    assert fastest.on_two_axes
+    assert fastest.cut is not None
+    assert fastest.cut.kind == "rectilinear"
     assert fastest.predicted_s == make_plan(at, work, pool.costs(0.01)).predicted_s

@@ -76,27 +76,6 @@ def test_all_problems_of_an_option_at_once() -> None:
     assert caught.value.problems[2].startswith("-H: 'c d': 'd' is not known here")
 
 
-def test_a_hostfile(tmp_path: Path) -> None:
-    path = tmp_path / "hosts"
-    path.write_text("# ours\n\nalpha\nbeta slots=4  # big\ngamma:2\nnode[01-02] slots = 3\nalpha\n")
-    assert read_hostfile(path) == (
-        HostSlots(name="alpha", slots=2),
-        HostSlots(name="beta", slots=4),
-        HostSlots(name="gamma", slots=2),
-        HostSlots(name="node01", slots=3),
-        HostSlots(name="node02", slots=3),
-    )
-
-
-def test_all_problems_of_a_hostfile_at_once_with_their_lines(tmp_path: Path) -> None:
-    path = tmp_path / "hosts"
-    path.write_text("alpha slots=0\nbeta\ngamma max_slots=two\nnode[2-1]\n")
-    with pytest.raises(ConfigError) as caught:
-        read_hostfile(path)
-    starts = [problem.removeprefix(str(path)).split(" ")[0] for problem in caught.value.problems]
-    assert starts == [":1:", ":3:", ":4:"]
-
-
 def test_hostfile_without_hosts_or_without_a_file(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.write_text("# nothing\n")

@@ -85,6 +85,6 @@ def test_backup_of_an_open_store_is_a_store(nws, store, tmp_path):
         memory.append([Measurement(A, START + 40_000.0, 7.0)])
         assert nws("backup", tmp_path / "copy.db", "--store", store).code == 0
         assert not list(tmp_path.glob("copy.db-*"))
-    assert "81 sound samples" in nws("check", "--store", tmp_path / "copy.db").out
+    assert "81 sound sample" in nws("check", "--store", tmp_path / "copy.db").out
     assert nws("backup", store, "--store", store).code == 4
     assert nws("backup", tmp_path / "none" / "copy.db", "--store", store).code == 4

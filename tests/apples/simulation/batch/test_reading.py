@@ -52,11 +52,18 @@ def test_log_compressed_is_known_by_content(tmp_path, pack, mark):
     assert read_trace(path).procs.tolist() == [8]
 
 
-@pytest.mark.parametrize(("start", "program"), [(b"\x28\xb5\x2f\xfd", "unzstd"), (b"PK\x03\x04", "unzip")])
-def test_log_of_unreadable_compression_names_program(tmp_path, start, program):
+@pytest.mark.parametrize(
+    ("start", "remedy"),
+    [
+        (b"\x28\xb5\x2f\xfd", "it with unzstd"),
+        (b"PK\x03\x04", "it with unzip"),
+        (b"log\0", "unpack it first"),
+    ],
+)
+def test_log_of_unreadable_compression_names_remedy(tmp_path, start, remedy):
     path = tmp_path / "log.swf"
     path.write_bytes(start + bytes(20))
-    with pytest.raises(ConfigError, match=f"expand it with {program}"):
+    with pytest.raises(ConfigError, match=remedy):
         read_trace(path)
 
 
