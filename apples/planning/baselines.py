@@ -45,6 +45,9 @@ def even_pieces(
     plan: Plan, snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions
 ) -> Plan | None:
     """Return the plan with equal pieces on all hosts that the run may use; None if there is none, or `plan` is that."""
+    slots = sum(host.slots for host in snapshot.hosts)
+    if plan.cut is None and len(plan.rows) == slots and max(plan.rows) - min(plan.rows) <= 1:
+        return None
     try:
         even = default_plan(snapshot, replace(workload, axes=None), costs, options)
     except NoFeasiblePlan:

@@ -202,10 +202,10 @@ def enumerate_orders(
     position: IntArray | None,
     options: PlanningOptions,
 ) -> list[tuple[str, Chains]]:
-    """Return the chains of every desirability order, one per host count."""
-    listed = []
+    """Return the chains of every desirability order, one per host count; of equal orders only those of the first."""
+    listed: dict[bytes, tuple[str, Chains]] = {}
     for name, order in orders:
         counts = host_counts(problem, options, len(order))
-        if len(counts):
-            listed.append((name, Chains.prefixes(order, counts, position)))
-    return listed
+        if len(counts) and order.tobytes() not in listed:
+            listed[order.tobytes()] = name, Chains.prefixes(order, counts, position)
+    return list(listed.values())
