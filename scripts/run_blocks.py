@@ -6,13 +6,15 @@ Without pages: README.md and docs/tutorial*.md. Blocks are fenced with ```sh. Th
 or in DIRECTORY where README's first line has been run already: a later block that makes `.venv` is not run again. The
 blocks of a page run in order, with an empty home directory of the page; two pages run at a time, as blocks wait for
 much, but only one of the blocks that name the same address. A block fails if one of its commands fails or if it leaves
-a process behind. A block after `<!-- not run: REASON -->` is listed with the reason and not run.
+a process behind. A block after `<!-- not run: REASON -->` is listed with the reason and not run, and so is one whose
+commands are those of a block of an earlier page.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -25,8 +27,7 @@ import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
-from itertools import repeat
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -64,9 +65,25 @@ def blocks_of(page: Path) -> list[Block]:
     """Return the shell blocks of a page in order."""
     text = page.read_text(encoding="utf-8")
     return [
-        Block(page, text.count("\n", 0, found.start("text")) + 1, found["text"], found["reason"] or "")
-        for found in _BLOCK.finditer(text)
+        Block(page, text.count("\n", 0, block.start("text")) + 1, block["text"], block["reason"] or "")
+        for block in _BLOCK.finditer(text)
     ]
+
+
+def without_repeats(pages: list[list[Block]]) -> list[list[Block]]:
+    """Give each block whose commands an earlier page has, comments aside, the reason not to be run.
+
+    Blocks that make the environment stay: which page comes to it first is not known.
+    """
+    first: dict[str, Block] = {}
+    for blocks in pages:
+        for number, block in enumerate(blocks):
+            commands = re.sub(r"\s+#.*$", "", block.text, flags=re.MULTILINE)
+            earlier = first.setdefault(commands, block)
+            if earlier.page != block.page and not block.text.startswith(_MAKES_ENVIRONMENT):
+                reason = f"{earlier.page.relative_to(ROOT)}:{earlier.line} has the same commands"
+                blocks[number] = replace(block, reason=block.reason or reason)
+    return pages
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -134,7 +151,7 @@ def processes_of(home: Path) -> dict[int, str]:
         time.sleep(0.2)
 
 
-def run_page(page: Path, checkout: Path) -> list[str]:
+def run_page(blocks: list[Block], checkout: Path) -> list[str]:
     """Run the blocks of a page until one fails. Return one line per failure."""
     with tempfile.TemporaryDirectory(prefix="apples-blocks.") as directory:
         work = Path(directory)
@@ -142,8 +159,8 @@ def run_page(page: Path, checkout: Path) -> list[str]:
         home.mkdir()
         (work / "tmp").mkdir()
         (work / "runtime").mkdir(mode=0o700)
-        for block in blocks_of(page):
-            where = f"{page.relative_to(ROOT)}:{block.line}"
+        for block in blocks:
+            where = f"{block.page.relative_to(ROOT)}:{block.line}"
             reason = block.reason
             # Two pages may come here at once: the first makes the environment, the other waits for it.
             held = ExitStack()
@@ -177,19 +194,21 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--checkout", type=Path, help="directory to run in; a fresh clone without")
     parser.add_argument("pages", nargs="*", type=Path)
     options = parser.parse_args(arguments)
-    pages = [page.resolve() for page in options.pages]
-    pages = pages or [ROOT / "README.md", *sorted((ROOT / "docs").glob("tutorial*.md"))]
+    files = [page.resolve() for page in options.pages]
+    files = files or [ROOT / "README.md", *sorted((ROOT / "docs").glob("tutorial*.md"))]
+    pages = without_repeats([blocks_of(page) for page in files])
     if options.list:
-        for page in pages:
-            for block in blocks_of(page):
-                print(f"{page.relative_to(ROOT)}:{block.line}: {block.reason or 'run'}")
+        for block in itertools.chain.from_iterable(pages):
+            print(f"{block.page.relative_to(ROOT)}:{block.line}: {block.reason or 'run'}")
         return 0
     with tempfile.TemporaryDirectory(prefix="apples-blocks.") as directory:
         checkout = options.checkout or Path(directory) / "checkout"
         if not checkout.exists():
             subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, checkout], check=True)
         with ThreadPoolExecutor(_PAGES) as pool:
-            failures = [line for lines in pool.map(run_page, pages, repeat(checkout)) for line in lines]
+            failures = [
+                line for lines in pool.map(run_page, pages, itertools.repeat(checkout)) for line in lines
+            ]
     for line in failures:
         print(line, file=sys.stderr)
     return 1 if failures else 0
