@@ -146,7 +146,7 @@ class RunContract(PlatformContract):
 
     def test_time_limit_ends_the_run(self, platform: Platform, tmp_path: Path) -> None:
         """The exit code is 124."""
-        limit_s = 2.0 if platform.starts_programs else 1e-6
+        limit_s = 0.5 if platform.starts_programs else 1e-6
         request = one_rank(
             self.first(platform), tmp_path, "import time; time.sleep(60)", time_limit_s=limit_s
         )

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from apples.costs.store import History
+
 
 @pytest.fixture
 def apples_run(run):
@@ -21,16 +23,16 @@ def test_real_run_that_needs_no_move_is_told_as_one(run, known, small):
 MOCK = ("2000", "--mock", "--seed", "1")
 
 
-def test_mock_grid_moves_rows_and_says_every_move(apples_run):
-    ended = apples_run(*MOCK, "--adapt", "slabs", "--json")
+def test_mock_grid_moves_rows_and_says_every_move(apples_run, state_of_its_own):
+    ended = apples_run(*MOCK, "--adapt", "slabs")
     assert ended.code == 0, ended.err
-    (move, *_) = json.loads(ended.out)["moves"]
-    assert sum(move["rows_before"]) == sum(move["rows_after"]) == 2000
-    assert move["took_s"] > 0
-    assert move["gain_s"] > move["cost_s"]
-    assert f"· {move['reason']}: moving " in ended.err
-    plain = apples_run(*MOCK, "--adapt", "slabs")
-    assert f"from iteration {move['iteration']}, gain " in plain.err
+    (record,) = History(state_of_its_own / "history.db").records()
+    (move, *_) = record.outcome.moves
+    assert sum(move.before) == sum(move.after) == 2000
+    assert move.took_s > 0
+    assert move.gain_s > move.cost_s
+    assert f"· {move.reason}: moving " in ended.err
+    assert f"from iteration {move.iteration}, gain " in ended.err
 
 
 def test_off_is_what_it_was(run, tmp_path):
