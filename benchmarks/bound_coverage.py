@@ -25,8 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from apples.costs.costs import learned_costs
-from apples.costs.overhead import fit_overhead
+from apples.costs.posterior import learn
 from apples.costs.ranges import MOST, calibrate_range, is_loaded, judged_run
 from apples.costs.runs import TrainingRuns, finished_runs, training_run
 from apples.model.grid import FloatArray, Grid, Host, Snapshot
@@ -65,14 +64,18 @@ def told(settings: WolskiSettings, load: str, runs: int, costs: Costs) -> list[R
 def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Record]:
     """Return loaded runs, each of which learns from those before it."""
     rng = np.random.default_rng(first_seed)
-    iterations = Session(settings, seed=first_seed, load="loaded").world.workload(1).iterations
     records: list[Record] = []
     for k in range(LEARNING_RUNS):
         size = int(rng.choice(settings.sizes))
-        known = learned_costs(TrainingRuns(runs=finished_runs(records), benchmarks=costs), [], iterations)
+        known = learnt(costs, records)
         record = replace(one_run(settings, (size, first_seed + k), "loaded", known), id=f"{k:06d}")
         records.append(replace(record, plan=calibrated_range(record, records)))
     return records
+
+
+def learnt(costs: Costs, records: list[Record]) -> Costs:
+    """Return costs of benchmarks moved by runs."""
+    return learn(TrainingRuns(runs=finished_runs(records), benchmarks=costs)).costs
 
 
 def calibrated_range(record: Record, before: list[Record]) -> Plan:
@@ -200,8 +203,8 @@ def outcomes(of: MockPlatform, plan: Plan, work: Workload, seeds: range) -> list
     return [run_on_grid(of.truth.continued(seed), request_of(plan, work), _silent) for seed in seeds]
 
 
-def on_idle_hosts(row: Row) -> Costs:
-    """Return the costs of a benchmark and of `FITTED` runs on idle hosts."""
+def on_idle_hosts(row: Row) -> tuple[Costs, list[Record]]:
+    """Return the costs of a benchmark, and the records of `FITTED` runs on idle hosts."""
     idle = world(replace(row, period_s=0.0), seed=FIRST_ROW_SEED - 1)
     work = workload(row, idle)
     benchmark = idle.measure(work, idle.pool.hosts[0], 1)
@@ -209,8 +212,7 @@ def on_idle_hosts(row: Row) -> Costs:
     snapshot = idle.snapshot(_silent)
     plan = make_plan(snapshot, work, costs, PLANNERS["apples"])
     ended = outcomes(idle, plan, work, range(FITTED))
-    records = [record_of(idle, k, plan, work, snapshot, outcome) for k, outcome in enumerate(ended)]
-    return replace(costs, overhead=fit_overhead(finished_runs(records), costs))
+    return costs, [record_of(idle, k, plan, work, snapshot, outcome) for k, outcome in enumerate(ended)]
 
 
 def futures(
@@ -220,21 +222,18 @@ def futures(
 
     horizon : of the forecasts.  learns : from the first future of the plan in each world before
     """
-    costs, records = on_idle_hosts(row), list[Record]()
+    costs, idle = on_idle_hosts(row)
+    records = list[Record]()
+    first = learnt(costs, idle)
     options = replace(PLANNERS["apples"], horizon=horizon)
     for k in range(worlds):
         here = world(row, seed=FIRST_ROW_SEED + k)
         work, snapshot = workload(row, here), here.snapshot(_silent)
-        known = costs
-        if learns:
-            known = learned_costs(
-                TrainingRuns(runs=finished_runs(records), benchmarks=costs), [], work.iterations
-            )
+        known = learnt(costs, [*idle, *records]) if learns else first
         plan = make_plan(snapshot, work, known, options)
         ended = outcomes(here, plan, work, range(k * count, (k + 1) * count))
-        record = record_of(here, k, plan, work, snapshot, ended[0])
-        if learns:
-            plan = calibrated_range(record, records)
+        record = record_of(here, FITTED + k, plan, work, snapshot, ended[0])
+        plan = calibrated_range(record, records if learns else [])
         records.append(replace(record, plan=plan))
         yield Futures.of(plan, [outcome.observed_s for outcome in ended])
 
@@ -265,7 +264,7 @@ def main(*, rows: bool = False, worlds: int = 16, futures: int = 16) -> None:
             report_row(row, worlds, futures)
         return
     settings = load_settings()
-    costs = calibrated(settings, "apples", lambda line: None)
+    costs = learnt(calibrated(settings, "apples", lambda line: None), [])
     report("idle", told(settings, "unloaded", IDLE_RUNS, costs))
     report("loaded", told(settings, "loaded", LOADED_RUNS, costs))
     paper = replace(costs, overhead=PAPER_OVERHEAD)

@@ -112,7 +112,6 @@ def random_case(rng: np.random.Generator, kind: Kind) -> Case:
         start_cpu_s=rng.uniform(0, 1) if kind.details else 0.0,
         message_cpu_s=10 ** rng.uniform(-6, -4) if kind.details else 0.0,
         reduction_hops=float(rng.integers(0, 4)) if kind.details else 0.0,
-        jitter_s=10 ** rng.uniform(-6, -4) if kind.details else 0.0,
     )
     return snapshot, workload, costs
 

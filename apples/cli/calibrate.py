@@ -16,7 +16,7 @@ from nws.base.records import document_of
 
 if TYPE_CHECKING:
     from apples.cli.console import Console
-    from apples.costs.corrections import Corrections
+    from apples.costs.posterior import Learned
     from apples.model.template import Application, Costs
     from apples.platforms.platform import Platform
 
@@ -53,9 +53,9 @@ def calibrate(
     """
     from apples.cli.console import Console
     from apples.costs.benchmark import Measuring
-    from apples.costs.corrections import corrections
-    from apples.costs.costs import costs_of, training_runs
+    from apples.costs.costs import training_runs
     from apples.costs.evidence import load
+    from apples.costs.posterior import learn
     from apples.costs.store import open_history
     from apples.model.runrequest import RunRequest
     from apples.run.program import find_template
@@ -71,9 +71,9 @@ def calibrate(
     if not show:
         measuring = Measuring(platform=platform, request=request, history=history, notify=console.note)
         evidence = measuring.calibrate(evidence, slab)
-    costs = costs_of(evidence, slab)
     same, others = training_runs(evidence, slab)
-    by_runs = corrections(same, others)
+    by_runs = learn(same, others)
+    costs = by_runs.costs.at(slab.height)
     if as_json:
         runs = sum(len(of.runs) for of in (same, *others))
         known = {"version": 1, "application": app, "key": evidence.key}
@@ -104,20 +104,19 @@ def measured_platform(options: PoolOptions, template: Application, console: Cons
     return platform
 
 
-def _document(costs: Costs, by_runs: Corrections, runs: int) -> dict[str, Any]:
+def _document(costs: Costs, by_runs: Learned, runs: int) -> dict[str, Any]:
     return {
         "runs": runs,
         "seconds_per_row": {t: dict(table_) for t, table_ in costs.seconds_per_row.items()},
         "corrections": {t: {"factor": c.factor, "runs": c.runs} for t, c in by_runs.types.items()},
         "hosts": {h: {"factor": c.factor, "runs": c.runs} for h, c in by_runs.hosts.items()},
-        "overhead": asdict(costs.overhead),
-        **document_of(costs, "start_cpu_s", "message_cpu_s", "reduction_hops", "jitter_s"),
+        "overhead": {name: value for name, value in asdict(costs.overhead).items() if name != "covariance"},
+        **document_of(costs, "start_cpu_s", "message_cpu_s", "reduction_hops"),
     }
 
 
-def _lines(costs: Costs, by_runs: Corrections) -> list[str]:
+def _lines(costs: Costs, by_runs: Learned) -> list[str]:
     from apples.cli.report import table
-    from apples.planning.jitter import BALANCED
 
     rows = []
     for cpu_type, seconds_per_row in costs.seconds_per_row.items():
@@ -136,10 +135,6 @@ def _lines(costs: Costs, by_runs: Corrections) -> list[str]:
         waits = f", and waits for {hops:.3g} latencies of the slowest link" if hops else ""
         lines.append(
             f"for each of its messages it takes {costs.message_cpu_s * 1e3:.3g} ms of CPU time{waits}"
-        )
-    if costs.jitter_s:
-        lines.append(
-            f"at each message ranks wait {BALANCED * costs.jitter_s * 1e3:.3g} ms because their times vary"
         )
     lines.append(
         f"overhead {overhead.constant_s:.3g} s {overhead.per_row_s:+.3g} s·size {overhead.per_rank_s:+.3g} s·P "

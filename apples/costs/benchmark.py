@@ -1,13 +1,10 @@
 """Run the benchmarks that the evidence on a request lacks, each once, and keep them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from apples.costs.corrections import correct, outdated
-from apples.costs.costs import learned_costs, second_size, training_runs
+from apples.costs.costs import costs_of, second_size
 from apples.costs.evidence import Evidence, Slab
-from apples.costs.runs import TrainingRuns
 from apples.costs.store import History
 from apples.errors import ConfigError, LaunchError
 from apples.model.grid import Host
@@ -41,7 +38,7 @@ class Measuring:
     limit_s: float = SHORT_RUN_S
 
     def price(self, evidence: Evidence, slab: Slab, *, between: bool = False) -> Priced:
-        """Return the costs on slabs; benchmarks that are missing, or that runs contradict, are run.
+        """Return the costs on slabs; benchmarks that are missing are run.
 
         Args:
             evidence: All that is known.
@@ -57,11 +54,7 @@ class Measuring:
         for cpu_type in evidence.hosts if evidence.measurable and between else ():
             evidence = self._second_measured(evidence, slab, cpu_type)
         self._require(evidence, slab)
-        same, others = training_runs(evidence, slab)
-        refreshed = self._refreshed(evidence, slab, same, others) if evidence.measurable else evidence
-        if refreshed is not evidence:
-            same, others = training_runs(refreshed, slab)
-        return Priced(learned_costs(same, others, evidence.workload.iterations).at(slab.height), refreshed)
+        return Priced(costs_of(evidence, slab), evidence)
 
     def calibrate(self, evidence: Evidence, slab: Slab) -> Evidence:
         """Measure every benchmark anew, also those of the other slabs that plans of this size have had."""
@@ -121,22 +114,6 @@ class Measuring:
         except (ConfigError, LaunchError) as error:
             self.notify(f"rows are assumed to cost as much as in slabs of {slab.rows} rows: {error}")
             return evidence
-
-    def _refreshed(
-        self, evidence: Evidence, slab: Slab, same: TrainingRuns, others: Sequence[TrainingRuns]
-    ) -> Evidence:
-        """Measure benchmarks again if the newest runs contradict them."""
-        for cpu_type, miss in outdated(correct(same, others), same).items() if same.runs else ():
-            if cpu_type not in evidence.reachable or cpu_type not in (same.since or {}):
-                continue
-            how = f"{abs(miss.factor - 1):.0%} {'longer' if miss.factor > 1 else 'shorter'}"
-            self.notify(
-                f"the benchmark of {self.request.template.name} on {cpu_type} no longer holds: "
-                f"the last {miss.runs} runs computed {how} than it says"
-            )
-            evidence = self._measured(evidence, slab, cpu_type, anew=True)
-            evidence = self._second_measured(evidence, slab, cpu_type, anew=True)
-        return evidence
 
     def _require(self, evidence: Evidence, slab: Slab) -> None:
         """Raise `ConfigError` if a user's program was not measured: it is started by a run or a check only."""

@@ -1,42 +1,39 @@
 """The costs of a request, as pure functions of its evidence: benchmarks, corrected by finished runs.
 
 The order of precedence: benchmarks of this very request, options and kind of machine; if there are none and none can be
-made, the grid file's values. Overhead is fitted to the history, starting from launches of the benchmark (or the grid
-file). Evidence on rows from slabs of other sizes is used until runs on slabs of this size agree.
+made, the grid file's values. The overhead begins as that of launches of the benchmark (or the grid file). Finished runs
+of all slab sizes move both (`apples.costs.posterior`).
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from apples.costs.corrections import correct, with_growth_of_runs
 from apples.costs.evidence import Evidence, Slab
 from apples.costs.growth import setup_of, with_growth
-from apples.costs.overhead import MessageCosts, fit_overhead, message_costs, start_costs
-from apples.costs.runs import TrainingRun, TrainingRuns, with_measured_shares
+from apples.costs.posterior import learn
+from apples.costs.runs import TrainingRun, TrainingRuns
 from apples.model.plan import Plan
 from apples.model.template import Costs, Overhead, Workload
 
 #: Rows of slabs within a tenth of a power of two of those of a benchmark cost the same; others lie between two.
 _SAME = 0.1
 
-#: Newest runs on slabs of each other size that are used.
-_NEWEST_OTHERS = 50
+#: Newest runs on slabs of each size that are used; earlier ones are nearly forgotten.
+_NEWEST = 50
 
 
 def costs_of(evidence: Evidence, slab: Slab) -> Costs:
     """Return corrected benchmarks and fitted overhead; CPU types of which nothing is known are missing."""
     same, others = training_runs(evidence, slab)
-    return learned_costs(same, others, evidence.workload.iterations).at(slab.height)
+    return learn(same, others).costs.at(slab.height)
 
 
 def training_runs(evidence: Evidence, slab: Slab) -> tuple[TrainingRuns, list[TrainingRuns]]:
     """Return runs on slabs of this size, and those on slabs of each other size, with the benchmarks known now."""
     sizes = [rows for rows in evidence.near(slab.rows) if rows in evidence.runs]
-    others = [
-        _with_benchmarks(evidence, Slab(rows=n, height=n), evidence.runs[n][-_NEWEST_OTHERS:]) for n in sizes
-    ]
-    return with_growth_of_runs(_with_benchmarks(evidence, slab, evidence.runs.get(slab.rows, ())), others)
+    others = [_with_benchmarks(evidence, Slab(rows=n, height=n), evidence.runs[n][-_NEWEST:]) for n in sizes]
+    return _with_benchmarks(evidence, slab, evidence.runs.get(slab.rows, ())[-_NEWEST:]), others
 
 
 def _with_benchmarks(evidence: Evidence, slab: Slab, runs: Sequence[TrainingRun]) -> TrainingRuns:
@@ -58,38 +55,6 @@ def _completed(measured: Costs | None, stated: Costs | None) -> Costs:
         seconds_per_row={**stated.seconds_per_row, **measured.seconds_per_row},
         overhead=measured.overhead if stated.overhead == Overhead() else stated.overhead,
     )
-
-
-def learned_costs(same: TrainingRuns, others: Sequence[TrainingRuns], iterations: int) -> Costs:
-    """Return benchmarks corrected by all later runs, with the overhead fitted to runs of as many iterations.
-
-    A run's excess compute time grows with its iterations and would pass for overhead in a shorter run. All costs but
-    those of rows hardly depend on slabs, so all runs count alike, each priced with the benchmarks of its own slabs.
-    """
-    sizes = with_measured_shares((same, *others))
-    everywhere = sorted((run for of in sizes for run in of.runs), key=lambda run: run.id)
-    start_s, row_s = start_costs(everywhere, same.benchmarks.start_row_cpu_s)
-    # A price measured between hosts is replaced by that of runs over hosts only.
-    measured_s = same.benchmarks.message_cpu_s
-    informative = [r for r in everywhere if not measured_s or len({one.host for one in r.ranks}) > 1]
-    messages = message_costs(informative) or MessageCosts(measured_s, 0.0, 0.0)
-    corrected = [
-        replace(
-            correct(of, [other for other in sizes if other is not of]),
-            start_cpu_s=start_s,
-            start_row_cpu_s=row_s,
-            **messages._asdict(),
-        )
-        for of in sizes
-    ]
-    costs_by_run = {run.id: priced for of, priced in zip(sizes, corrected, strict=True) for run in of.runs}
-    costs = corrected[0]
-    # The start-up of a benchmark contains the same CPU time, on an idle CPU: it must not be counted twice.
-    shown_s = costs.overhead.constant_s
-    contained_s = start_s + row_s * same.benchmarks.slab_rows
-    prior = replace(costs.overhead, constant_s=min(shown_s, max(shown_s - contained_s, 0.0)))
-    alike = [run for run in everywhere if run.iterations == iterations]
-    return replace(costs, overhead=fit_overhead(alike, lambda run: costs_by_run[run.id], prior=prior))
 
 
 def demands(evidence: Evidence, slab: Slab, workload: Workload) -> Workload:

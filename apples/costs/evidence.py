@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from apples.costs.overhead import startup_overhead
+from apples.costs.growth import startup_overhead
 from apples.costs.runs import TrainingRun
 from apples.costs.store import History, MeasuredBenchmarks
 from apples.model.grid import Host

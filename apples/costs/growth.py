@@ -1,15 +1,17 @@
-"""How costs grow with the rows of a slab, from benchmarks of slabs of several sizes.
+"""Costs from benchmarks: how rows and setups grow with the rows of a slab, and the start with the ranks.
 
 Caches hold a part of a slab, so a row of a larger one costs more. Between two sizes that were measured, the logarithm
 of the cost is taken as linear in that of the rows. The setup of a rank is linear in its rows.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from apples.costs.runs import PRIOR_SPREAD
-from apples.model.template import Costs
+from apples.model.template import Benchmark, Costs, Overhead
 
 
 def significant(difference: float) -> float:
@@ -63,26 +65,6 @@ def _exponent(
     )
 
 
-def grown(costs: Costs, exponents: Mapping[str, float], origin: float) -> Costs:
-    """Return costs that grow by these exponents more with the rows, around slabs of `origin` rows.
-
-    Costs that are the same in all slabs stay so.
-    """
-    if not costs.slab_rows:
-        return costs
-    log = math.log(costs.slab_rows / origin)
-    more = {cpu_type: exponents.get(cpu_type, 0.0) for cpu_type in costs.seconds_per_row}
-    tables = {
-        cpu_type: {ranks: seconds * math.exp(more[cpu_type] * log) for ranks, seconds in table.items()}
-        for cpu_type, table in costs.seconds_per_row.items()
-    }
-    growth = {
-        cpu_type: {ranks: (a + more[cpu_type], b + more[cpu_type]) for ranks, (a, b) in sides.items()}
-        for cpu_type, sides in costs.growth.items()
-    }
-    return replace(costs, seconds_per_row=tables, growth=growth)
-
-
 def setup_of(setups: Mapping[int, float], rows: float) -> tuple[float, float]:
     """Return the CPU seconds of a rank beside its iterations: the fixed part, and that of each of its rows.
 
@@ -97,3 +79,18 @@ def setup_of(setups: Mapping[int, float], rows: float) -> tuple[float, float]:
         return setups.get(few, 0.0), 0.0
     row_s = min(max((setups[more[0]] - setups[few]) / (more[0] - few), 0.0), setups[few] / few)
     return setups[few] - row_s * few, row_s
+
+
+def startup_overhead(benchmarks: Sequence[Benchmark]) -> Overhead:
+    """Return the overhead seen in launches of benchmarks: a constant, and a part per rank if several counts ran."""
+    if not benchmarks:
+        return Overhead()
+    ranks = np.array([float(b.ranks) for b in benchmarks])
+    startup = np.array([b.startup_s for b in benchmarks])
+    centred = ranks - ranks.mean()
+    slope = float(centred @ startup / (centred @ centred)) if np.ptp(ranks) else 0.0
+    slope = max(slope, 0.0)
+    constant = max(float(startup.mean() - slope * ranks.mean()), 0.0)
+    missed = startup - constant - slope * ranks
+    error = math.hypot(float(missed.std()), PRIOR_SPREAD * float(startup.mean()))
+    return Overhead(constant_s=constant, per_rank_s=slope, error_s=error, source="start-up of the benchmark")

@@ -24,6 +24,8 @@ from apples.planning.bounds import HIGH
 
 #: Newest runs of a kind that count, and the fewest that say more than the forecasts do.
 MOST, FEWEST = 50, 9
+#: Least ratio of the ends of a range to its expectation before runs have shown that closer ones hold.
+NARROWEST = 1.05
 #: Least length of a side, as a logarithm: a sure forecast still meets the noise of a machine.
 _LEAST = 0.01
 #: Farthest position, so that one run cannot make a range useless.
@@ -116,9 +118,15 @@ def is_loaded(slow: float) -> bool:
 
 
 def calibrate_range(plan: Plan, runs: Sequence[JudgedRun]) -> Plan:
-    """Return the plan with expectation and range by runs like it; unchanged with fewer than `FEWEST`."""
-    if len(runs) < FEWEST or not 0 < plan.low_s <= plan.predicted_s < math.inf:
+    """Return the plan with expectation and range by runs like it.
+
+    With fewer than `FEWEST`, the range is that of the forecasts, but no narrower than `NARROWEST` to either side.
+    """
+    if not 0 < plan.low_s <= plan.predicted_s < math.inf:
         return plan
+    if len(runs) < FEWEST:
+        low_s, high_s = plan.predicted_s / NARROWEST, plan.predicted_s * NARROWEST
+        return replace(plan, low_s=min(plan.low_s, low_s), high_s=max(plan.high_s, high_s))
     distances = sorted(run.distance for run in runs)
     usual = median_high(map(abs, distances))
     best = min((_ends(runs, part * usual) for part in _COMMON), key=lambda ends: ends.score(runs))

@@ -7,21 +7,17 @@ is priced again with the present costs and the forecasts of its plan, so that a 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import msgspec
 import numpy as np
 
-from apples.model.grid import OFFERED, Conditions, Estimate, FloatArray
+from apples.model.grid import OFFERED, Conditions, Estimate
 from apples.model.plan import Record
 from apples.model.snapshotdocument import host_entries, link_entries
 from apples.model.template import Costs
-from apples.planning.jitter import mean_wait
 from apples.planning.model import waiting_factor
-
-#: Runs after which a run counts half.
-HALF_LIFE_RUNS = 30.0
 
 #: Scatter assumed before runs show their own, as one more run would: a tenth of the time.
 PRIOR_SPREAD = 0.1
@@ -56,6 +52,7 @@ class TrainingRank(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     rows : whole rows of as many cells.  compute_s, exchange_s : as planned; the second by links and messages alone
     sharing : ranks of its host.  share : its CPU share by the forecasts of the run, 0 without one
+    share_error : standard deviation of that, as a share of it
     absent : -log of the probability that its CPU is there for it.  times : as observed, None without a record
     """
 
@@ -69,6 +66,7 @@ class TrainingRank(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     share: float
     absent: float
     times: RankTimes | None
+    share_error: float = 0.0
 
 
 class TrainingRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -117,16 +115,6 @@ class TrainingRuns:
     runs: Sequence[TrainingRun]
     benchmarks: Costs
     since: Mapping[str, float] | None = None
-
-
-def with_measured_shares(runs_by_size: Sequence[TrainingRuns]) -> list[TrainingRuns]:
-    """Return the runs on hosts whose CPU shares were measured; all of them if there are none.
-
-    Where a share was only offered, as that of a node of Slurm that was in no allocation before, other people's load
-    would be learnt as a cost of the program.
-    """
-    measured = [replace(one, runs=[run for run in one.runs if not run.offered]) for one in runs_by_size]
-    return measured if any(one.runs for one in measured) else list(runs_by_size)
 
 
 def finished(record: Record) -> bool:
@@ -190,6 +178,7 @@ def _forecast_ranks(record: Record) -> list[TrainingRank]:
         entry, seen = entries.get(a.host, {}), times.get(a.rank)
         conditions, slots = _conditions(entry), entry.get("slots")
         share = conditions.share(sharing[a.host], slots) if isinstance(slots, int) else 0.0
+        binding = conditions.binding(sharing[a.host], slots if isinstance(slots, int) else 1)
         ranks.append(
             TrainingRank(
                 rank=a.rank,
@@ -202,6 +191,7 @@ def _forecast_ranks(record: Record) -> list[TrainingRank]:
                 share=max(share, 0.0),
                 absent=-math.log(conditions.presence(share, sharing[a.host])) if share > 0 else 0.0,
                 times=None if seen is None else msgspec.convert(seen, RankTimes, from_attributes=True),
+                share_error=binding.error / binding.value if binding.value > 0 else 0.0,
             )
         )
     return ranks
@@ -231,24 +221,22 @@ def _latency_s(link: object) -> float:
 
 def _conditions(entry: Mapping[str, object]) -> Conditions:
     """Return the CPU conditions in the snapshot's entry for a host; an availability of 0 if it has none."""
-    capacity, limit = _value(entry.get("capacity")), entry.get("cpu_limit")
+    limit = entry.get("cpu_limit")
     return Conditions(
-        availability=Estimate(value=_value(entry.get("availability")) or 0.0),
+        availability=_estimate(entry.get("availability")) or Estimate(value=0.0),
         memory_bytes=Estimate(value=math.inf),
-        capacity=None if capacity is None else Estimate(value=capacity),
+        capacity=_estimate(entry.get("capacity")),
         cpu_limit=float(limit) if isinstance(limit, int | float) else math.inf,
     )
 
 
-def _value(estimate: object) -> float | None:
-    value = estimate.get("value") if isinstance(estimate, dict) else None
-    return float(value) if isinstance(value, int | float) else None
-
-
-def recency(count: int) -> FloatArray:
-    """Return the weights of runs, oldest first, float64[count]; the newest counts 1."""
-    weights: FloatArray = np.exp2(-np.arange(count - 1.0, -1.0, -1.0) / HALF_LIFE_RUNS)
-    return weights
+def _estimate(entry: object) -> Estimate | None:
+    """Return the value in an entry of a snapshot with its error, 0 if that is unknown; None without a value."""
+    value, error = (entry.get("value"), entry.get("error")) if isinstance(entry, dict) else (None, None)
+    if not isinstance(value, int | float):
+        return None
+    known_error = float(error) if isinstance(error, int | float) else 0.0
+    return Estimate(value=float(value), error=known_error if 0 <= known_error < math.inf else 0.0)
 
 
 def without_overhead(run: TrainingRun, costs: Costs | None) -> float:
@@ -263,7 +251,7 @@ def without_overhead(run: TrainingRun, costs: Costs | None) -> float:
         compute |= expected_compute(run, costs)
     waiting = waiting_for_cpus(run, compute)
     handled = run.messages if len(run.ranks) > 1 else 0.0
-    slowest_s, *others = sorted(
+    slowest_s = max(
         (
             compute[one.rank]
             + waiting[one.rank]
@@ -272,10 +260,8 @@ def without_overhead(run: TrainingRun, costs: Costs | None) -> float:
             + (costs.reduction_hops * handled * run.latency_s if one.share > 0 else 0.0)
             for one in run.ranks
         ),
-        reverse=True,
-    ) or (math.nan,)
-    if others:
-        slowest_s += mean_wait(costs.jitter_s * run.messages, slowest_s - others[0])
+        default=math.nan,
+    )
     return slowest_s + run.lateness_s + costs.start_cpu_s * run.slowness
 
 
@@ -293,6 +279,23 @@ def waiting_for_cpus(run: TrainingRun, compute: Mapping[int, float]) -> dict[int
         iteration_s = rows.sum() / (rows / computing).sum() / run.iterations
         waits = computing * (waiting_factor(absent.sum() - absent, iteration_s) - 1)
     return dict(zip((one.rank for one in run.ranks), waits.tolist(), strict=True))
+
+
+def unexplained_waits(run: TrainingRun) -> list[tuple[float, float]]:
+    """Return each rank's wait, seconds, that neither links nor a lack of CPU explain, and its CPU share; least first.
+
+    Ranks without a share are missing.
+    """
+    observed = run.observed_ranks
+    priced = waiting_for_cpus(run, {one.rank: times.compute_s for one, times in observed})
+    waited = []
+    for one, times in observed:
+        if one.share > 0:
+            least_s, _ = times.sweeps_s(one.share)
+            exchange_s = max(times.communicate_s - one.exchange_s, 0.0)
+            without_cpu_s = priced[one.rank] + least_s - times.compute_s
+            waited.append((max(times.wait_s + exchange_s - without_cpu_s, 0.0), one.share))
+    return sorted(waited)
 
 
 def expected_compute(run: TrainingRun, costs: Costs) -> dict[int, float]:

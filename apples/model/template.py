@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from apples.model.cut import Axes, Box
 from apples.model.grid import Host
 from apples.model.limits import Limits
@@ -68,7 +70,7 @@ class Overhead:
     """Over_i of the performance model, in seconds; the same for every rank of a run (§3.1).
 
     constant_s + per_row_s·size + per_rank_s·P + per_rank2_s·P²; `error_s` is the standard deviation of the residual,
-    `source` names the origin of the numbers.
+    `covariance` that of the four terms in this order, `source` names the origin of the numbers.
     """
 
     constant_s: float = 0.0
@@ -77,6 +79,13 @@ class Overhead:
     per_rank2_s: float = 0.0
     error_s: float = 0.0
     source: str = "none"
+    covariance: tuple[tuple[float, ...], ...] = ()
+
+    def error(self, size: int, ranks: int) -> float:
+        """Return the standard deviation of the overhead of such a run, seconds."""
+        terms = np.array((1.0, size, ranks, ranks**2))
+        known = terms @ np.array(self.covariance) @ terms if self.covariance else 0.0
+        return math.sqrt(max(float(known), 0.0) + self.error_s**2)
 
     def seconds(self, size: int, ranks: int) -> float:
         """Return the overhead of a run of `size` rows on `ranks` ranks, never negative."""
@@ -117,8 +126,8 @@ class Costs:
         late for its neighbours, and the run waits
     reduction_hops : latencies of the slowest link between its ranks that a run waits for with each of M, beyond the
         exchanges: the reduction that ends an iteration crosses it, there and back
-    jitter_s : standard deviation of the difference between two ranks' times from one of M to the next, because of
-        which ranks that need equally long wait for each other (`apples.planning.jitter`)
+    row_error : standard deviation of the logarithm of all seconds per row together
+    host_errors : host → the same of its own beyond that, in one run; "" → that of hosts that are not named
     """
 
     seconds_per_row: Mapping[str, Mapping[int, float]]
@@ -129,10 +138,15 @@ class Costs:
     start_row_cpu_s: float = 0.0
     message_cpu_s: float = 0.0
     reduction_hops: float = 0.0
-    jitter_s: float = 0.0
+    row_error: float = 0.0
+    host_errors: Mapping[str, float] = field(default_factory=dict)
     slab_rows: float = 0.0
     slab_limits: tuple[float, float] = (0.0, math.inf)
     growth: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
+
+    def host_error(self, host: str) -> float:
+        """Return the standard deviation of the logarithm of a host's seconds per row."""
+        return self.host_errors.get(host, self.host_errors.get("", 0.0))
 
     def at(self, rows: float) -> Costs:
         """Return the costs in slabs of so many rows; those of the result do not grow."""

@@ -136,13 +136,13 @@ def _seconds(problem: Problem, boxes: Boxes, options: PlanningOptions) -> float:
 def _expected_s(problem: Problem, boxes: Boxes, options: PlanningOptions) -> float:
     """Return the seconds that a plan of the boxes predicts."""
     ranks = _uncertain(problem, boxes)
-    return bounds.predict(ranks, problem.overhead_error_s, options.horizon)["predicted_s"]
+    return bounds.predict(ranks, problem.overhead_error_s[len(ranks.work)], options.horizon)["predicted_s"]
 
 
 def _plan(problem: Problem, axes: Axes, boxes: Boxes, options: PlanningOptions, slabs: Plan | None) -> Plan:
     """Return the plan of the boxes."""
     uncertain = _uncertain(problem, boxes)
-    prediction = bounds.predict(uncertain, problem.overhead_error_s, options.horizon)
+    prediction = bounds.predict(uncertain, problem.overhead_error_s[len(uncertain.work)], options.horizon)
     used = {problem.hosts[h].name for h in problem.host_of[boxes.chain]}
     left = [LeftOut(host=name, reason=reason) for name, reason in problem.excluded]
     left += [

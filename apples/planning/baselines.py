@@ -163,7 +163,7 @@ def _priced_plan(
     finish = float(seconds_per_rank(problem, unpriced, options).max())
     schedule = CandidateSchedule(chain, rows, finish, "grid order")
     uncertain = bounds.uncertain_ranks(problem, schedule, options)
-    prediction = bounds.predict(uncertain, problem.overhead_error_s, options.horizon)
+    prediction = bounds.predict(uncertain, problem.overhead_error_s[len(uncertain.work)], options.horizon)
     used = set(problem.host_of[chain].tolist())
     left = tuple(LeftOut(host=h.name, reason=reason) for i, h in enumerate(problem.hosts) if i not in used)
     return Plan(

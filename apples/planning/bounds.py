@@ -75,6 +75,7 @@ class UncertainRanks:
     variation : standard deviation of the share during the run, as a share of its mean
     guessed : bool[n], whether nothing is known about the errors of the share
     host : int64[n], host of each rank; ranks of one host are late together
+    row_error : standard deviation of the logarithm of `work`, all ranks together
     """
 
     work: FloatArray
@@ -85,6 +86,7 @@ class UncertainRanks:
     fixed: FloatArray
     fixed_error: FloatArray
     host: IntArray
+    row_error: float = 0.0
 
     def compute(self) -> FloatArray:
         """Return Comp_i if every forecast is exact, float64[n] seconds."""
@@ -227,6 +229,7 @@ def uncertain_ranks(
         fixed=lines.fixed,
         fixed_error=np.maximum(left, right),
         host=hosts,
+        row_error=problem.row_error,
     )
 
 
@@ -256,7 +259,9 @@ def predict(ranks: UncertainRanks, overhead_error_s: float, horizon: Horizon = "
         expected = max((distribution if known is ranks else known.distribution()).mean(), sure)
         if ranks.changes:
             waiting = max(expected - max(known.steady().mean(), sure), 0.0)
-    spread = NormalDist().inv_cdf(HIGH) * overhead_error_s
+    spread = NormalDist().inv_cdf(HIGH) * math.hypot(
+        overhead_error_s, ranks.row_error * float(ranks.compute().max())
+    )
     high = expected + math.hypot(max(distribution.quantile(HIGH) - expected, 0.0), spread)
     sooner = (
         math.log(expected / max(min(distribution.quantile(LOW), expected), _SOONEST)) if expected > 0 else 0.0

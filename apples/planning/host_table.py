@@ -20,6 +20,8 @@ from nws.series import SCORES, SHARES
 #: Rows of a host's table before the quantiles of its CPU share, and all of them.
 QUANTILES = 8
 ROWS = QUANTILES + len(SHARES)
+#: Further error of costs on a host without a free CPU, in units of that on an idle one: load changes within a run.
+_LOADED = 1.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,8 @@ def host_table(host: Host, conditions: Conditions, demands: HostDemands) -> tupl
 
     Rows of the table: seconds per row, capacity of one rank in rows, rows that fit in memory, CPU share forecast,
     CPU share used as the price, its coefficient of variation during the run, 1 if nothing is known about its error and
-    else 0, presence (`Conditions.presence`); from `QUANTILES` on quantiles of the share at `SHARES`.
+    else 0, presence (`Conditions.presence`); from `QUANTILES` on quantiles of the share at `SHARES`, made wider by the
+    error of the cost of a row.
     """
     table = np.full((ROWS, max(host.slots, 0) + 1), np.nan)
     reason = _unusable(host, conditions, demands)
@@ -77,7 +80,10 @@ def host_table(host: Host, conditions: Conditions, demands: HostDemands) -> tupl
             binding.guessed,
             presence,
         )
-        table[QUANTILES:, m] = np.clip(share * _spread(binding, relative), LEAST_SHARE, 1.0)
+        quantiles = np.clip(share * _spread(binding, relative), LEAST_SHARE, 1.0)
+        # The cost of a row is as uncertain for the time of a rank as its share.
+        cost_error = demands.costs.host_error(host.name) * math.hypot(1.0, _LOADED * (1.0 - share))
+        table[QUANTILES:, m] = _wider(quantiles, cost_error)
     table[:, 0] = table[:, 1]
     if table[1, 1] < demands.min_rows:
         return _too_small(host, conditions, demands), table
@@ -93,6 +99,16 @@ def _spread(estimate: Estimate, relative: float) -> FloatArray:
         return np.array(estimate.quantiles) / estimate.value
     factors: FloatArray = np.exp(np.array(SCORES) * relative)
     return factors
+
+
+def _wider(quantiles: FloatArray, error: float) -> FloatArray:
+    """Return quantiles of a share, float64[shares], with a further, independent error of this size of its logarithm."""
+    if not error:
+        return quantiles
+    logs, scores = np.log(quantiles), np.array(SCORES)
+    middle = logs[len(logs) // 2]
+    wider: FloatArray = np.exp(middle + np.sign(scores) * np.hypot(logs - middle, scores * error))
+    return wider
 
 
 def _unusable(host: Host, conditions: Conditions, demands: HostDemands) -> str | None:

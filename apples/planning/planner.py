@@ -143,7 +143,7 @@ def _slab_plan(problem: Problem, choice: Choice, options: PlanningOptions) -> Pl
     """Return the plan of a schedule."""
     schedule = choice.schedule
     ranks = bounds.uncertain_ranks(problem, schedule, options)
-    prediction = bounds.predict(ranks, problem.overhead_error_s, options.horizon)
+    prediction = bounds.predict(ranks, problem.overhead_error_s[len(ranks.work)], options.horizon)
     return Plan(
         scheduler="apples",
         application=problem.workload.application,

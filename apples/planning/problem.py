@@ -17,7 +17,6 @@ from apples.model.pairs import PairValues, combined, several, taken
 from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.host_table import QUANTILES, HostDemands, host_table, is_known, own_host
 from apples.planning.hostlimits import HostLimits, host_limits
-from apples.planning.jitter import BALANCED
 from apples.planning.planningoptions import PlanningOptions
 from apples.planning.tcp import retransmission_wait_s, throughput_Bps
 from nws.base.hostlist import fold
@@ -84,7 +83,7 @@ class Problem:
     cap : float64[H, M+1], most whole rows of one of m ranks on host h, all limits together
     memory_rows : float64[H, M+1], whole rows that fit in memory (= part of `cap` unless spilling is allowed)
     share : float64[H, M+1], CPU share forecast for each of m ranks
-    share_quantiles : float64[shares, H, M+1], its quantiles at `nws.series.SHARES`
+    share_quantiles : float64[shares, H, M+1], its quantiles at `nws.series.SHARES`, with the error of the cost of a row
     priced_share : float64[H, M+1], share behind `slope`: `share`, less the error that the quantile requires
     presence : float64[H, M+1], fraction of time in which others leave a rank its CPU (`Conditions.presence`)
     variation : float64[H, M+1], standard deviation of the share during the run, as a share of its mean
@@ -92,13 +91,13 @@ class Problem:
     side : seconds to exchange with a neighbour on host j, all iterations; `UNUSABLE_S` for broken links
     communication : factor that is part of `side` and `transfer` (`apples.model.template.Costs`)
     transfer : the part of `side` that occupies the interfaces of both hosts; 0 within a host
-    overhead : float64[N+1], Over for P ranks, without starting, with waits from jitter
+    overhead, overhead_error_s : float64[N+1], Over for P ranks, without starting, and its standard deviation
     start_cpu_s : CPU seconds of a rank until its first iteration (`apples.model.template.Costs`)
     messages_cpu_s : CPU seconds of a rank for its messages, all iterations
     reduction_hops : latencies of a chain's slowest link that its reductions take, all iterations
     limits : people's limits on the choice of hosts, None for none
     losses : share of packets lost, and the seconds of their retransmissions in `side`; None if no link loses any
-    legal : bool[N+1], whether the program takes so many ranks
+    legal : bool[N+1], whether the program takes so many ranks.  row_error : of the logarithm of all rows' seconds
     alike : int64[N], equal for processors that plans may exchange; None if every host has links of its own
     processors : N.  single_slots : whether every host has one slot, so that no ranks share a host
     """
@@ -122,7 +121,8 @@ class Problem:
     link_errors: LinkErrors
     communication: float
     overhead: FloatArray
-    overhead_error_s: float
+    overhead_error_s: FloatArray
+    row_error: float
     start_cpu_s: float
     messages_cpu_s: float
     reduction_hops: float
@@ -164,8 +164,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     A forecast that is not a number excludes its host or link. An unknown error counts as the worst known one of
     the pool. Slots that cannot have their smallest slab beside the others are left off.
     """
-    if workload.iterations < 1:
-        raise ConfigError(f"{workload.application}: got {workload.iterations} iterations; use 1 or more")
+    _check(workload)
     demands = HostDemands(
         workload=workload,
         costs=costs,
@@ -186,6 +185,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in tables_of.values()]
     coupling = tuple(c for c in workload.constraints if _is_coupling(c, hosts))
     limits = host_limits(workload.limits | options.limits, hosts, snapshot.hosts)
+    overhead, overhead_error_s = _overhead(costs, workload, sum(slots))
     return Problem(
         size=workload.size,
         min_rows=demands.min_rows,
@@ -205,8 +205,9 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         transfer=network.transfer,
         link_errors=network.errors,
         communication=costs.communication,
-        overhead=_overhead(costs, workload, sum(slots)),
-        overhead_error_s=costs.overhead.error_s if is_known(costs.overhead.error_s) else 0.0,
+        overhead=overhead,
+        overhead_error_s=overhead_error_s,
+        row_error=costs.row_error,
         start_cpu_s=costs.start_cpu_s,
         messages_cpu_s=costs.message_cpu_s * workload.messages,
         reduction_hops=costs.reduction_hops * workload.messages,
@@ -224,11 +225,18 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     )
 
 
-def _overhead(costs: Costs, workload: Workload, slots: int) -> FloatArray:
-    """Return Over for each number of ranks, float64[slots + 1], with the waits of several for each other's jitter."""
-    overhead = np.array([costs.overhead.seconds(workload.size, ranks) for ranks in range(slots + 1)])
-    overhead[2:] += BALANCED * costs.jitter_s * workload.messages
-    return overhead
+def _check(workload: Workload) -> None:
+    if workload.iterations < 1:
+        raise ConfigError(f"{workload.application}: got {workload.iterations} iterations; use 1 or more")
+
+
+def _overhead(costs: Costs, workload: Workload, slots: int) -> tuple[FloatArray, FloatArray]:
+    """Return Over for each number of ranks and its standard deviation, 0 where unknown, float64[slots + 1] each."""
+    seconds, errors = (
+        [of(workload.size, ranks) for ranks in range(slots + 1)]
+        for of in (costs.overhead.seconds, costs.overhead.error)
+    )
+    return np.array(seconds), np.array([error if is_known(error) else 0.0 for error in errors])
 
 
 def restrictions(
@@ -263,7 +271,7 @@ def _alike(
 
 
 def _as_modelled(costs: Costs, workload: Workload, options: PlanningOptions) -> Costs:
-    """Return the costs as the paper's model has them: no reductions or jitter; starts and messages are overhead."""
+    """Return the costs as the paper's model has them: no reductions; starts and messages are overhead."""
     if options.model != "paper":
         return costs
     idle_s = costs.start_cpu_s + costs.message_cpu_s * workload.messages
@@ -275,7 +283,6 @@ def _as_modelled(costs: Costs, workload: Workload, options: PlanningOptions) -> 
         start_cpu_s=0.0,
         message_cpu_s=0.0,
         reduction_hops=0.0,
-        jitter_s=0.0,
     )
 
 

@@ -48,7 +48,6 @@ def reference(snapshot: Snapshot, workload: Workload, costs: Costs, *, prune: bo
         works, workload.messages * latency + transfer + _retransmissions(snapshot, workload), np.inf
     )
     overhead = np.array([costs.overhead.seconds(workload.size, p) for p in range(len(slots) + 1)])
-    overhead[2:] += costs.jitter_s / np.sqrt(2 * np.pi) * workload.messages
     rates = np.array(
         [
             costs.start_cpu_s,

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from apples.costs.overhead import fit_overhead
 from apples.costs.runs import finished_runs
 from apples.errors import NoFeasiblePlan
 from apples.model.config import find_config
@@ -28,6 +27,7 @@ from apples.model.template import Costs, Workload
 from apples.planning.planner import make_plan
 from apples.planning.planningoptions import PAPER, PlanningOptions
 from apples.platforms.mock import MockPlatform, open_mock
+from apples_experiments.overheadfit import fit_overhead
 from apples_experiments.result import Progress
 from apples_experiments.settings import WolskiSettings
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from apples import applications
 from apples.costs.benchmark import rank_counts
-from apples.costs.overhead import fit_overhead
 from apples.costs.runs import finished_runs
 from apples.model.config import find_config
 from apples.model.grid import Grid
@@ -27,6 +26,7 @@ from apples.planning.planner import make_plan
 from apples.planning.planningoptions import PAPER, ModelName, PlanningOptions
 from apples.platforms.mock import MockPlatform, open_mock
 from apples_experiments.mock_runs import Planner, shuffled
+from apples_experiments.overheadfit import fit_overhead
 from apples_experiments.result import Progress
 from apples_experiments.settings import RunSet, read_settings
 

@@ -5,8 +5,8 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from apples.costs.growth import setup_of, significant, with_growth
-from apples.model.template import Costs
+from apples.costs.growth import setup_of, significant, startup_overhead, with_growth
+from apples.model.template import Benchmark, Costs, Overhead
 
 SECONDS = st.floats(1e-9, 1e3)
 
@@ -66,3 +66,14 @@ def test_setup_is_linear_between_the_two_nearest_sizes():
     assert setup_of({32: 0.4}, 64) == (0.4, 0.0)
     assert setup_of({32: 0.4, 64: 0.3}, 64) == (0.4, 0.0), "noise is no growth"
     assert setup_of({}, 64) == (0.0, 0.0)
+
+
+def test_startup_of_benchmarks_gives_a_constant_and_a_part_per_rank():
+    several = [
+        Benchmark(ranks=r, seconds_per_row=1.0, startup_s=0.4 + 0.1 * r, bytes_per_row=0.0) for r in (1, 2, 4)
+    ]
+    overhead = startup_overhead(several)
+    assert overhead.constant_s == pytest.approx(0.4)
+    assert overhead.per_rank_s == pytest.approx(0.1)
+    assert startup_overhead(several[:1]).constant_s == pytest.approx(0.5)
+    assert startup_overhead([]) == Overhead()

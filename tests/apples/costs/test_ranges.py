@@ -41,9 +41,11 @@ def test_coverage_counts_runs_on_each_side():
     assert (found.judged, found.held, found.shorter, found.longer) == (4, 2, 1, 1)
 
 
-def test_few_runs_change_no_range():
-    plan = forecast()
-    assert calibrate_range(plan, [a_run(20.0)] * (FEWEST - 1)) is plan
+def test_range_after_few_runs_is_that_of_forecasts():
+    plan, few = forecast(), [a_run(20.0)] * (FEWEST - 1)
+    assert calibrate_range(plan, few) == plan
+    close = calibrate_range(replace(plan, low_s=9.9, high_s=10.1), few)
+    assert (close.low_s, close.high_s) == (pytest.approx(10 / 1.05), pytest.approx(10.5))
 
 
 def test_calibrated_ranges_hold_eight_of_ten_times():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from apples.costs.regression import choose_terms, robust_fit, weighted_median
+from apples_experiments.regression import choose_terms, robust_fit, weighted_median
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))
