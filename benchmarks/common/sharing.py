@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from apples.coscheduling.policies import POLICIES
-from apples.testing.localcluster import LocalCluster
 from benchmarks.common.mpis import Mpi, run
 from benchmarks.common.report import BIN
+from tests.testbed.localcluster import LocalCluster
 
 STENCIL = str(BIN / "stencil-app")
 #: Name of a job → its command and environment.

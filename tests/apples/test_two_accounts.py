@@ -14,7 +14,7 @@ import pytest
 
 from apples.errors import SharingError
 from apples.livequeue.queueclient import QueueClient, ask
-from apples.testing.localcluster import LocalCluster
+from tests.testbed.localcluster import LocalCluster
 from tests.transcripts import text_of
 
 pytestmark = pytest.mark.skipif(

@@ -30,10 +30,10 @@ from apples.hosts.frames import Unframer, frame
 from apples.livequeue.queuemessages import QUEUE_REQUESTS
 from apples.monitoring.pagelayout import MAGIC, PAGE_BYTES, VERSION
 from apples.queueing.easyqueue import warm
-from apples.testing.localcluster import LocalCluster
 from tests.nightly.conversations import Conversation, Failed
 from tests.nightly.httprequests import Fuzzer
 from tests.nightly.inputs import Generator, damaged
+from tests.testbed.localcluster import LocalCluster
 
 _APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 #: Lines of one conversation with a listener that answers every line.

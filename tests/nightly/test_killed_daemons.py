@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from apples.testing.localcluster import LocalCluster, kill, state_of
+from tests.testbed.localcluster import LocalCluster, kill, state_of
 
 SLICE_S, TIMES = 0.1, 20
 NODES = {"a": "0", "b": "1"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from apples.costs.store import History
-from apples.testing.localcluster import LocalCluster
+from tests.testbed.localcluster import LocalCluster
 
 SMALL = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
 

@@ -15,7 +15,7 @@ from apples.cli.toolbox import toolbox
 from apples.coscheduling.events import Process
 from apples.daemons.classmemory import ClassMemory
 from apples.daemons.processes import ProcessRegistration
-from apples.testing.localcluster import LocalCluster
+from tests.testbed.localcluster import LocalCluster
 
 #: Leaves a page as a rank would, says so, and stays.
 LEAVES_A_PAGE = 'touch "$APPLES_MONITOR/$APPLES_JOB.0" "$APPLES_MONITOR/$APPLES_JOB.bell"; echo there >&2'

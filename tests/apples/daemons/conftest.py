@@ -15,7 +15,7 @@ from apples.daemons.managednode import ManagedNode
 from apples.daemons.nodemessages import JobView, MatrixRow, MatrixView
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import MonitorError
-from apples.testing.localcluster import LocalCluster
+from tests.testbed.localcluster import LocalCluster
 
 
 class FakeControl:

@@ -12,7 +12,7 @@ import pytest
 
 from apples.daemons import cgroups
 from apples.errors import SharingError
-from apples.testing.localcluster import kill, state_of, stopped
+from tests.testbed.localcluster import kill, state_of, stopped
 
 BIN = os.path.dirname(sys.executable)
 

@@ -27,7 +27,7 @@ from apples.daemons.managerdaemon import ManagerDaemon
 from apples.daemons.paths import enrolled, read_key, read_manager_key, read_node_key
 from apples.daemons.settings import SharingSettings
 from apples.errors import ConfigError
-from apples.testing.localcluster import kill
+from tests.testbed.localcluster import kill
 
 KEY = b"k" * 32
 

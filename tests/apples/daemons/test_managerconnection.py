@@ -14,7 +14,7 @@ from apples.daemons.managerconnection import ManagerConnection
 from apples.daemons.nodemessages import Hello
 from apples.daemons.paths import read_node_key
 from apples.daemons.settings import parse_address
-from apples.testing.localcluster import kill
+from tests.testbed.localcluster import kill
 
 KEY = b"k" * 32
 

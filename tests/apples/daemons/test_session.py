@@ -12,7 +12,7 @@ from apples.daemons.hostsharing import HostSharing
 from apples.daemons.paths import ManagerAccess, machine_of
 from apples.daemons.session import SharingSession
 from apples.errors import MonitorError, SharingError
-from apples.testing.localcluster import kill
+from tests.testbed.localcluster import kill
 
 
 @pytest.fixture

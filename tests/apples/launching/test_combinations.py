@@ -24,7 +24,7 @@ from apples.model.plan import Outcome
 from apples.model.progress import CheckpointAndEnd, NewSlabs, Progress
 from apples.monitoring.environment import figures_of
 from apples.monitoring.job import JOB, MonitoredRun
-from apples.testing.localcluster import LocalCluster
+from tests.testbed.localcluster import LocalCluster
 
 #: Adds 1 to each of 12 rows in each step, and moves rows when told to.
 SOURCE = Path(__file__).with_name("changing.c")
