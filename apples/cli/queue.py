@@ -1,4 +1,4 @@
-"""`apples queue`, `apples why`, `apples cancel`: show and cancel jobs of the queue. Nothing is decided here."""
+"""`apples queue`, `why`, `cancel`, `hold`, `release`: show and change jobs of the queue. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -88,21 +88,45 @@ def why(job: int, socket: Path | None) -> None:
     click.echo(visible(ask("why", job, socket)))
 
 
+_JOBS = click.argument("jobs", nargs=-1, required=True, type=click.IntRange(min=1), metavar="JOB…")
+
+
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, type=click.IntRange(min=1), metavar="JOB…")
+@_JOBS
 @_SOCKET
 def cancel(jobs: tuple[int, ...], socket: Path | None) -> int:
     """Take jobs out of the queue; running ones get TERM, and KILL after the manager's grace."""
+    return _change("cancel", jobs, socket)
+
+
+@click.command()
+@_JOBS
+@_SOCKET
+def hold(jobs: tuple[int, ...], socket: Path | None) -> int:
+    """Keep waiting jobs from starting until they are released."""
+    return _change("hold", jobs, socket)
+
+
+@click.command()
+@_JOBS
+@_SOCKET
+def release(jobs: tuple[int, ...], socket: Path | None) -> int:
+    """Let held jobs go on; their wait counts from now."""
+    return _change("release", jobs, socket)
+
+
+def _change(request: str, jobs: tuple[int, ...], socket: Path | None) -> int:
+    """Print the new state of each job, or why it was refused; return the exit code."""
     from apples.errors import RequestRejected
     from apples.livequeue.queueclient import ask
 
     code = 0
-    for answer in ask("cancel", list(dict.fromkeys(jobs)), socket):
+    for answer in ask(request, list(dict.fromkeys(jobs)), socket):
         if answer.refused is not None:
-            click.echo(visible(f"apples cancel: {answer.refused}"), err=True)
+            click.echo(visible(f"apples {request}: {answer.refused}"), err=True)
             code = max(code, int(answer.code))
         elif answer.state == "over":
-            click.echo(f"apples cancel: job {answer.job} is over already", err=True)
+            click.echo(f"apples {request}: job {answer.job} is over already", err=True)
             code = max(code, RequestRejected.exit_code)
         else:
             click.echo(f"job {answer.job}: {answer.state}")
@@ -157,7 +181,7 @@ def _rows(queue_page: QueuePage) -> list[list[object]]:
 
 def _state(job: JobRow) -> str:
     if job.state != "ended":
-        return str(job.state)
+        return "held" if job.held else ", ".join(f"after {one}" for one in job.after) or str(job.state)
     return f"failed {job.exit_code}" if job.outcome == "failed" else str(job.outcome)
 
 

@@ -65,6 +65,13 @@ class SubmitOptions:
         help="With --oversubscribe: the part of its time for which a rank computes, above 0 and at most 1 (default: "
         "as measured in the program's last run).",
     )
+    after: str | None = option(
+        "--after",
+        metavar="KIND:JOB,…",
+        help="Start after other jobs have ended: ok:3 (with exit code 0), failed:3, any:3. If that cannot happen any "
+        "more, the job is cancelled.",
+    )
+    held: bool = option("-H", "--hold", is_flag=True, help="Do not start before `apples release`.")
     wait: bool = option("-W", "--wait", is_flag=True, help="Wait for the job, and exit with its exit code.")
     as_json: bool = option("--json", is_flag=True, help="One JSON document on stdout.")
     socket: Path | None = option("--socket", type=FILE, help="Socket of the queue's manager.")
@@ -124,7 +131,8 @@ def submission(command: tuple[str, ...], options: SubmitOptions) -> dict[str, An
         model_s=model_s,
         duties=duties,
         directory=directory,
-        **document_of(options, "procs", "name", "project", "output", "error"),
+        after=options.after.split(",") if options.after else (),
+        **document_of(options, "held", "procs", "name", "project", "output", "error"),
     )
 
 

@@ -25,6 +25,8 @@ toolbox = LazyGroup(
         "queue": "Show the queue, and when each job should start.",
         "why": "Explain in one sentence why a job waits.",
         "cancel": "Take jobs out of the queue.",
+        "hold": "Keep waiting jobs from starting.",
+        "release": "Let held jobs go on.",
         "simulate-queue": "Replay a job log under a queueing policy.",
         "estimate": "Estimate the run time of a batch job from similar jobs.",
     },
@@ -33,7 +35,7 @@ toolbox = LazyGroup(
         "deploy": Extension("apples.commands", "deploy", "./deploy"),
         "units": Extension("apples.commands", "units", "./deploy"),
     },
-    modules={"why": "queue", "cancel": "queue"},
+    modules=dict.fromkeys(("why", "cancel", "hold", "release"), "queue"),
 )
 
 

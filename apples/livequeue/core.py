@@ -8,11 +8,12 @@ fails, memory is built again from the disk before the next one. This module has 
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from apples.errors import ConfigError
+from apples.livequeue.blocked import BlockedJobs
 from apples.livequeue.clock import Clock
 from apples.livequeue.occupancy import Occupancy, job_of
 from apples.livequeue.queuehosts import Machine
@@ -144,6 +145,7 @@ class LiveQueue:
         ended: Sequence[int] = (),
         cancelled: Sequence[int] = (),
         submitted: Sequence[Submission] = (),
+        held: Mapping[int, bool] | None = None,
     ) -> Instant:
         """Apply all events since the last instant, and return the jobs to launch.
 
@@ -151,6 +153,7 @@ class LiveQueue:
             ended: ids of jobs whose end is in the store, also of jobs that ended before they were launched.
             cancelled: ids of waiting jobs.
             submitted: new jobs.
+            held: waiting jobs to hold (true) or to release.
 
         Raises:
             HistoryError: the store cannot be written. Then no event of this instant was applied.
@@ -158,7 +161,7 @@ class LiveQueue:
         self.refresh()
         try:
             with self.store.transaction():
-                return self._instant(ended, cancelled, submitted)
+                return self._instant(ended, cancelled, submitted, held or {})
         except Exception:
             self._stale = True
             raise
@@ -169,31 +172,37 @@ class LiveQueue:
             self._build()
 
     def _instant(
-        self, ended: Sequence[int], cancelled: Sequence[int], submitted: Sequence[Submission]
+        self,
+        ended: Sequence[int],
+        cancelled: Sequence[int],
+        submitted: Sequence[Submission],
+        held: Mapping[int, bool],
     ) -> Instant:
         now = self.clock.instant()
         self.starts.changed()
         left = [self._end(job_id, now) for job_id in sorted(ended)]
-        for job_id in cancelled:
-            end = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
-            if self.store.end(job_id, end, only_from=(WAITING,)):
-                left.append(self._end(job_id, now))
+        left += [record for job_id in cancelled for record in self.cancel(job_id, now)]
+        for job_id, hold in held.items():
+            self.blocked.hold(job_id, hold)
         ids = tuple(self._submit(submission, now) for submission in submitted)
+        eligible = self.blocked.settle(now, left)
         started = tuple(self._starts(now))
         self.starts.learn(sorted(started, key=lambda record: record.id))
-        for job_id in self.starts.keep(ids, now, self.store):
+        for job_id in self.starts.keep([*ids, *eligible], now, self.store):
             self.jobs[job_id] = self.record(job_id)
         self._predictions.write(self.store, self.queue, self.chosen.queue.backfill)
         self.store.set_numbers(last=now, policy=self._policy())
         return Instant(at_s=now, submitted=ids, started=started, left=tuple(left))
 
+    def cancel(self, job_id: int, now: float, detail: str = "") -> list[JobRecord]:
+        """Cancel a waiting job and return it; none if it does not wait any more."""
+        end = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time(), detail=detail)
+        return [self._end(job_id, now)] if self.store.end(job_id, end, only_from=(WAITING,)) else []
+
     def _end(self, job_id: int, now: float) -> JobRecord:
         record = self.jobs.pop(job_id)
         self.store.free(job_id, now)
-        if job_id in self.too_wide:
-            self.too_wide.discard(job_id)
-        else:
-            self.occupancy.release(record)
+        self.blocked.take_out(record)
         ended = self.record(job_id)
         if record.start_s is None or ended.outcome == LOST:
             self.board.forget(job_id)
@@ -206,7 +215,7 @@ class LiveQueue:
         job_id = self.store.add(submission, now)
         estimate = ModelFirst(self.board).estimate(job_of(self.record(job_id)), now)
         self.store.set_estimates(job_id, estimate.seconds, self.board.estimates(job_id))
-        self._enqueue(self.record(job_id))
+        self.enqueue(self.record(job_id))
         return job_id
 
     def _starts(self, now: float) -> Iterator[JobRecord]:
@@ -229,7 +238,7 @@ class LiveQueue:
 
     def positions(self) -> dict[int, int]:
         """Return the positions of waiting jobs in the order of their predicted starts, from 1, by id."""
-        order = (*self.starts.order(), *sorted(self.too_wide))
+        order = (*self.starts.order(), *self.blocked.order())
         return {job_id: position for position, job_id in enumerate(order, 1)}
 
     def record(self, job_id: int) -> JobRecord:
@@ -261,7 +270,7 @@ class LiveQueue:
         self.queue = JobQueue(self.chosen.queue.settings(), self.processors)
         self.board = self.chosen.estimates.scoreboard()
         self.jobs: dict[int, JobRecord] = {}
-        self.too_wide: set[int] = set()
+        self.blocked = BlockedJobs(self)
         self._predictions = StoredPredictions()
         window_s = self.chosen.estimates.scheme.window_s
         past, present = self.store.past(self.clock.last_s - window_s), self.store.present()
@@ -272,14 +281,17 @@ class LiveQueue:
         self.occupancy = Occupancy(self.jobs, self.queue, self.chosen, self.machine)
         for record in self.jobs.values():
             self.board.restore(record.id, record.estimates)
-            self._enqueue(record)
+            self.enqueue(record)
         self._stale = False
 
-    def _enqueue(self, record: JobRecord) -> None:
+    def enqueue(self, record: JobRecord) -> None:
         """Add a job to the queue in memory, in its state on disk."""
         self.jobs[record.id] = record
+        if record.start_s is None and (record.held or record.after):
+            self.blocked.jobs.add(record.id)
+            return
         if record.procs > self.processors and record.start_s is None:
-            self.too_wide.add(record.id)
+            self.blocked.too_wide.add(record.id)
             return
         if record.start_s is None:
             self.queue.submit(job_of(record), self.occupancy.beliefs(record))

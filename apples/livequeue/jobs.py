@@ -11,7 +11,7 @@ from apples.daemons.ipc.requests import Refusal
 from apples.daemons.ipc.socketclient import error_of
 from apples.errors import ConfigError
 from apples.livequeue.queueclient import ask
-from apples.livequeue.queuemessages import Cancelled, JobRow
+from apples.livequeue.queuemessages import Changed, JobRow
 from apples.livequeue.records import JobEnd
 from nws.base.arguments import checked_arguments
 
@@ -46,7 +46,7 @@ class SubmittedJob:
 
     def cancel(self) -> str:
         """Cancel or stop the job. Return "cancelled", "ending" or "over"; raise `RequestRejected`."""
-        answer: Cancelled
+        answer: Changed
         (answer,) = ask("cancel", [self.id], self.socket, retry=True)
         if answer.refused is not None:
             raise error_of(Refusal(refused=answer.refused, code=answer.code))
@@ -68,7 +68,8 @@ def submit(
         procs: number of processors.
         request_s: wall time after which the job is ended, seconds.
         socket: of the manager, None for the usual one.
-        details: `name`, `project`, `model_s`, `duties`, `directory`, `output`, `error`, as for `job_document`.
+        details: `name`, `project`, `model_s`, `duties`, `directory`, `output`, `error`, `held`, `after`, as for
+            `job_document`.
 
     Raises:
         ConfigError: the queue cannot run such a job.
@@ -91,6 +92,8 @@ def job_document(
     directory: str | Path | None = None,
     output: str | Path | None = None,
     error: str | Path | None = None,
+    held: bool = False,
+    after: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return a submission of this user, with this process's environment, as the manager reads it.
 
@@ -106,6 +109,8 @@ def job_document(
         directory: working directory, by default this process's.
         output: file, relative to the directory; by default apples-%j.out, %j being the job's number.
         error: file, by default the output's.
+        held: the job waits until `apples release`.
+        after: conditions, `ok:N`, `any:N` or `failed:N`: it starts after job N has ended in that way.
 
     Raises:
         ConfigError: a path, a word or a variable is not UTF-8.
@@ -132,6 +137,8 @@ def job_document(
         "request_s": request_s,
         "model_s": model_s,
         "duties": list(duties),
+        "held": held,
+        "after": list(after),
     }
     problems = list(_not_text(document))
     if problems:

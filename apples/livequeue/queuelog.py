@@ -21,7 +21,7 @@ def swf_lines(queue: QueuePage) -> Iterator[str]:
     yield f"; UnixStartTime: {queue.origin:.0f}"
     yield f"; MaxProcs: {queue.processors}"
     yield "; Note: times in s since UnixStartTime, exact to 1/1024 s"
-    for job in sorted(queue.jobs, key=lambda job: job.id):
+    for job in sorted(queue.jobs, key=lambda job: (job.instants.submitted_s, job.id)):
         submitted, start, freed = job.instants.submitted_s, job.instants.start_s, job.instants.freed_s
         if start is None or freed is None:
             continue

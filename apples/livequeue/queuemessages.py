@@ -12,13 +12,15 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from apples.daemons.ipc.requests import Exchange, matching, short
 from apples.errors import HistoryError
-from apples.livequeue.records import JobRecord
+from apples.livequeue.records import CONDITIONS, JobRecord
 from apples.queueing.settings import RANGE_PERCENTILE
 
 #: Longest path of Linux with its NUL, longest word of a command line with its NUL, and longest span of time (10 years).
 _PATH, _WORD, _LONGEST_S = 4096, 131072, 10 * 365 * 86400.0
 #: Most duty cycles of a job.
 _MOST_RANKS = 65_536
+#: Most jobs that one waits for.
+_MOST_CONDITIONS = 100
 #: The largest number of a job in the store.
 LAST_JOB = 2**63 - 1
 
@@ -30,6 +32,15 @@ Variable = Annotated[str, matching(r"\A[^=\0]+\Z", "a name without '=' is legal"
 Span_s = Annotated[float, Meta(gt=0, le=_LONGEST_S)]
 #: A number beyond the store's is that of no job (`UnknownJob`), not an illegal value.
 JobId = Annotated[int, Meta(ge=1)]
+
+
+Condition = Annotated[
+    str,
+    matching(
+        rf"\A({'|'.join(CONDITIONS)}):[1-9][0-9]{{0,17}}\Z",
+        f"{', '.join(f'{kind}:JOB' for kind in CONDITIONS)} are legal",
+    ),
+]
 
 
 class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,6 +59,8 @@ class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     request_s: Span_s
     model_s: Span_s | None = None
     duties: Annotated[tuple[Annotated[float, Meta(ge=0, le=1)], ...], Meta(max_length=_MOST_RANKS)] = ()
+    held: bool = False
+    after: Annotated[tuple[Condition, ...], Meta(max_length=_MOST_CONDITIONS)] = ()
 
     def __post_init__(self) -> None:
         for field in ("token", "name", "project"):
@@ -81,7 +94,7 @@ class Instants(Struct, frozen=True, kw_only=True):
 class JobRow(Struct, frozen=True, kw_only=True):
     """One job in an answer. Durations in s, times in s since the epoch.
 
-    duties, beside: as in `JobRecord`.
+    duties, held, after, beside: as in `JobRecord`.
     start_early, start_median, start_late: predicted start. Of a job that has started, as predicted at its submission;
         None without a prediction.
     detail, command, directory, output: only for the job's owner, the manager's user and root.
@@ -105,6 +118,8 @@ class JobRow(Struct, frozen=True, kw_only=True):
     start_late: float | None = None
     backfilled: bool
     duties: tuple[float, ...] = ()
+    held: bool = False
+    after: tuple[str, ...] = ()
     beside: int | None = None
     ended: float | None
     held_s: float | None
@@ -148,8 +163,8 @@ class QueuePage(Struct, frozen=True, kw_only=True):
     jobs: tuple[JobRow, ...]
 
 
-class Cancelled(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of `cancel` for one job: its state, or the refusal with the exit code of the error."""
+class Changed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result of `cancel`, `hold` or `release` for one job: its state, or the refusal with the error's exit code."""
 
     job: int
     state: str | None = msgspec.field(default=None, name="is")
@@ -162,7 +177,9 @@ QUEUE_REQUESTS: Mapping[str, Exchange[Any]] = {
     "submit": Exchange(JobRequest, int),
     "queue": Exchange(PageRequest | None, QueuePage),
     "why": Exchange(JobId, str),
-    "cancel": Exchange(Annotated[list[JobId], Meta(max_length=1000)], list[Cancelled]),
+    **dict.fromkeys(
+        ("cancel", "hold", "release"), Exchange(Annotated[list[JobId], Meta(max_length=1000)], list[Changed])
+    ),
     "wait": Exchange(JobId, JobRow),
 }
 

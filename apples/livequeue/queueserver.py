@@ -20,7 +20,7 @@ from apples.daemons.paths import private_directory
 from apples.errors import HistoryError, RequestRejected, SharingError
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.queuehosts import Machine, listed
-from apples.livequeue.queuemessages import QUEUE_REQUESTS, Cancelled, answer, stored_job
+from apples.livequeue.queuemessages import QUEUE_REQUESTS, Changed, answer, stored_job
 from apples.livequeue.queuepaths import SYSTEM_SOCKET, own_socket
 from apples.livequeue.records import (
     CANCELLED,
@@ -47,39 +47,51 @@ _RETRY_S = 1.0
 Log = Callable[[str], None]
 
 
-class Cancellations:
-    """Waiting jobs that the next instant cancels, and ends of others. `waiting`: their ids."""
+class Changes:
+    """What the next instant does to waiting jobs, and ends of others. cancelled : ids.  held : or released, by id"""
 
     def __init__(self, live: LiveQueue, supervisors: Supervisors) -> None:
         self._live, self._supervisors = live, supervisors
-        self.waiting: list[int] = []
+        self.cancelled: list[int] = []
+        self.held: dict[int, bool] = {}
 
-    def cancel(
-        self, client: Client, job_ids: Sequence[int], record_of: Callable[[int], JobRecord]
-    ) -> list[Cancelled]:
-        """Cancel jobs for a client; return the state of each (see `_cancel`), or why it was refused."""
+    def make(
+        self, request: str, client: Client, job_ids: Sequence[int], record_of: Callable[[int], JobRecord]
+    ) -> list[Changed]:
+        """Cancel, hold or release jobs for a client; return the new state of each, or why it was refused."""
         answers = []
         for job_id in job_ids:
             try:
-                answers.append(Cancelled(job=job_id, state=self._cancel(client, record_of(job_id))))
+                record = record_of(job_id)
+                if not client.may_control(record.uid):
+                    raise RequestRejected(
+                        f"job {job_id} belongs to {record.user}; only its owner may {request} it"
+                    )
+                state = self._cancel(client, record) if request == "cancel" else self._hold(request, record)
+                answers.append(Changed(job=job_id, state=state))
             except SharingError as error:
-                answers.append(Cancelled(job=job_id, refused=str(error), code=error.exit_code))
+                answers.append(Changed(job=job_id, refused=str(error), code=error.exit_code))
         return answers
+
+    def _hold(self, request: str, record: JobRecord) -> str:
+        """Hold or release a job with the next instant; return its state then."""
+        if record.state != WAITING:
+            raise RequestRejected(
+                f"job {record.id} is {record.state}; only a waiting job can be held or released"
+            )
+        self.held[record.id] = request == "hold"
+        return "held" if request == "hold" else "waiting"
 
     def _cancel(self, client: Client, record: JobRecord) -> str:
         """Cancel a job for a client, and return "cancelled" (with the next instant), "ending" or "over".
 
-        Raises:
-            RequestRejected: the job belongs to another user.
-            HistoryError: the store cannot be written.
+        Raises `HistoryError` if the store cannot be written.
         """
-        if not client.may_control(record.uid):
-            raise RequestRejected(f"job {record.id} belongs to {record.user}; only its owner may cancel it")
         if record.state == ENDED:
             return "over"
         if record.state == WAITING:
-            if record.id not in self.waiting:
-                self.waiting.append(record.id)
+            if record.id not in self.cancelled:
+                self.cancelled.append(record.id)
             return "cancelled"
         store = self._live.store
         if record.state == STARTING:
@@ -139,7 +151,7 @@ class QueueServer:
         self._ended: list[int] = []
         self._requests: list[tuple[Client, str, Any]] = []
         self._submissions = Submissions(self._store, chosen.limits)
-        self._cancellations = Cancellations(self.live, self._supervisors)
+        self._changes = Changes(self.live, self._supervisors)
         self._status = StatusRequests(self.live)
         self._due: Alarm | None = None
         self._recover()
@@ -225,10 +237,11 @@ class QueueServer:
     def _instant(self) -> None:
         """Handle all events since the last instant in one transaction, then answer."""
         self._due = None
-        ended, cancelled = list(self._ended), list(self._cancellations.waiting)
+        changes = self._changes
+        ended, cancelled, held = list(self._ended), list(changes.cancelled), dict(changes.held)
         try:
             submitted = self._submissions.admitted()
-            instant = self.live.instant(ended=ended, cancelled=cancelled, submitted=submitted)
+            instant = self.live.instant(ended=ended, cancelled=cancelled, submitted=submitted, held=held)
         except Exception as error:
             expected = isinstance(error, HistoryError)
             self._log(str(error) if expected else traceback.format_exc())
@@ -236,7 +249,8 @@ class QueueServer:
             self._submissions.refuse(HistoryError(text))
             self._schedule_instant(_RETRY_S)
         else:
-            del self._ended[: len(ended)], self._cancellations.waiting[: len(cancelled)]
+            del self._ended[: len(ended)], changes.cancelled[: len(cancelled)]
+            changes.held.clear()
             for record in instant.started:
                 self._supervisors.launch(record.id)
             for record in instant.left:
@@ -271,20 +285,21 @@ class QueueServer:
             self._answer(client, request, argument)
 
     def _answer(self, client: Client, request: str, argument: Any) -> None:
-        if request == "cancel":
-            client.send(answer("cancel", self._cancel(client, argument)))
+        if request in ("cancel", "hold", "release"):
+            client.send(answer(request, self._change(request, client, argument)))
         else:
             self._status.answer(client, request, argument)
 
-    def _cancel(self, client: Client, job_ids: list[int]) -> list[Cancelled]:
-        """Cancel jobs, and return their states when they are on disk."""
-        answers = self._cancellations.cancel(client, job_ids, self._status.record)
-        if self._cancellations.waiting or self._ended:
+    def _change(self, request: str, client: Client, job_ids: list[int]) -> list[Changed]:
+        """Cancel, hold or release jobs, and return their states when they are on disk."""
+        changes = self._changes
+        answers = changes.make(request, client, job_ids, self._status.record)
+        if changes.cancelled or changes.held or self._ended:
             # The answer must be on disk before it is sent.
             if self._due is not None:
                 self._due.cancel()
             self._instant()
-        if self._cancellations.waiting:
+        if changes.cancelled or changes.held:
             raise SharingError("the queue's store cannot be written now; try again")
         return answers
 

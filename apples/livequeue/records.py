@@ -16,6 +16,9 @@ FINISHED, FAILED, TIME_LIMIT, CANCELLED, NOT_STARTED, LOST = (
 )
 """Outcomes. not started: directory, output file or program cannot be used. lost: the end was not observed."""
 
+CONDITIONS = ("ok", "any", "failed")
+"""How a job that another one waits for has to end. ok: finished with exit code 0. failed: any other way."""
+
 CODE_TIME_LIMIT, CODE_LOST, CODE_CANCELLED = 124, 125, 143
 
 
@@ -29,6 +32,8 @@ class Submission:
     output, error: paths in which %j, %x and %u are replaced when the job starts. Equal paths make one file.
     duties: share of its processor that each rank computes for, or one value for all ranks. Not empty: the job may share
         its processors with another job that allows it.
+    held: it waits until it is released.
+    after: conditions on other jobs, each as `KIND:ID`; see `CONDITIONS`.
     nice, rlimits, affinity: of the process that submitted; rlimits as (soft, hard) by name, affinity as CPU numbers.
     """
 
@@ -48,6 +53,8 @@ class Submission:
     request_s: float
     model_s: float | None = None
     duties: tuple[float, ...] = ()
+    held: bool = False
+    after: tuple[str, ...] = ()
     nice: int = 0
     rlimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
     affinity: tuple[int, ...] = ()
@@ -66,13 +73,14 @@ class JobRecord:
 
     Times are seconds since the queue's origin, except `ended_at`: s since the epoch.
 
-    submitted_s, start_s, freed_s: instants. At `freed_s` the end was recorded and the processors were released.
+    submitted_s, start_s, freed_s: instants. A job that was held or waited for others counts as submitted when it may
+        start. At `freed_s` the end was recorded and the processors were released.
     estimate_s: run time, estimated at submission.
     estimates: estimate of each source at submission, s.
     expected_s: expected end of a running job.
     planned_s: reservation of a waiting job (conservative backfilling).
     foreseen: waits that were predicted at the submission (`apples.queueing.startranges.ForeseenWait` as JSON), or None.
-    duties: as in the submission.
+    duties, held, after: as in the submission; `after` only until all of it holds.
     beside: job that held the processors when this job started as its guest, or None.
     cancel: user who cancelled the running job.
     supervisor: process id.
@@ -107,6 +115,8 @@ class JobRecord:
     foreseen: str | None = None
     backfilled: bool = False
     duties: tuple[float, ...] = ()
+    held: bool = False
+    after: tuple[str, ...] = ()
     beside: int | None = None
     ended_at: float | None = None
     exit_code: int | None = None

@@ -39,7 +39,9 @@ def why(live: LiveQueue, job_id: int, *, private: bool = True) -> str | None:
         return _ended(record, private=private)
     if record.start_s is not None:
         return _running(live, record)
-    if job_id in live.too_wide:
+    if job_id in live.blocked.jobs:
+        return _blocked(record)
+    if job_id in live.blocked.too_wide:
         return (
             f"job {job_id} waits for {_procs(record.procs)}, and the machine has {live.processors} now; it can start "
             "when the machine has grown"
@@ -50,12 +52,22 @@ def why(live: LiveQueue, job_id: int, *, private: bool = True) -> str | None:
 def _ended(record: JobRecord, *, private: bool) -> str:
     assert record.ended_at is not None
     if record.start_s is None and record.outcome == CANCELLED:
-        return f"job {record.id} was cancelled at {clock_time(record.ended_at)} before it started"
+        detail = f": {record.detail}" if record.detail else ""
+        return f"job {record.id} was cancelled at {clock_time(record.ended_at)} before it started{detail}"
     detail = f": {record.detail}" if record.detail and private else ""
     return (
         f"job {record.id} ended at {clock_time(record.ended_at)}: {record.outcome}, "
         f"exit code {record.exit_code}{detail}"
     )
+
+
+def _blocked(record: JobRecord) -> str:
+    ends = [condition.split(":") for condition in record.after]
+    how = {"ok": "succeeded", "any": "ended", "failed": "failed"}
+    reasons = [f"job {number} has {how[kind]}" for kind, number in ends]
+    if record.held:
+        reasons.insert(0, f"it is released (`apples release {record.id}`)")
+    return f"job {record.id} is {'held' if record.held else 'not eligible'}: it waits until {' and '.join(reasons)}"
 
 
 def _ends(record: JobRecord) -> tuple[float, float]:

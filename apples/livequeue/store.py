@@ -26,6 +26,7 @@ CREATE TABLE jobs (
     project TEXT NOT NULL, name TEXT NOT NULL, command TEXT NOT NULL, directory TEXT NOT NULL,
     environment TEXT, umask INTEGER NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
     procs INTEGER NOT NULL, request_s REAL NOT NULL, model_s REAL, duties TEXT NOT NULL,
+    held INTEGER NOT NULL, after TEXT NOT NULL,
     estimate_s REAL NOT NULL, said TEXT NOT NULL, state TEXT NOT NULL, submitted_s REAL NOT NULL,
     start_s REAL, freed_s REAL, expected_s REAL, planned_s REAL, foreseen TEXT,
     backfilled INTEGER NOT NULL DEFAULT 0, beside INTEGER,
@@ -46,7 +47,7 @@ class QueueStoreFull(HistoryError):
 
 _FORMAT = SqliteFormat(
     application_id=0x41705175,
-    version=5,
+    version=6,
     schema=_SCHEMA,
     # A state that is reported is on disk, also after a power failure.
     pragmas={"synchronous": "FULL"},
@@ -64,7 +65,8 @@ _FIELDS = tuple(field.name for field in fields(JobRecord))
 _COLUMNS = ", ".join("said" if name == "estimates" else name for name in _FIELDS)
 _SUBMITTED = tuple(field.name for field in fields(Submission))
 #: Fields that are JSON text in the store; those in `_TUPLES` are tuples.
-_TUPLES = ("command", "affinity", "cpus", "duties")
+_TUPLES = ("command", "affinity", "cpus", "duties", "after")
+_FLAGS = ("backfilled", "held")
 _JSON = (*_TUPLES, "environment", "rlimits", "estimates", "hosts")
 
 
@@ -169,8 +171,8 @@ class Store:
                 values[name] = tuple(value) if name in _TUPLES else value
         except (TypeError, ValueError) as error:
             raise HistoryError(f"{self.path}: a job is damaged ({error}); move the file away") from None
-        if "backfilled" in values:
-            values["backfilled"] = bool(values["backfilled"])
+        for name in values.keys() & _FLAGS:
+            values[name] = bool(values[name])
         return values
 
     # changes, within `transaction`
@@ -186,8 +188,7 @@ class Store:
             values[name] = json.dumps(values[name])
         values |= {"estimate_s": submission.request_s, "said": "{}", "state": WAITING, "submitted_s": at_s}
         values["bytes"] = submission.bytes
-        names = ", ".join(values)
-        marks = ", ".join("?" * len(values))
+        names, marks = ", ".join(values), ", ".join("?" * len(values))
         cursor = self._db.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", tuple(values.values()))
         assert cursor.lastrowid is not None
         return cursor.lastrowid
@@ -224,6 +225,14 @@ class Store:
             "attempts = 1 WHERE id = ? AND state = ?",
             (STARTING, at_s, json.dumps(dict(hosts)), json.dumps(cpus), backfilled, beside, job_id, WAITING),
         )
+
+    def hold(self, job_id: int, *, held: bool) -> None:
+        """Hold a job, or end that."""
+        self._db.execute("UPDATE jobs SET held = ? WHERE id = ?", (held, job_id))
+
+    def let_start(self, job_id: int, at_s: float) -> None:
+        """Record that the conditions of a waiting job hold; it counts as submitted at this instant."""
+        self._db.execute("UPDATE jobs SET after = '[]', submitted_s = ? WHERE id = ?", (at_s, job_id))
 
     def set_predictions(
         self, *, expected: Iterable[tuple[float, int]], planned: Iterable[tuple[float, int]]

@@ -46,6 +46,12 @@ class Submissions:
             waiting, procs, size = used[uid]
             requested = (waiting + 1, procs + submission.procs, size + submission.bytes)
             problems = self._beyond(submission.user, *requested)
+            others = {condition: int(condition.partition(":")[2]) for condition in submission.after}
+            problems += [
+                f"after {condition}: there is no job {number}; `apples queue --all` lists all jobs"
+                for condition, number in others.items()
+                if self._store.job(number) is None
+            ]
             if problems:
                 self._arrived.remove((client, submission))
                 client.refuse(RequestRejected(problems))

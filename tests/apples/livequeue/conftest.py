@@ -22,7 +22,7 @@ from apples.hosts.kernel import PR_SET_PDEATHSIG, prctl
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.queueclient import QueueClient, survey
 from apples.livequeue.queuehosts import Machine
-from apples.livequeue.records import ENDED, FINISHED, STARTING, JobEnd, Submission
+from apples.livequeue.records import ENDED, FAILED, FINISHED, STARTING, JobEnd, Submission
 from apples.livequeue.store import Store
 from apples.livequeue.supervisors import kill_marked
 from apples.queueing.configuration import EstimatesSection, QueueFile, QueueSection
@@ -30,7 +30,7 @@ from apples.queueing.easyqueue import warm
 
 APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 #: Commands that only ask the manager or read its store, and need no process of their own to be tested.
-ASKING = ("submit", "queue", "why", "cancel", "estimate")
+ASKING = ("submit", "queue", "why", "cancel", "hold", "release", "estimate")
 RUN = (sys.executable, "-c", "from apples.cli.run import main; main()")
 
 
@@ -96,14 +96,17 @@ class Bench:
         # The time of day has no say in tests.
         self.live.clock._begun_s, self.live.clock._since_s = 0.0, 0.0
 
-    def at(self, seconds, *submitted, ended=(), cancelled=()):
+    def at(self, seconds, *submitted, ended=(), failed=(), cancelled=(), held=None):
         """One instant; jobs that start run at once. Ids of those that started."""
         self.seconds = max(self.seconds, float(seconds))
-        for job_id in ended:
+        for job_id in (*ended, *failed):
             how = JobEnd(outcome=FINISHED, exit_code=0, ended_at=0.0)
+            how = replace(how, outcome=FAILED, exit_code=1) if job_id in failed else how
             with self.store.transaction():
                 assert self.store.end(job_id, how, only_from=("running",))
-        found = self.live.instant(ended=ended, cancelled=cancelled, submitted=submitted)
+        found = self.live.instant(
+            ended=(*ended, *failed), cancelled=cancelled, submitted=submitted, held=held
+        )
         for record in found.started:
             with self.store.transaction():
                 assert self.store.claim(record.id, 1)

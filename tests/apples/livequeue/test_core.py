@@ -48,10 +48,12 @@ class QueueSession:
             directory, processors=machine if ":" in processors else int(processors), **chosen
         )
 
-    def at(self, seconds, *words, ended="", cancelled=""):
+    def at(self, seconds, *words, **numbers):
+        """An instant: `ended`, `failed`, `cancelled`, `hold` and `release` are numbers of jobs."""
         jobs = [self.asked(**dict(map(field, word.split(",")))) for word in words]
-        lists = [[int(number) for number in text.split(",") if number] for text in (ended, cancelled)]
-        self.one.at(float(seconds), *jobs, ended=lists[0], cancelled=lists[1])
+        lists = {name: [int(number) for number in text.split(",")] for name, text in numbers.items()}
+        held = dict.fromkeys(lists.pop("hold", ()), True) | dict.fromkeys(lists.pop("release", ()), False)
+        self.one.at(float(seconds), *jobs, held=held, **lists)
         return self.changes()
 
     def machine(self, processors):
@@ -90,7 +92,8 @@ class QueueSession:
             if job.estimate_s != job.request_s:
                 sources = " ".join(f"{name} {value:g}" for name, value in sorted(job.estimates.items()))
                 words.append(f"estimate {job.estimate_s:g} ({sources})")
-            words += ["too wide"] * (job.id in live.too_wide)
+            words += ["held"] * job.held + [f"after {' '.join(job.after)}"] * bool(job.after)
+            words += ["too wide"] * (job.id in live.blocked.too_wide)
             words += [f"ends at {live.queue.expected_end_s(job.id)}"] * (job.id in running(live))
             line = f"{job.id} " + ", ".join(words)
             if self.shown.get(job.id) != line:
@@ -116,13 +119,17 @@ def field(word):
     """Return name and value of one part of a job's word."""
     if word[0] == "d":
         return "duties", tuple(map(float, word[1:].split("+")))
+    if ":" in word:
+        return "after", tuple(word.split("+"))
+    if word == "held":
+        return word, True
     if word[0] == "m":
         return "model_s", float(word[1:])
     name, kind = FIELDS[word[-1]]
     return name, kind(word[:-1])
 
 
-@pytest.mark.parametrize("name", ["queue", "guests", "reasons"])
+@pytest.mark.parametrize("name", ["queue", "guests", "reasons", "conditions"])
 def test_instants_give_recorded_starts(bench, asked, tmp_path, golden, name):
     transcript = f"apples/livequeue/{name}.txt"
     golden(transcript, replay(transcript, QueueSession(bench, asked, tmp_path)))

@@ -45,6 +45,38 @@ def test_jobs_from_submission_to_end(manager, cli, tmp_path):
     assert "job 2 is over already" in call("cancel", 2, code=6)
 
 
+def test_held_job_and_those_after_it_run_when_it_is_released(manager, cli, tmp_path):
+    call, queue, eventually = cli
+    made = manager("--procs", 1)
+    call("submit", "--hold", "--", "false", cwd=tmp_path)
+    call("submit", "--after", "failed:1", "--", "true", cwd=tmp_path)
+    call("submit", "--after", "ok:1,any:2", "--", "true", cwd=tmp_path)
+    call("submit", "--after", "any:3", "--", "true", cwd=tmp_path)
+    states = {job["id"]: (job["held"], job["after"]) for job in queue()["jobs"]}
+    assert states == {
+        1: (True, []),
+        2: (False, ["failed:1"]),
+        3: (False, ["ok:1", "any:2"]),
+        4: (False, ["any:3"]),
+    }
+    assert "held" in call("queue")
+    assert "after ok:1, after any:2" in call("queue")
+    made.kill()
+    manager("--procs", 1)
+    assert call("release", 1) == "job 1: waiting\n"
+    eventually(lambda: not queue()["jobs"])
+    outcomes = {job["id"]: job["outcome"] for job in queue(True)["jobs"]}
+    assert outcomes == {1: "failed", 2: "finished", 3: "cancelled", 4: "finished"}
+    assert "after ok:1, whose outcome is: failed" in call("why", 3)
+    for words, problem in (
+        (("submit", "--after", "1", "--", "true"), "ok:JOB, any:JOB, failed:JOB are legal"),
+        (("submit", "--after", "ok:9,any:8", "--", "true"), "there is no job 8"),
+        (("hold", 1), "job 1 is ended; only a waiting job can be held or released"),
+        (("release", 99), "there is no job 99"),
+    ):
+        assert problem in call(*words, code=None), words
+
+
 def test_waiting_for_a_job_gives_its_code(manager, cli, tmp_path):
     call, _, _ = cli
     manager("--procs", 1)

@@ -1,0 +1,85 @@
+"""Waiting jobs that cannot start yet: held ones, ones that wait for others to end (`submit --after`), too wide ones.
+
+They are not in the queue's memory, so they neither delay others nor hold reservations. A job counts as submitted when
+its conditions hold: the time before is nobody's wait, and a replay of the log makes the same decisions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apples.livequeue.records import FINISHED, JobRecord
+
+if TYPE_CHECKING:
+    from apples.livequeue.core import LiveQueue
+
+
+class BlockedJobs:
+    """The blocked jobs of a queue. `jobs`: ids of held ones and of those with conditions.
+
+    too_wide : ids of jobs that have more processors than the machine has now
+    """
+
+    def __init__(self, live: LiveQueue) -> None:
+        self._live = live
+        self.jobs: set[int] = set()
+        self.too_wide: set[int] = set()
+
+    def order(self) -> list[int]:
+        """Return all ids, those that may start sooner first."""
+        return [*sorted(self.too_wide), *sorted(self.jobs)]
+
+    def take_out(self, record: JobRecord) -> None:
+        """Remove a job from here, or from the queue in memory."""
+        for ids in (self.jobs, self.too_wide):
+            if record.id in ids:
+                ids.discard(record.id)
+                return
+        self._live.occupancy.release(record)
+
+    def hold(self, job_id: int, hold: bool) -> None:
+        """Hold a job or release it, within a transaction; jobs that do not wait any more stay as they are."""
+        live = self._live
+        record = live.jobs.get(job_id)
+        if record is None or record.start_s is not None:
+            return
+        live.store.hold(job_id, held=hold)
+        if hold and job_id not in self.jobs:
+            self.take_out(record)
+            self.jobs.add(job_id)
+        live.jobs[job_id] = live.record(job_id)
+
+    def settle(self, now: float, left: list[JobRecord]) -> list[int]:
+        """Put jobs that may start into the queue, and return their ids.
+
+        Jobs that never may start any more are cancelled and added to `left`.
+        """
+        eligible, before, live = [], -1, self._live
+        # A cancelled job may be what another one waits for.
+        while len(left) != before:
+            before = len(left)
+            for job_id in sorted(self.jobs):
+                record = live.jobs[job_id]
+                never, pending = self._conditions(record)
+                if never:
+                    left += live.cancel(job_id, now, never)
+                elif not (pending or record.held):
+                    live.store.let_start(job_id, now)
+                    self.jobs.discard(job_id)
+                    live.enqueue(live.record(job_id))
+                    eligible.append(job_id)
+        return eligible
+
+    def _conditions(self, record: JobRecord) -> tuple[str, bool]:
+        """Return why the conditions of a job can never hold, or empty; and whether a job must end before they may."""
+        pending = False
+        for condition in record.after:
+            kind, _, number = condition.partition(":")
+            if int(number) in self._live.jobs:
+                pending = True
+                continue
+            ended = self._live.record(int(number))
+            succeeded = ended.outcome == FINISHED and ended.exit_code == 0
+            if kind != "any" and succeeded != (kind == "ok"):
+                return f"it was to start after {condition}, whose outcome is: {ended.outcome}", False
+        return "", pending
