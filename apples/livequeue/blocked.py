@@ -55,7 +55,7 @@ class BlockedJobs:
         Jobs that never may start any more are cancelled and added to `left`.
         """
         eligible, before, live = [], -1, self._live
-        # A cancelled job may be what another one waits for.
+        # Another one may wait for a cancelled job.
         while len(left) != before:
             before = len(left)
             for job_id in sorted(self.jobs):

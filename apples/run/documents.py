@@ -108,7 +108,7 @@ def checkpoint_document(keep: Checkpointing, interval: Interval) -> dict[str, An
 
 
 def even_document(even: Plan | None, observed_s: float | None) -> dict[str, Any] | None:
-    """Return what equal pieces on all hosts would take; None where the plan has them."""
+    """Return the times of equal pieces on all hosts; None where the plan has them."""
     return None if even is None else {**_predicted(even), "observed_s": observed_s}
 
 

@@ -1,4 +1,4 @@
-"""What commands say on standard error beside errors: notes, as many as `-q`, `-v` or `--log-level` asks for.
+"""Notes: texts of commands on standard error beside errors, as many as `-q`, `-v` or `--log-level` asks for.
 
 Every command has these options (`with_levels`). Daemons write their log at the same level. Errors are always printed.
 """
@@ -86,6 +86,6 @@ _OPTIONS: tuple[tuple[list[str], dict[str, Any]], ...] = (
     (["-v", "--verbose"], {"flag_value": "debug", "help": "Print details, too."}),
     (
         ["--log-level"],
-        {"type": click.Choice(list(LEVELS)), "help": "What is printed beside results (default info)."},
+        {"type": click.Choice(list(LEVELS)), "help": "Texts that are printed beside results (default info)."},
     ),
 )
