@@ -241,9 +241,13 @@ class ManagedNode:
         steps = []
         for process, managed in self.processes.items():
             order = orders.get(process, self._free)
-            # Unless the policy decides about waiting, processes wait as their MPI does.
+            # Unless the policy decides about waiting, processes wait as their MPI does. Else ranks whose turn it is,
+            # and all where there are no turns, measure how to wait; those that fill the turns of others block.
             decides = self.policy.needs_monitor and process.job in self._placed
-            steps.append((managed, order, order.wait if decides or order.wait is Wait.SPIN_BLOCK else None))
+            wait = order.wait if decides or order.wait is Wait.SPIN_BLOCK else None
+            if decides and (slot is None or wait is Wait.POLL):
+                wait = Wait.ADAPTIVE
+            steps.append((managed, order, wait))
         if slot is not None and self.policy.repeats:
             self._plans[slot] = _Plan(orders, steps)
         return steps

@@ -36,6 +36,7 @@
     X(mprobe, improbe)
 
 COLLECTIVES(DI)
+MEETING(D)
 WAITING(D)
 RELEASING(D)
 ALL_PASSING(D)
@@ -51,7 +52,7 @@ static void *f_init[2], *f_init_thread[2], *f_finalize[2];
 
 static const struct symbol symbols[] = {
     N(1, Init, init) N(4, Init_thread, init_thread) N(0, Finalize, finalize)
-    COLLECTIVES(NI) WAITING(N) RELEASING(N) ALL_PASSING(N) PAIRED(NP)
+    COLLECTIVES(NI) MEETING(N) WAITING(N) RELEASING(N) ALL_PASSING(N) PAIRED(NP)
 };
 
 /* The two kinds of names are in two libraries. */
@@ -145,6 +146,8 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
         monitor_leave((kind) | (after));                                                                              \
     }
 #define PASS_ON(f, m) ((void (*)(CAT(T, m)))(f))(CAT(A, m))
+#define MEETS(n, Name, lower, comm)                                                                                   \
+    BOTH(PASS_ONE, CAT(MORE, n), lower, BLOCKING, 0, monitor_meet(in_c(f_comm_f2c, comm)))
 #define WAITS(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, BLOCKING, 0, )
 #define RELEASES(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, BLOCKING, 0, monitor_forget_communicators())
 #define SENDS_ON(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, SENDS, 0, count_sent(a2, a3, a4, a6))
@@ -153,6 +156,7 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
 #define TESTS(n, Name, lower, over, ...) BOTH(PASS_ONE, CAT(MORE, n), lower, COMPLETES, (over) ? OVER : 0, )
 #define LIGHTLY(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, LIGHT, 0, )
 
+MEETING(MEETS)
 WAITING(WAITS)
 RELEASING(RELEASES)
 PASSING_SENDS(SENDS_ON)

@@ -126,6 +126,10 @@ void monitor_leave(int kind) {
         if (UNLIKELY(monitor_page->manager.scheduled != 1))
             look_after(kind);
         monitor_ring();
+        if (kind == COMPLETES)
+            monitor_tested(t);
+        else
+            t->tested = 0;
     }
     read_clocks(t, &now, kind & BLOCKING ? t->entered_wall - t->anchor_wall + FOLLOW_WAIT_NS : FOLLOW_NS + FOLLOW_WAIT_NS);
     /* What it waited for a processor inside MPI is not to count after it. */

@@ -48,6 +48,9 @@ struct thread {
     int own_waited;     /* whether there was a wait since the last of these messages */
     int first;
     uint64_t progress; /* calls that may communicate */
+    uint32_t tested;   /* the function that is tested again and again, and since when; 0 for none */
+    uint64_t tested_since;
+    int rang; /* whether it has woken others since */
 };
 
 /* The MPI library, as far as it matters here. */
@@ -137,6 +140,10 @@ int monitor_mode(void);
 /* points.c: complete a request of the monitor, with its error handler. `request` holds the handle in its first bytes. */
 int monitor_complete(slot *request, slot status, slot comm);
 int monitor_collective_rings(void);
+/* calls.c: wait until all ranks of a communicator are in such a call */
+void monitor_meet(slot comm);
+/* An operation was not over yet: the program may test it again and again. */
+void monitor_tested(struct thread *t);
 /* How adaptive waits begin, null for the usual way, and whether spin-block is what the user wants. */
 void monitor_first_way(const char *word, int blocks);
 void monitor_choose(uint64_t wall, uint64_t iterations, uint64_t calls);

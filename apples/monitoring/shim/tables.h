@@ -31,24 +31,28 @@
     X(7, Neighbor_allgather, neighbor_allgather)                                                                      \
     X(7, Neighbor_alltoall, neighbor_alltoall)
 
-/* Calls that wait, and have no form that does not: they wait as the MPI library does. */
+/* Calls of all ranks of a communicator that make something new of it, and have no form that does not wait: the ranks meet in a
+   barrier first. The last entry is the argument with the communicator. */
+#define MEETING(X)                                                                                                    \
+    X(2, Comm_dup, comm_dup, a1)                                                                                      \
+    X(3, Comm_create, comm_create, a1)                                                                                \
+    X(4, Comm_split, comm_split, a1)                                                                                  \
+    X(5, Comm_split_type, comm_split_type, a1)                                                                        \
+    X(6, Cart_create, cart_create, a1)                                                                                \
+    X(3, Cart_sub, cart_sub, a1)                                                                                      \
+    X(6, Graph_create, graph_create, a1)                                                                              \
+    X(9, Dist_graph_create, dist_graph_create, a1)                                                                    \
+    X(10, Dist_graph_create_adjacent, dist_graph_create_adjacent, a1)                                                 \
+    X(6, Win_create, win_create, a5)                                                                                  \
+    X(6, Win_allocate, win_allocate, a4)                                                                              \
+    X(6, Win_allocate_shared, win_allocate_shared, a4)                                                                \
+    X(3, Win_create_dynamic, win_create_dynamic, a2)
+
+/* Calls that wait as the MPI library does. */
 #define WAITING(X)                                                                                                    \
-    X(2, Comm_dup, comm_dup)                                                                                          \
-    X(3, Comm_create, comm_create)                                                                                    \
     X(4, Comm_create_group, comm_create_group)                                                                        \
-    X(4, Comm_split, comm_split)                                                                                      \
-    X(5, Comm_split_type, comm_split_type)                                                                            \
     X(6, Intercomm_create, intercomm_create)                                                                          \
     X(3, Intercomm_merge, intercomm_merge)                                                                            \
-    X(6, Cart_create, cart_create)                                                                                    \
-    X(3, Cart_sub, cart_sub)                                                                                          \
-    X(6, Graph_create, graph_create)                                                                                  \
-    X(9, Dist_graph_create, dist_graph_create)                                                                        \
-    X(10, Dist_graph_create_adjacent, dist_graph_create_adjacent)                                                     \
-    X(6, Win_create, win_create)                                                                                      \
-    X(6, Win_allocate, win_allocate)                                                                                  \
-    X(6, Win_allocate_shared, win_allocate_shared)                                                                    \
-    X(3, Win_create_dynamic, win_create_dynamic)                                                                      \
     X(1, Win_free, win_free)                                                                                          \
     X(2, Win_fence, win_fence)                                                                                        \
     X(3, Win_start, win_start)                                                                                        \

@@ -31,6 +31,8 @@
 #define SOCKETS_NS 100000000ull
 /* A time slice of the kernel: after it a partner that wants a processor has had one. */
 #define SLICE_NS 4000000ull
+/* Computation between two tests of a loop that only waits. */
+#define LOOP_NS 2000u
 /* Time between two attempts to become the rank that chooses. */
 #define LEAD_NS 100000000ull
 /* Longest CPU time in which MPI copies a byte of a message to the rank itself (assumed; slow memory: between 1 and 2). */
@@ -64,7 +66,9 @@ static inline void breathe(void) {
 /* Ways to wait that are modes too; those of the page have the first numbers. */
 enum { WAIT_YIELD = WAIT_ADAPTIVE + 1, WAIT_PATIENT };
 
-static int first_way = WAY_PATIENT; /* of an adaptive wait */
+/* Of an adaptive wait. Sleeping loses where iterations are short, which shows after a few of them, that is at once;
+   polling loses where they are long. */
+static int first_way = WAY_SLEEP;
 static int blocks_by_choice;        /* spin-block is what the user wants: other ways are measured only */
 static struct chooser choosers[COMPANIES];
 static int company = -1; /* in which this process was when it chose last; -1 if it does not choose */
@@ -85,7 +89,7 @@ int monitor_mode(void) {
     if (now_in < 0)
         return mode;
     uint32_t way = __atomic_load_n(&bell->ways[now_in], __ATOMIC_RELAXED);
-    mode = way == 0 || way > WAYS ? modes[now_in == BLOCKING_TURN ? WAY_SLEEP : first_way] : modes[way - 1];
+    mode = modes[way == 0 || way > WAYS ? first_way : (int)way - 1];
     /* Who is in a call of the library cannot look for statuses of others. */
     return mode == WAIT_AS_MPI && (monitor_page->manager.scheduled != 1 || monitor_travelling) ? WAIT_POLL : mode;
 }
@@ -93,7 +97,7 @@ int monitor_mode(void) {
 void monitor_first_way(const char *word, int blocks) {
     /* `apples/monitoring/names.py` has the same. */
     static const char *const words[WAYS] = {"mpi", "yield", "patient", "block"};
-    for (int i = 0; word != NULL && i < WAYS; i++)
+    for (int i = 0; word != NULL && !blocks && i < WAYS; i++)
         if (!strcmp(word, words[i]))
             first_way = i;
     blocks_by_choice = blocks;
@@ -125,8 +129,8 @@ void monitor_choose(uint64_t wall, uint64_t iterations, uint64_t calls) {
     uint64_t now = wall - __atomic_load_n(&monitor_page->manager.stopped_ns, __ATOMIC_RELAXED);
     struct chooser *c = &choosers[now_in];
     if (c->begun == 0)
-        chooser_start(c, now, now_in == BLOCKING_TURN ? WAY_SLEEP : first_way,
-                      now_in == BLOCKING_TURN ? 1u << WAY_MPI : (1u << WAYS) - 1, now_in == BLOCKING_TURN);
+        chooser_start(c, now, first_way, now_in == BLOCKING_TURN ? 1u << WAY_MPI : (1u << WAYS) - 1,
+                      now_in == BLOCKING_TURN);
     else if (now_in != company)
         chooser_interrupt(c, now);
     company = now_in;
@@ -291,6 +295,37 @@ static int ask_until_done(const struct question *q, uint64_t copy_until) {
         if (sleep_until_woken(q, now, &rc))
             return rc;
     }
+}
+
+/* A program that waits in a loop of its own calls one function again and again, with nothing between that takes time. What
+   arrives after the last test and before the sleep wakes nobody, so the sleep may last until its end. */
+void monitor_tested(struct thread *t) {
+    struct epoll_event events[64];
+    if (t->tested != t->symbol || t->gap > LOOP_NS) {
+        t->tested = t->symbol;
+        t->tested_since = t->entered_wall;
+        t->rang = 0;
+        return;
+    }
+    int mode = monitor_mode();
+    uint64_t spin = __atomic_load_n(&monitor_page->manager.spin_ns, __ATOMIC_RELAXED);
+    spin = mode == WAIT_PATIENT && spin < SLICE_NS ? SLICE_NS : spin;
+    if (mode == WAIT_YIELD)
+        sched_yield();
+    if ((mode != WAIT_SPIN_BLOCK && mode != WAIT_PATIENT) || t->entered_wall - t->tested_since < spin)
+        return;
+    if (!t->rang)
+        monitor_ring();
+    t->rang = 1;
+    __atomic_add_fetch(&bell->sleepers, 1, __ATOMIC_SEQ_CST);
+    if (wakers < 0)
+        poll(NULL, 0, NAP_MS);
+    else
+        epoll_wait(wakers, events, 64, NAP_MS);
+    monitor_slept();
+    __atomic_sub_fetch(&bell->sleepers, 1, __ATOMIC_SEQ_CST);
+    if (company >= 0 && t->first)
+        look_at_trial(monitor_wall());
 }
 
 int monitor_wait(const struct question *q) {

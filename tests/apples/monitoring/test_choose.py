@@ -1,13 +1,12 @@
 """The choice among ways to wait, in C, over given times of iterations: no rank runs."""
 
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from apples.monitoring.build import SOURCES
+from apples.monitoring.build import SOURCES, compiler
 from apples.monitoring.names import WAYS
+from tests.apples.monitoring.conftest import PROGRAMS
 
 MPI, YIELD, PATIENT, BLOCK = range(len(WAYS))
 ALL = 0b1111
@@ -17,13 +16,10 @@ EVEN, BAD = (1, 1, 1, 1), (20, 20, 1, 20)
 
 
 @pytest.fixture(scope="module")
-def choices(tmp_path_factory):
+def choices(tmp_path_factory, built_once):
     """Runs `programs/choices.c`; returns iterations, the best way and the time of each way as a multiple of its own."""
-    if not shutil.which("gcc"):
-        pytest.skip("no gcc on this machine")
-    program = tmp_path_factory.mktemp("choose") / "choices"
-    source = Path(__file__).parent / "programs" / "choices.c"
-    subprocess.run(["gcc", "-O1", f"-I{SOURCES}", "-o", program, source, "-lm"], check=True)
+    program, source = tmp_path_factory.mktemp("choose") / "choices", PROGRAMS / "choices.c"
+    subprocess.run([*compiler(), "-O1", f"-I{SOURCES}", "-o", program, source, "-lm"], check=True)
 
     def run(*phases, way=PATIENT, trials=ALL, fixed=0, loop=1):
         words = [way, trials, fixed, loop, *(word for seconds, costs in phases for word in (seconds, *costs))]

@@ -98,10 +98,16 @@ def test_rank_does_not_sleep_while_it_copies_to_itself(mpi, compiled, start, bes
 
 
 def test_adaptive_ranks_on_one_processor_sleep(mpi, compiled, start):
-    started = start(
-        mpi, 2, ["taskset", "-c", "0", *compiled(mpi, "known.c"), "ring", ITERATIONS, 1000], Wait.ADAPTIVE
-    )
-    assert sum(figures.sleeps for figures in check(started, ranks=2)) > 0
+    words = ["taskset", "-c", "0", *compiled(mpi, "known.c"), "ring", ITERATIONS, 1000]
+    assert sum(figures.sleeps for figures in check(start(mpi, 2, words, Wait.ADAPTIVE), ranks=2)) > 0
+
+
+def test_blocking_rank_leaves_its_cpu_in_all_calls(mpi, compiled, start):
+    text, _ = start(mpi, 2, compiled(mpi, "waits.c"), Wait.SPIN_BLOCK).end()
+    shares = {call: float(share) for call, share in map(str.split, text.splitlines())}
+    assert len(shares) == 17
+    # One-sided calls wait as the library does.
+    assert {call for call, share in shares.items() if share > 0.6} <= {"Win_fence"}
 
 
 def test_node_manager_switches_how_a_running_program_waits(mpi, compiled, start, pages_directory):
