@@ -171,19 +171,6 @@ def test_benchmark_measures_all_ranks_at_once(stencil_app, tmp_path):
     assert min(found["exchange_s"], found["setup_s"], found["measured_s"]) > 0
 
 
-def test_help_costs_no_numpy_and_no_mpi():
-    code = (
-        "import sys; sys.argv = ['stencil-app', 'heat', '--help']\n"
-        "from stencil_app.cli import main\n"
-        "main()\n"
-        "heavy = {'numpy', 'numba', 'mpi4py', 'psutil'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "--slabs R0,R1,..." in done.stdout
-
-
 def test_warming_compiles_every_physics(stencil_app):
     done = stencil_app(0, "warm")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -193,20 +193,23 @@ def running(lab, *hosts):
     return all(program in lab.processes(host).values() for host in hosts)
 
 
+def outcome_without(lab, host, way, process):
+    """How a launch ends whose host is lost in this way; the host comes back."""
+    try:
+        getattr(lab, way)(host)
+        return outcome(process)[0]
+    finally:
+        if back := {"freeze": lab.thaw, "cut": lab.mend}.get(way):
+            back(host)
+        lab.start(host)
+
+
 # A host that is frozen is lost below, under Open MPI.
 @pytest.mark.parametrize("way", ["kill", "crash", pytest.param("freeze", marks=pytest.mark.nightly), "cut"])
 def test_host_is_lost(lab, launch, way):
     process = launch("a1,a2,a3", "sleep", "600", lost_s=4.0)
-    try:
-        wait_for(lambda: running(lab, "a1", "a2", "a3"))
-        getattr(lab, way)("a3")
-        ended, _ = outcome(process)
-    finally:
-        if way == "freeze":
-            lab.thaw("a3")
-        if way == "cut":
-            lab.mend("a3")
-        lab.start("a3")
+    wait_for(lambda: running(lab, "a1", "a2", "a3"))
+    ended = outcome_without(lab, "a3", way, process)
     assert (ended["ended"], ended["exit_code"]) == ("failed", 125)
     expected = "a3 was lost: its connection ended" if way == "kill" else "a3 was not heard of for "
     assert ended["message"].startswith(expected)
@@ -227,18 +230,10 @@ def test_host_is_lost(lab, launch, way):
 def test_lost_host_ends_a_run_of_any_mpi(lab, launch, mpi_programs, way, mpi):
     program = mpi_programs(mpi)
     process = launch("a2,a1,a2,a3", program, "600", lost_s=4.0)
-    try:
-        hosts = ("a1", "a2", "a3")
-        wait_for(lambda: all(f"{program} 600" in lab.processes(host).values() for host in hosts))
-        assert sorted(process.stdout.readline() for _ in range(4)) == [f"{rank} of 4 \n" for rank in range(4)]
-        getattr(lab, way)("a3")
-        ended, _ = outcome(process)
-    finally:
-        if way == "freeze":
-            lab.thaw("a3")
-        if way == "cut":
-            lab.mend("a3")
-        lab.start("a3")
+    hosts = ("a1", "a2", "a3")
+    wait_for(lambda: all(f"{program} 600" in lab.processes(host).values() for host in hosts))
+    assert sorted(process.stdout.readline() for _ in range(4)) == [f"{rank} of 4 \n" for rank in range(4)]
+    ended = outcome_without(lab, "a3", way, process)
     assert (ended["ended"], ended["exit_code"], list(ended["lost"])) == ("failed", 125, ["a3"])
 
 

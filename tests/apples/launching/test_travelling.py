@@ -256,18 +256,14 @@ def test_cache_behind_a_symbolic_link_is_not_used(tmp_path, monkeypatch) -> None
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["old"]
 
 
-def test_relative_cache_is_not_used(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("cache", "digest"),
+    [pytest.param("~/.cache", "digest", id="relative"), pytest.param("", "", id="not kept")],
+)
+def test_modules_elsewhere_leave_no_cache(tmp_path, monkeypatch, cache, digest) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", "~/.cache")
-    place, temporary = unpacking.unpacked({"a.py": ""}, "digest", write_whole, untrusted)
-    shutil.rmtree(place)
-    assert temporary
-    assert not list(tmp_path.iterdir())
-
-
-def test_modules_that_are_not_kept_leave_no_cache(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    place, temporary = unpacking.unpacked({"a.py": ""}, "", write_whole, untrusted)
+    monkeypatch.setenv("XDG_CACHE_HOME", cache or str(tmp_path))
+    place, temporary = unpacking.unpacked({"a.py": ""}, digest, write_whole, untrusted)
     shutil.rmtree(place)
     assert temporary
     assert not list(tmp_path.iterdir())

@@ -223,22 +223,9 @@ def test_cancellation_is_carried_out_although_the_manager_died_in_between(manage
     assert queue(True)["jobs"][0]["outcome"] == "cancelled"
 
 
-def test_submission_that_is_sent_twice_is_one_job(manager, asked, tmp_path):
+def test_submission_that_is_sent_twice_is_one_job(manager, asked, request_document):
     one = manager("--procs", 1)
-    document = {
-        "token": "once",
-        "name": "x",
-        "project": "",
-        "command": ["true"],
-        "directory": str(tmp_path),
-        "environment": {"PATH": os.environ["PATH"]},
-        "umask": 0o022,
-        "output": "/dev/null",
-        "error": "/dev/null",
-        "procs": 1,
-        "request_s": 5,
-        "model_s": None,
-    }
+    document = request_document(token="once", request_s=5)
     with QueueClient() as client:
         answers = client.ask_all("submit", [document, document])
     assert answers == [1, 1]

@@ -199,16 +199,22 @@ def test_second_run_with_one_checkpoint_is_refused(desk, tmp_path):
     assert d.launches == []
 
 
-def test_interrupt_between_attempts_is_remembered(desk):
+def without_another_plan(desk, error):
+    """A run that loses a host, and whose plan for the rest raises an error."""
     d = desk(launch_of("lost a3"))
     decide = d.bench.agent.decide
 
-    def interrupted(request, *, done=0, after=None):
+    def failing(request, *, done=0, after=None):
         if after is not None:
-            raise KeyboardInterrupt
+            raise error
         return decide(request, done=done)
 
-    d.bench.agent.decide = interrupted
+    d.bench.agent.decide = failing
+    return d
+
+
+def test_interrupt_between_attempts_is_remembered(desk):
+    d = without_another_plan(desk, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         d.run()
     (record,) = d.bench.history.records()
@@ -261,15 +267,7 @@ def test_run_that_may_be_ended_to_go_on_elsewhere_keeps_its_file_whatever_failur
     [(ConfigError("max_ranks 0 is too few"), 2), (StoreError("weather.db: cannot be read"), 4)],
 )
 def test_plan_that_cannot_be_made_for_the_rest_is_told(desk, error, code):
-    d = desk(launch_of("lost a3"))
-    decide = d.bench.agent.decide
-
-    def refused(request, *, done=0, after=None):
-        if after is not None:
-            raise error
-        return decide(request, done=done)
-
-    d.bench.agent.decide = refused
+    d = without_another_plan(desk, error)
     outcome = d.run().outcome
     assert outcome.exit_code == code
     assert outcome.message.endswith(f"another attempt could not be made: {error}")

@@ -101,12 +101,3 @@ def test_run_program_broken_pipe_is_silent():
     words = ["bash", "-c", script, sys.executable, PROGRAM]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (1, "x", "")
-
-
-def test_base_modules_load_nothing_heavy():
-    code = (
-        "import sys, nws.base.command, nws.base.errors\n"
-        "print({'numpy', 'numba', 'pydantic', 'yaml', 'sqlite3', 'rich'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"

@@ -33,17 +33,6 @@ def test_command_has_json(nws, command):
     assert "--json" in nws(command, "--help").out
 
 
-def test_help_loads_nothing_heavy():
-    code = (
-        "import sys\nfrom nws.cli import main\n"
-        "try: main(['--help'])\nexcept SystemExit: pass\n"
-        "heavy = {'numpy', 'numba', 'rich', 'requests', 'pydantic', 'apscheduler', 'psutil', 'sqlite3'}\n"
-        "print('loaded', heavy & set(sys.modules))"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.splitlines()[-1] == "loaded set()"
-
-
 def test_measure_then_show_then_forecast_then_export(nws):
     run = nws("measure", "--rounds", 2, "--interval", 0)
     assert run.code == 0

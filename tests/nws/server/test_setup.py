@@ -71,26 +71,19 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path):
     assert len(error.value.problems) == 3
 
 
-def test_key_of_another_certificate_is_refused(certificate, tmp_path):
-    subprocess.run(
-        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", tmp_path / "other.key"],
-        check=True,
-        timeout=60,
-    )
-    tls = Tls(certificate=certificate.certificate, key=tmp_path / "other.key")
-    with pytest.raises(ConfigError, match="expected a certificate"):
-        prepare(config(tls=tls))
-
-
-def test_key_with_a_passphrase_is_refused_and_asks_nobody(certificate, tmp_path):
-    subprocess.run(
-        f"openssl pkcs8 -topk8 -in {certificate.key} -out {tmp_path}/locked.key -passout pass:secret".split(),
-        check=True,
-        timeout=60,
-    )
-    tls = Tls(certificate=certificate.certificate, key=tmp_path / "locked.key")
-    with pytest.raises(ConfigError, match="without a passphrase"):
-        prepare(config(tls=tls))
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ("genpkey -algorithm ed25519", "expected a certificate"),
+        ("pkcs8 -topk8 -in {key} -passout pass:secret", "without a passphrase"),
+    ],
+)
+def test_key_that_does_not_fit_is_refused_and_asks_nobody(certificate, tmp_path, made, message):
+    key = tmp_path / "a.key"
+    words = f"openssl {made.format(key=certificate.key)} -out {key}".split()
+    subprocess.run(words, check=True, timeout=60)
+    with pytest.raises(ConfigError, match=message):
+        prepare(config(tls=Tls(certificate=certificate.certificate, key=key)))
 
 
 def test_key_that_everybody_reads_is_worth_a_warning(certificate, tmp_path):

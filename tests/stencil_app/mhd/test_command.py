@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -147,19 +145,6 @@ def test_restart_with_another_option_is_refused(mhd):
     assert "--restart run.ck: n is 8 in the file and 12 in this run; give --n 8" in done.stderr
     done = mhd(0, "orszag-tang", "--n", 8, "--iterations", 1, "--restart", "run.ck")
     assert "--iterations 1: run.ck is already at cycle 2; give a larger number" in done.stderr
-
-
-def test_help_lists_the_problems_without_importing_them():
-    code = (
-        "import sys; sys.argv = ['stencil-app', 'mhd', '--help']\n"
-        "from stencil_app.cli import main\n"
-        "main()\n"
-        "heavy = {'numpy', 'numba', 'mpi4py', 'h5py', 'yaml'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Vortex of Orszag and Tang" in done.stdout
 
 
 def test_report_of_the_validation_is_one_document(monkeypatch):
