@@ -52,13 +52,7 @@ from benchmarks.common.hosts import (
     pool_of,
     put_out,
 )
-from benchmarks.common.report import (
-    BIN,
-    append_line,
-    in_turns,
-    say,
-    spread,
-)
+from benchmarks.common.report import BIN, append_line, in_turns, say, spread
 from tests.testbed.grid import Testbed
 
 #: By number of hosts: the CPU of each host, and the default of its share.

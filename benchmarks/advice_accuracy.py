@@ -30,19 +30,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.common.hosts import (
-    from_desk,
-    make_testbed,
-    names_of,
-    pool_of,
-    settings,
-    weigh,
-)
-from benchmarks.common.report import (
-    ROOT,
-    median,
-    say,
-)
+from benchmarks.common.hosts import from_desk, make_testbed, names_of, pool_of, settings, weigh
+from benchmarks.common.report import ROOT, median, say
 from tests.testbed.grid import Testbed
 
 #: Hosts of the runs of all sizes, and the place of the size that runs on all numbers of hosts.

@@ -37,11 +37,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.common.report import (
-    median,
-    say,
-    table,
-)
+from benchmarks.common.report import median, say, table
 from nws.base.errors import ProbeError
 from nws.sensors.cgrouplimits import CpuGroup
 from nws.sensors.cpu import CpuSensor

@@ -35,11 +35,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common.report import (
-    ROOT,
-    output,
-    print_document,
-)
+from benchmarks.common.report import ROOT, output, print_document
 from nws.base.errors import UsageError
 from nws.forecasting.accuracy import NOT_SCORED
 from nws.forecasting.batteries import Battery, BatteryBank

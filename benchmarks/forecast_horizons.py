@@ -27,10 +27,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common.report import (
-    print_document,
-    say,
-)
+from benchmarks.common.report import print_document, say
 from benchmarks.forecast_accuracy import default_files, groups
 from nws.forecasting.accuracy import NOT_SCORED
 from nws.forecasting.batteries import BatteryBank

@@ -30,18 +30,8 @@ from pathlib import Path
 from apples.daemons.nodeclient import NodeClient
 from apples.daemons.paths import SYSTEM_DIRECTORY
 from apples.errors import SharingError
-from benchmarks.common.hosts import (
-    DESK,
-    cpu_s,
-    left,
-    make_testbed,
-    names_of,
-    pool_of,
-)
-from benchmarks.common.report import (
-    BIN,
-    say,
-)
+from benchmarks.common.hosts import DESK, cpu_s, left, make_testbed, names_of, pool_of
+from benchmarks.common.report import BIN, say
 from tests.testbed.grid import Testbed
 
 KINDS = ("manager", "node", "pair", "agent", "launcher", "cut")

@@ -37,14 +37,7 @@ from apples.model.plan import unplanned
 from apples.model.template import Workload
 from apples.platforms.platform import address_of
 from apples.platforms.requirements import needs_of_ranks
-from benchmarks.common.hosts import (
-    burning,
-    compiled,
-    from_desk,
-    names_of,
-    pool_of,
-    settings,
-)
+from benchmarks.common.hosts import burning, compiled, from_desk, names_of, pool_of, settings
 from benchmarks.common.report import (
     ROOT,
     in_turns,

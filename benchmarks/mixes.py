@@ -2,6 +2,7 @@
 
     python -m benchmarks mixes [--mix fine …] [--policy plain …] [--spinners 0,1,2] [--seconds 6] [--repetitions 5]
     sudo python -m benchmarks mixes --hosts 2 …         on hosts of a testbed of one CPU each, ranks over ssh
+    python -m benchmarks mixes --mix grain-50us … --policy plain … [--mpi 'MPICH 5']     one job of this grain
     python -m benchmarks mixes --co-located [--repetitions 5]      two and five imbalanced jobs on the same cores
 
 Codes: LAMMPS (a melt, and one with atoms in half of its box), Meep (a dipole), HPC Challenge (HPL, FFT, RandomAccess),
@@ -51,6 +52,7 @@ class Job:
     part: float = 1.0
 
 
+GRAINS = ("20us", "50us", "140us", "500us", "1.4ms", "5ms", "20ms")
 SYNTHETIC = {
     "fine": (Job(), Job()),
     "coarse": (Job(granularity="50ms"), Job(granularity="50ms")),
@@ -58,6 +60,8 @@ SYNTHETIC = {
     "imbalanced": (Job(imbalance="1,2.1", part=0.6), Job(imbalance="2.1,1", part=0.6)),
     "oversubscribed": (Job(ranks=4, part=0.5), Job(ranks=4, part=0.5)),
     "series": tuple(Job(part=0.25) for _ in range(6)),
+    **{f"grain-{one}": (Job(granularity=one),) for one in GRAINS},
+    **{f"grain-{one}-x2": (Job(granularity=one, ranks=4, part=0.5),) for one in GRAINS},
 }
 
 
@@ -260,9 +264,9 @@ class Hosts(Cores):
 class Bench:
     """The codes as they run here. steps : by job, measured once; lengths follow from them"""
 
-    def __init__(self, place: Cores, seconds: float, directory: Path) -> None:
+    def __init__(self, place: Cores, mpi: str, seconds: float, directory: Path) -> None:
         self.place, self.seconds, self.directory = place, seconds, directory
-        names = {MPICH: place.mpich, OPEN_MPI: OPEN_MPI}
+        names = {MPICH: mpi or place.mpich, OPEN_MPI: OPEN_MPI}
         self.mpis = {
             key: next(m for m in installed_mpis() if m.name.startswith(name)) for key, name in names.items()
         }
@@ -356,6 +360,9 @@ def measure(bench: Bench, mix: str, policies: Sequence[str], repetitions: int) -
         more = ""
         if to_plain := of_both(took, policy, "plain"):
             more = f", {median(to_plain):5.2f} of plain, largest {max(to_plain):5.2f}"
+        better = list(map(min, took.get("plain", []), took.get("block", [])))
+        if better and policy not in ("plain", "block"):
+            more += f"; {median(ratios(seconds, better)):.2f} of the better of plain and block"
         gains = {base: of_both(took, base, policy) for base in ("serial", "plain")}
         if all(gains.values()):
             more += "; throughput " + ", ".join(f"{median(g):.2f} × {base}" for base, g in gains.items())
@@ -373,6 +380,7 @@ def main(
     seconds: float = 6.0,
     repetitions: int = 5,
     hosts: int = 0,
+    mpi: str = "",
 ) -> None:
     """Run all mixes and print a table of each.
 
@@ -381,6 +389,7 @@ def main(
     co_located: the imbalanced mixes, without spinners
     seconds: of one job, alone
     hosts: of a testbed; without it this machine's cores
+    mpi: how the name begins of the MPI of mhd, heat and bsp
     """
     if co_located:
         mix, policy, spinners = mix or IMBALANCED, policy or CO_LOCATED, (0,)
@@ -392,8 +401,8 @@ def main(
             described = [{"name": f"h{n + 1}", "cpuset": n % (os.cpu_count() or 1)} for n in range(hosts)]
             bed = stack.enter_context(make_testbed("mixes", described, memory="2G"))
             place = Hosts(bed, names_of(bed))
-        bench = Bench(place, seconds, directory)
-        for name in mix or MIXES:
+        bench = Bench(place, mpi, seconds, directory)
+        for name in mix or [name for name in MIXES if not name.startswith("grain")]:
             programs = {CODES[job.code][1] for job in MIXES[name]}
             if missing := [one for one in programs if shutil.which(one) is None and not Path(one).exists()]:
                 say(f"{name}: left out, {', '.join(missing)} is not installed")

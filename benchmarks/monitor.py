@@ -27,13 +27,7 @@ from pathlib import Path
 from apples.monitoring.build import compiler
 from apples.monitoring.job import MonitoredJob
 from benchmarks.common.mpis import Mpi, installed_mpis, run
-from benchmarks.common.report import (
-    ROOT,
-    machine,
-    say,
-    spread,
-    table,
-)
+from benchmarks.common.report import ROOT, machine, say, spread, table
 
 PROGRAMS = ROOT / "tests" / "apples" / "monitoring" / "programs"
 LANGUAGES = {"C": "known.c", "Fortran": "known.f90", "Fortran 2008": "known_f08.f90", "mpi4py": "known.py"}

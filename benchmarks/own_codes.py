@@ -48,22 +48,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.common.hosts import (
-    from_desk,
-    make_testbed,
-    names_of,
-    pool_of,
-    settings,
-    weigh,
-)
-from benchmarks.common.report import (
-    BIN,
-    ROOT,
-    median,
-    ratios,
-    say,
-    spread,
-)
+from benchmarks.common.hosts import from_desk, make_testbed, names_of, pool_of, settings, weigh
+from benchmarks.common.report import BIN, ROOT, median, ratios, say, spread
 from tests.testbed.grid import Testbed
 
 #: Range of sizes and iteration counts of the runs whose predictions are compared, relative to those of the pairs.

@@ -37,23 +37,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.common.hosts import (
-    DESK,
-    burner,
-    compiled,
-    make_testbed,
-    names_of,
-    pool_of,
-    switching,
-)
-from benchmarks.common.report import (
-    BIN,
-    ROOT,
-    append_line,
-    read_lines,
-    say,
-    spread,
-)
+from benchmarks.common.hosts import DESK, burner, compiled, make_testbed, names_of, pool_of, switching
+from benchmarks.common.report import BIN, ROOT, append_line, read_lines, say, spread
 from tests.testbed.description import load
 from tests.testbed.grid import Testbed
 from tests.testbed.slurm import Node, Partition, Slurm

@@ -26,14 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.hosts import (
-    burning,
-    chain,
-    from_desk,
-    names_of,
-    pool_of,
-    settings,
-)
+from benchmarks.common.hosts import burning, chain, from_desk, names_of, pool_of, settings
 from benchmarks.common.report import ROOT, append_line, median, percentile, read_lines, say
 from tests.testbed.description import load
 from tests.testbed.grid import Testbed
