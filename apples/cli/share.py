@@ -6,7 +6,6 @@ Nothing is decided here.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nws.base import scripts
 from nws.base.command import FILE, signals_held_back
 from nws.base.notes import step
 
@@ -56,7 +54,8 @@ def share(
     """
     from apples.daemons.nodeclient import NodeClient, find_node
     from apples.daemons.paths import SOCKET_VARIABLE
-    from apples.errors import ConfigError, NoDaemon, NotExecutable, ProgramNotFound
+    from apples.errors import ConfigError, NoDaemon
+    from apples.launching.preflight import executable
     from apples.monitoring.names import check_job
 
     if fit:
@@ -68,13 +67,7 @@ def share(
         raise ConfigError(
             "--wait and --node-socket exclude each other: a node manager sets how ranks wait; leave one out"
         )
-    program = shutil.which(command[0])
-    if program is None:
-        if os.path.exists(command[0]):
-            raise NotExecutable(f"{command[0]} may not be executed; give the path of an executable file")
-        raise ProgramNotFound(f"program {command[0]!r} is not there; give its path, or install it")
-    if (fault := scripts.fault(program)) is not None:
-        raise NotExecutable(f"{command[0]} cannot be executed: {fault}")
+    program = executable(command[0])
     name = _name(command[0]) if job is None else check_job(job, what="--job")
     started = [program, *command[1:]]
     if wait is not None:

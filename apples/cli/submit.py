@@ -105,7 +105,11 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
 
 
 def submission(command: tuple[str, ...], options: SubmitOptions) -> dict[str, Any]:
-    """Return the request to the manager; raise `ConfigError` with every problem that shows here."""
+    """Return the request to the manager; raise `ConfigError` with every problem that shows here.
+
+    Raises `ProgramNotFound` or `NotExecutable`, too: the job would run here, as this user.
+    """
+    from apples.launching.preflight import executable
     from apples.livequeue.jobs import job_document
     from nws.base.durations import parse_period
 
@@ -125,6 +129,7 @@ def submission(command: tuple[str, ...], options: SubmitOptions) -> dict[str, An
             problems.append(f"{flag} {path}: files cannot be made in {path.parent}")
     duties = _duties(command, options, problems)
     problems.check()
+    executable(str(directory / command[0]) if os.sep in command[0] else command[0])
     return job_document(
         command,
         request_s=request_s or 0.0,

@@ -103,8 +103,15 @@ def find_program(request: LaunchRequest) -> str:
     """Return the path of the request's program; raises `ProgramNotFound` or `NotExecutable` (exit codes 127, 126)."""
     if not request.command:
         raise LaunchError("the command of the run is empty; give the program that every rank is to execute")
-    name = request.command[0]
-    path = shutil.which(name, path=search_path(request))
+    return executable(request.command[0], search_path(request))
+
+
+def executable(name: str, search: str | None = None) -> str:
+    """Return the path of a program; raises `ProgramNotFound` or `NotExecutable` (exit codes 127, 126).
+
+    search : directories to search, by default those of PATH
+    """
+    path = shutil.which(name, path=search)
     if path is not None:
         if (fault := scripts.fault(path)) is not None:
             raise NotExecutable(f"program {name!r} cannot be executed: {fault}")

@@ -87,7 +87,17 @@ def test_waiting_for_a_job_gives_its_code(manager, cli, tmp_path):
     said = call("submit", "--wait", "--json", "--", "true", cwd=tmp_path)
     assert json.loads(said)["ended"]["outcome"] == "finished"
     said = call("submit", "--wait", "--", "nothing-like-it", code=127, cwd=tmp_path)
-    assert "job 4 not started: nothing-like-it: no such program" in said
+    assert "program 'nothing-like-it' is in none of the directories of PATH" in said
+    program = tmp_path / "vanishing"
+    program.write_text("#!/bin/sh\n")
+    assert "may not be executed" in call("submit", "--", program, code=126)
+    program.chmod(0o755)
+    call("submit", "--hold", "--", program, cwd=tmp_path)
+    program.unlink()
+    call("release", 4)
+    assert "vanishing: no such program" in call("why", 4) + call(
+        "submit", "--wait", "--", "true", cwd=tmp_path
+    ) + call("why", 4)
 
 
 def test_what_will_not_do_is_said_at_once(manager, cli, tmp_path):
@@ -150,7 +160,7 @@ def test_lines_that_are_no_requests(manager, dumps, state_file):
         one.sendall(b"hello\n" + dumps({"fly": 1}) + dumps({"submit": {"command": [], "procs": True}}))
         answers = [json.loads(lines.readline())["refused"] for _ in range(3)]
     assert "expected one JSON object a line" in answers[0]
-    assert "'fly' is no request; legal are submit, queue, why, cancel, wait" in answers[1]
+    assert "'fly' is no request; legal are submit, queue, why, cancel, hold, release, wait" in answers[1]
     assert "command []: Expected `array` of length >= 1" in answers[2]
     assert "procs True: Expected `int`, got `bool`" in answers[2]
 
