@@ -1,4 +1,4 @@
-"""`apples queue`, `why`, `cancel`, `hold`, `release`: show and change jobs of the queue. Nothing is decided here."""
+"""`apples queue`, `why`, `cancel`, `hold`, `release`, `wait`: show and change jobs. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -113,6 +113,21 @@ def hold(jobs: tuple[int, ...], socket: Path | None) -> int:
 def release(jobs: tuple[int, ...], socket: Path | None) -> int:
     """Let held jobs go on; their wait counts from now."""
     return _change("release", jobs, socket)
+
+
+@click.command()
+@_JOBS
+@_SOCKET
+def wait(jobs: tuple[int, ...], socket: Path | None) -> int:
+    """Wait until jobs have ended, print how, and exit with the highest of their exit codes."""
+    from apples.livequeue.queueclient import ask
+
+    code = 0
+    for job in jobs:
+        ended: JobRow = ask("wait", job, socket, retry=True)
+        click.echo(visible(f"job {job}: {ended.outcome}{f': {ended.detail}' if ended.detail else ''}"))
+        code = max(code, ended.exit_code or 0)
+    return code
 
 
 def _change(request: str, jobs: tuple[int, ...], socket: Path | None) -> int:

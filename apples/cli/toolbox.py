@@ -27,6 +27,7 @@ toolbox = LazyGroup(
         "cancel": "Take jobs out of the queue.",
         "hold": "Keep waiting jobs from starting.",
         "release": "Let held jobs go on.",
+        "wait": "Wait until jobs have ended.",
         "simulate-queue": "Replay a job log under a queueing policy.",
         "estimate": "Estimate the run time of a batch job from similar jobs.",
     },
@@ -35,7 +36,7 @@ toolbox = LazyGroup(
         "deploy": Extension("apples.commands", "deploy", "./deploy"),
         "units": Extension("apples.commands", "units", "./deploy"),
     },
-    modules=dict.fromkeys(("why", "cancel", "hold", "release"), "queue"),
+    modules=dict.fromkeys(("why", "cancel", "hold", "release", "wait"), "queue"),
 )
 
 

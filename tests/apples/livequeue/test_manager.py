@@ -46,7 +46,7 @@ def test_jobs_from_submission_to_end(manager, cli, tmp_path):
 
 
 def test_held_job_and_those_after_it_run_when_it_is_released(manager, cli, tmp_path):
-    call, queue, eventually = cli
+    call, queue, _ = cli
     made = manager("--procs", 1)
     call("submit", "--hold", "--", "false", cwd=tmp_path)
     call("submit", "--after", "failed:1", "--", "true", cwd=tmp_path)
@@ -64,7 +64,8 @@ def test_held_job_and_those_after_it_run_when_it_is_released(manager, cli, tmp_p
     made.kill()
     manager("--procs", 1)
     assert call("release", 1) == "job 1: waiting\n"
-    eventually(lambda: not queue()["jobs"])
+    ended = "job 4: finished\njob 3: cancelled: it was to start after ok:1, whose outcome is: failed\n"
+    assert ended in call("wait", 4, 3, code=143)
     outcomes = {job["id"]: job["outcome"] for job in queue(True)["jobs"]}
     assert outcomes == {1: "failed", 2: "finished", 3: "cancelled", 4: "finished"}
     assert "after ok:1, whose outcome is: failed" in call("why", 3)
