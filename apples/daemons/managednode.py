@@ -241,12 +241,8 @@ class ManagedNode:
         steps = []
         for process, managed in self.processes.items():
             order = orders.get(process, self._free)
-            # Unless the policy decides about waiting, processes wait as their MPI does. Else ranks whose turn it is,
-            # and all where there are no turns, measure how to wait; those that fill the turns of others block.
             decides = self.policy.needs_monitor and process.job in self._placed
-            wait = order.wait if decides or order.wait is Wait.SPIN_BLOCK else None
-            if decides and (slot is None or wait is Wait.POLL):
-                wait = Wait.ADAPTIVE
+            wait = _wait(order.wait, decides=decides, turns=slot is not None)
             steps.append((managed, order, wait))
         if slot is not None and self.policy.repeats:
             self._plans[slot] = _Plan(orders, steps)
@@ -350,3 +346,12 @@ def _used_cpu_s(
     for process, managed in processes.items():
         used[process.job] = used.get(process.job, 0.0) + (managed.control.cpu_s() or 0.0)
     return used
+
+
+def _wait(ordered: Wait, *, decides: bool, turns: bool) -> Wait | None:
+    """Return how a process waits, None as its MPI does. decides : the policy has a say.  turns : there are slots"""
+    if not decides:
+        return ordered if ordered is Wait.SPIN_BLOCK else None
+    # Ranks whose turn it is, and all where there are no turns, measure how to wait; those that fill the turns of others
+    # block.
+    return Wait.ADAPTIVE if not turns or ordered is Wait.POLL else ordered
