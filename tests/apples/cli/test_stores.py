@@ -61,7 +61,8 @@ def test_history_damaged_file_is_refused(run, known):
 @pytest.mark.parametrize(
     "options",
     [
-        [],
+        # With attempts it says all of this, and more.
+        pytest.param([], marks=pytest.mark.nightly),
         ["--attempts", "2"],
         pytest.param(
             ["--attempts", "2", "read-only"],
@@ -79,10 +80,10 @@ def test_run_unwritable_state_runs_without_keeping(run, known, small, options):
     assert ("without checkpoints: " in done.err) == bool(options)
 
 
-def test_state_directory_that_is_a_file_stays(run, small, tmp_path):
+def test_state_directory_that_is_a_file_stays(run, tmp_path):
     state = tmp_path / "file"
     state.write_text("mine")
-    done = run("apples-run", *small, state=state)
+    done = run("apples-run", *MOCK, state=state)
     assert done.code == 0, done.err
     assert state.read_text() == "mine"
 
