@@ -1,8 +1,8 @@
 /* A rank's wait is chosen by what it costs. One rank of the job on each node chooses for all of them: it compares the
    time per iteration under the best way so far with that under another one, which it tries for a short time.
 
-   What trials lose is bounded: HEAD_START and 1/PRICE of the elapsed time (the latter alone where the way is fixed), and one is given up when an iteration takes
-   HOPELESS times as long as it did. A way that lost is tried again when its expected loss has become a small part of the time since;
+   What trials lose is bounded: HEAD_START and 1/PRICE of the elapsed time (the latter alone where the way is fixed), and
+   one is given up when an iteration takes HOPELESS times as long as it did. A way that lost is tried again when its expected loss has become a small part of the time since;
    one that is nearly as good, in trials that get longer, because only these tell small differences. A trial counts
    against a sceptical prior, as one more comparison without any difference, so that a large difference is believed at once
    and a small one after some trials. When the time per iteration changes under the same way, other processes have come or

@@ -35,6 +35,8 @@
 #define LOOP_NS 2000u
 /* Time between two attempts to become the rank that chooses. */
 #define LEAD_NS 100000000ull
+/* A rank that has made no call for so long chooses no more. */
+#define ABSENT_NS 10000000000ull
 /* Longest CPU time in which MPI copies a byte of a message to the rank itself (assumed; slow memory: between 1 and 2). */
 #define COPY_NS_PER_BYTE 4u
 
@@ -42,11 +44,17 @@
 enum { ADAPTIVE = 0, ADAPTIVE_UNSCHEDULED = 1, BLOCKING_TURN = 2, COMPANIES = 3 };
 
 /* Shared by the processes of a job on a node. `sleepers` of a process that was killed in its sleep stays counted;
-   ringing for nobody is the whole harm. leader: the process that chooses, 0 for none; ways: how to wait, more by 1. */
+   ringing for nobody is the whole harm. leader: the process that chooses, 0 for none; chose_at: instant of its last call;
+   best, trial: ways to wait, more by 1; the latter holds until an instant, for the leader may be elsewhere then. */
 struct bell {
     uint64_t sleepers;
+    char apart[56]; /* what is read at each call is in another cache line */
+    uint64_t chose_at;
     uint32_t leader;
-    uint32_t ways[COMPANIES];
+    struct {
+        uint32_t best, trial;
+        uint64_t until;
+    } ways[COMPANIES];
 };
 
 static struct bell own_bell;
@@ -88,7 +96,9 @@ int monitor_mode(void) {
     int mode = (int)__atomic_load_n(&monitor_page->manager.wait, __ATOMIC_RELAXED), now_in = company_now();
     if (now_in < 0)
         return mode;
-    uint32_t way = __atomic_load_n(&bell->ways[now_in], __ATOMIC_RELAXED);
+    uint64_t until = __atomic_load_n(&bell->ways[now_in].until, __ATOMIC_RELAXED);
+    uint32_t way = until != 0 && monitor_wall() < until ? __atomic_load_n(&bell->ways[now_in].trial, __ATOMIC_RELAXED)
+                                                        : __atomic_load_n(&bell->ways[now_in].best, __ATOMIC_RELAXED);
     mode = modes[way == 0 || way > WAYS ? first_way : (int)way - 1];
     /* Who is in a call of the library cannot look for statuses of others. */
     return mode == WAIT_AS_MPI && (monitor_page->manager.scheduled != 1 || monitor_travelling) ? WAIT_POLL : mode;
@@ -106,18 +116,33 @@ void monitor_first_way(const char *word, int blocks) {
 /* Become the rank of this node that chooses, if there is none. */
 static int lead(uint64_t now) {
     static uint64_t again_at;
-    uint32_t mine = (uint32_t)getpid(), leader = __atomic_load_n(&bell->leader, __ATOMIC_RELAXED);
+    uint32_t mine = monitor_page->process.pid, leader = __atomic_load_n(&bell->leader, __ATOMIC_RELAXED);
     if (leader == mine)
         return 1;
     if (now < again_at)
         return 0;
     again_at = now + LEAD_NS;
-    if (leader != 0 && (kill((pid_t)leader, 0) == 0 || errno == EPERM))
+    if (leader != 0 && now < __atomic_load_n(&bell->chose_at, __ATOMIC_RELAXED) + ABSENT_NS &&
+        (kill((pid_t)leader, 0) == 0 || errno == EPERM))
         return 0;
     return __atomic_compare_exchange_n(&bell->leader, &leader, mine, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-static void say_way(int way) { __atomic_store_n(&bell->ways[company], (uint32_t)way + 1, __ATOMIC_RELAXED); }
+static uint64_t stopped_ns(void) { return __atomic_load_n(&monitor_page->manager.stopped_ns, __ATOMIC_RELAXED); }
+
+static void say_way(uint64_t wall) {
+    const struct chooser *c = &choosers[company];
+    uint32_t best = (uint32_t)c->best + 1, trial = (uint32_t)c->current + 1;
+    uint64_t until = c->end_by == 0 ? 0 : c->end_by + stopped_ns();
+    if (wall - bell->chose_at > LEAD_NS)
+        __atomic_store_n(&bell->chose_at, wall, __ATOMIC_RELAXED);
+    if (bell->ways[company].best != best)
+        __atomic_store_n(&bell->ways[company].best, best, __ATOMIC_RELAXED);
+    if (bell->ways[company].trial != trial)
+        __atomic_store_n(&bell->ways[company].trial, trial, __ATOMIC_RELAXED);
+    if (bell->ways[company].until != until)
+        __atomic_store_n(&bell->ways[company].until, until, __ATOMIC_RELAXED);
+}
 
 /* The first thread has ended a call. */
 void monitor_choose(uint64_t wall, uint64_t iterations, uint64_t calls) {
@@ -126,26 +151,31 @@ void monitor_choose(uint64_t wall, uint64_t iterations, uint64_t calls) {
         company = -1;
         return;
     }
-    uint64_t now = wall - __atomic_load_n(&monitor_page->manager.stopped_ns, __ATOMIC_RELAXED);
+    uint64_t now = wall - stopped_ns();
     struct chooser *c = &choosers[now_in];
+    int fixed = now_in == BLOCKING_TURN;
+    uint32_t best = bell->ways[now_in].best; /* of the rank that chose before */
     if (c->begun == 0)
-        chooser_start(c, now, first_way, now_in == BLOCKING_TURN ? 1u << WAY_MPI : (1u << WAYS) - 1,
-                      now_in == BLOCKING_TURN);
+        chooser_start(c, now, best == 0 || best > WAYS ? first_way : (int)best - 1,
+                      fixed ? 1u << WAY_MPI : (1u << WAYS) - 1, fixed);
     else if (now_in != company)
         chooser_interrupt(c, now);
     company = now_in;
-    say_way(chooser_step(c, now, iterations, calls));
+    chooser_step(c, now, iterations, calls);
+    say_way(wall);
 }
 
 /* The first thread waits: it looks whether a trial takes too long. */
 static void look_at_trial(uint64_t wall) {
-    if (company >= 0 && company == company_now() && choosers[company].end_by != 0)
-        say_way(chooser_look(&choosers[company], wall - __atomic_load_n(&monitor_page->manager.stopped_ns, __ATOMIC_RELAXED)));
+    if (company < 0 || company != company_now() || choosers[company].end_by == 0)
+        return;
+    chooser_look(&choosers[company], wall - stopped_ns());
+    say_way(wall);
 }
 
 /* MPI_Finalize: another rank may choose. The page gets what was measured. */
 void monitor_chosen(struct process_half *p) {
-    uint32_t mine = (uint32_t)getpid();
+    uint32_t mine = p->pid;
     for (int i = 0; i < COMPANIES; i++) {
         const struct chooser *c = &choosers[i];
         if (c->begun == 0 || p->best_way != 0)
