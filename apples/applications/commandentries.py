@@ -37,10 +37,11 @@ class _Words(Parsed):
     def parse(self, value: object) -> tuple[Word, ...]:
         if not isinstance(value, list):
             raise ValueError("should be a list of texts, the program first")
-        for word in value:
+        for number, word in enumerate(value, 1):
             texts = word if isinstance(word, list) else [word]
-            if wrong := [text for text in texts if not isinstance(text, str)]:
-                raise ValueError(f"should be texts; got {wrong[0]!r}; write it in quotes to make it text")
+            if not all(isinstance(text, str) for text in texts):
+                # Without the value, which may be written in another way than Python prints it.
+                raise ValueError(f"should be texts; entry {number} is not text; write it in quotes")
         return tuple(tuple(word) if isinstance(word, list) else word for word in value)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from nws.base.quantities import AMOUNT, Parsed
+from nws.base.reader import spelling_hint
 
 Scalar = str | int | float | bool
 
@@ -132,7 +133,9 @@ class _ReadParameter(Parsed):
         legal = default is None or not parameter.one_of or default in parameter.one_of
         if (self.count and not is_count) or not legal or not parameter._within(default):
             expected = "a whole number, 1 or more" if self.count else parameter.legal
-            raise ValueError(f"the default should be {expected}; got {default!r}")
+            raise ValueError(
+                f"the default should be {expected}; got {default!r}{spelling_hint('int_type', default)}"
+            )
         return parameter
 
 

@@ -230,7 +230,7 @@ def _text(document: Document, holder: Any, at: Location, detail: ErrorDetails) -
         return str(context["error"])
     said = detail["msg"].removeprefix("Input ")
     message = _MESSAGES.get(detail["type"], said[:1].lower() + said[1:])
-    return f"{message}; got {_shown(document, at, detail['input'])}{_hint(detail['type'], detail['input'])}"
+    return f"{message}; got {_shown(document, at, detail['input'])}{spelling_hint(detail['type'], detail['input'])}"
 
 
 #: Words that YAML 1.1 reads as true and false.
@@ -238,7 +238,7 @@ _OLD_BOOLEANS = {"y": "true", "yes": "true", "on": "true", "n": "false", "no": "
 _LEADING_ZERO = re.compile(r"([+-]?)0+(\d[\d_]*)", re.ASCII)
 
 
-def _hint(kind: str, value: Any) -> str:
+def spelling_hint(kind: str, value: Any) -> str:
     """Return how to write a value of the wrong type, for spellings of which readers of YAML differ."""
     if kind in ("string_type", "path_type"):
         return "" if isinstance(value, list | dict | None) else "; write it in quotes to make it text"
