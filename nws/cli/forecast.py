@@ -68,7 +68,7 @@ def forecast(
 
 
 def _document(series: Series, forecast: Forecast, now: float, stale_after: float) -> dict[str, object]:
-    age_s = max(now - forecast.measured_at, 0.0)
+    age_s = now - forecast.measured_at
     document = series_document(
         series,
         **finite_document(forecast, "value", "mae", "rmse", "method", "samples", "last", "measured_at"),
@@ -92,7 +92,7 @@ def _table(forecasts: Mapping[Series, Forecast], now: float, stale_after: float)
 
     rows = []
     for series, forecast in forecasts.items():
-        unit, age_s = series.resource.unit, max(now - forecast.measured_at, 0.0)
+        unit, age_s = series.resource.unit, now - forecast.measured_at
         rows.append(
             [
                 str(series),
@@ -113,7 +113,7 @@ def _outlook_table(forecasts: Mapping[Series, Forecast], now: float, stale_after
 
     rows = []
     for series, forecast in forecasts.items():
-        unit, age_s = series.resource.unit, max(now - forecast.measured_at, 0.0)
+        unit, age_s = series.resource.unit, now - forecast.measured_at
         for one in forecast.outlooks:
             rows.append(
                 [

@@ -5,7 +5,6 @@ over the environment.
 """
 
 import functools
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -58,7 +57,7 @@ class LocalSource:
                 samples=s.samples,
                 last=s.last,
                 measured_at=s.last_t,
-                age_s=max(now - s.last_t, 0.0),
+                age_s=now - s.last_t,
             )
             for s in states
         ]
@@ -215,8 +214,8 @@ def _endpoint_of(server: str | None, token_file: Path | None, ca: Path | None) -
 
 
 def is_stale(age_s: float, limit_s: float) -> bool:
-    """Return whether a value of this age is too old to be reliable; an unknown age is."""
-    return math.isnan(age_s) or age_s > limit_s
+    """Return whether a value of this age is too old to be reliable, or of the future; an unknown age is."""
+    return not -1.0 <= age_s <= limit_s
 
 
 def stale_option(command: _F) -> _F:

@@ -27,9 +27,11 @@ def quantity(value: float, unit: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a rounded duration: ``4 s``, ``12 min``, ``3.5 h``, ``2.1 d``; a dash for NaN."""
+    """Return a rounded duration: ``4 s``, ``12 min``, ``3.5 h``, ``2.1 d``; ``in 4 s`` of the future; a dash for NaN."""
     if math.isnan(seconds):
         return "-"
+    if seconds <= -0.5:
+        return f"in {duration(-seconds)}"
     for factor, name in ((86400.0, "d"), (3600.0, "h")):
         if seconds >= factor:
             return f"{seconds / factor:.1f} {name}"

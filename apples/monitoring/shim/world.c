@@ -91,24 +91,26 @@ void monitor_announce(void) {
 static int ask_launcher(void) {
     static const struct timespec nap = {0, ANSWER_NS};
     const char *directory = getenv("APPLES_MONITOR");
-    char path[4096], answer = 0;
-    snprintf(path, sizeof path, ASK, directory);
-    int ask = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-    if (ask < 0)
-        return 0;
-    int sent = write(ask, "", 1) == 1 || errno == EAGAIN;
-    close(ask);
+    char ask_path[4096], path[4096], answer = 0;
+    snprintf(ask_path, sizeof ask_path, ASK, directory);
     snprintf(path, sizeof path, ANSWER, directory);
-    while (sent && answer == 0) {
+    for (int sent = 0;; nanosleep(&nap, NULL)) {
+        int ask = open(ask_path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+        if (ask >= 0) {
+            sent = sent || write(ask, "", 1) == 1 || errno == EAGAIN;
+            close(ask);
+        }
         int at = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (at >= 0 && read(at, &answer, 1) != 1)
             answer = 0;
         if (at >= 0)
             close(at);
-        if (answer == 0)
-            nanosleep(&nap, NULL);
+        if (answer != 0)
+            return answer == '1';
+        /* Nobody reads any more, and what was answered until then has just been looked for. */
+        if (ask < 0 || !sent)
+            return 0;
     }
-    return answer == '1';
 }
 
 /* MPI_Init has returned in a world of so many ranks: do all of them have the monitor? The same answer on all that have it. */

@@ -67,7 +67,10 @@ def test_options_that_contradict(nws, answered, options):
 def test_show_marks_what_is_stale(nws, measured, now):
     measured(now - 1000, **{"cpu.new@a": [0.5]})
     measured(now, **{"cpu.new@b": [0.5, 0.6]})
-    old, new = nws("show").out.splitlines()[1:]
+    # stored before the clock was set back
+    measured(now + 1000, **{"cpu.new@c": [0.5]})
+    old, new, future = nws("show").out.splitlines()[1:]
+    assert future.split()[-4:] == ["in", "17", "min", "stale"]
     assert old.split() == ["cpu.new@a", "1", "0.500", "CPU", "17", "min", "stale"]
     assert new.split()[:4] == ["cpu.new@b", "2", "0.600", "CPU"]
     assert "stale" not in new

@@ -17,7 +17,8 @@ def test_quantities(answered, value, unit):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(4, "4 s"), (119, "119 s"), (720, "12 min"), (12600, "3.5 h"), (181440, "2.1 d")]
+    ("seconds", "text"),
+    [(4, "4 s"), (119, "119 s"), (720, "12 min"), (12600, "3.5 h"), (181440, "2.1 d"), (-300, "in 5 min")],
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
