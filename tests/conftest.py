@@ -138,7 +138,8 @@ def process_state():
         "niceness": os.getpriority(os.PRIO_PROCESS, 0),
         "affinity": os.sched_getaffinity(0),
         "limits": {name: resource.getrlimit(number) for name, number in LIMITS.items()},
-        **dict(status),
+        # without 32 and 33, which glibc handles from the first thread of a process on
+        **{name: f"{int(mask, 16) & ~(0b11 << 31):016x}" for name, mask in status},
         "signal handlers": {number: signal.getsignal(number) for number in HANDLED_SIGNALS},
         "environment": environment,
     }
