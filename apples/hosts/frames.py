@@ -64,8 +64,7 @@ def frame(kind: bytes, payload: bytes = b"") -> bytes:
 
 
 def _no_agent(data: bytearray) -> str:
-    printed = bytes(data[:40])
-    return f"does not answer as a host agent does, it printed {printed!r}; its login shell must print nothing then"
+    return f"does not answer as a host agent does, it printed {bytes(data[:40])!r}; its login shell must be quiet"
 
 
 class Unframer:

@@ -23,7 +23,8 @@ def fault(path: str) -> str | None:
     if first.startswith(_BYTE_ORDER_MARK + b"#!"):
         return f"it begins with a byte order mark before #!, as Windows editors write (dos2unix {path})"
     if not first.startswith(b"#!"):
-        return None
+        text = first.strip() and first.isascii() and first.decode().strip().isprintable()
+        return "its first line names no interpreter; begin it with #!/bin/sh or another" if text else None
     # not split(), which would take the carriage return away
     interpreter, *words = [w for w in first[2:].rstrip(b"\n").replace(b"\t", b" ").split(b" ") if w] or [b"/"]
     if os.path.basename(interpreter) == b"env" and words:
@@ -31,13 +32,7 @@ def fault(path: str) -> str | None:
     elif os.path.exists(interpreter):
         return None
     name = repr(interpreter.decode(errors="replace"))
+    missing = f"its first line names the interpreter {name}, which is not there"
     if interpreter.endswith(b"\r"):
-        return (
-            f"its first line names the interpreter {name}, which is not there; the file has Windows line ends "
-            f"(dos2unix {path})"
-        )
-    return (
-        None
-        if os.path.exists(interpreter)
-        else f"its first line names the interpreter {name}, which is not there"
-    )
+        return f"{missing}; the file has Windows line ends (dos2unix {path})"
+    return None if os.path.exists(interpreter) else missing

@@ -27,7 +27,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a rounded duration: ``4 s``, ``12 min``, ``3.5 h``, ``2.1 d``; ``in 4 s`` of the future; a dash for NaN."""
+    """Return a rounded duration: ``4 s``, ``12 min``, ``3.5 h``, ``2.1 d``; ``in 4 s`` (future); a dash for NaN."""
     if math.isnan(seconds):
         return "-"
     if seconds <= -0.5:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from apples.errors import ConfigError
-from nws.base.hostlist import HostSlots, expand, fold, parse_hosts, read_hostfile
+from nws.base.hostlist import expand, fold, parse_hosts, read_hostfile
 from tests.transcripts import recorded
 
 
@@ -54,26 +54,27 @@ def test_slip_is_named(answered, expression):
     answered(str(caught.value))
 
 
-def test_hosts_of_an_option() -> None:
-    assert parse_hosts("a:2,b,node[1-2]:4") == (
-        HostSlots(name="a", slots=2),
-        HostSlots(name="b"),
-        HostSlots(name="node1", slots=4),
-        HostSlots(name="node2", slots=4),
-    )
-    assert parse_hosts("a,b,a") == (HostSlots(name="a", slots=2), HostSlots(name="b"))
-    assert parse_hosts("a:2,a") == (HostSlots(name="a", slots=3),)
+@pytest.mark.parametrize(
+    ("option", "hosts"),
+    [
+        ("a:2,b,node[1-2]:4", [("a", 2), ("b", None), ("node1", 4), ("node2", 4)]),
+        ("a,b,a", [("a", 2), ("b", None)]),
+        ("a:2,a", [("a", 3)]),
+        ("ann@w-[0-1]:2,bob@w-2", [("ann@w-0", 2), ("ann@w-1", 2), ("bob@w-2", None)]),
+    ],
+)
+def test_option_names_hosts_slots_and_users(option, hosts) -> None:
+    assert [(host.address or host.name, host.slots) for host in parse_hosts(option)] == hosts
 
 
-def test_all_problems_of_an_option_at_once() -> None:
+def test_option_names_all_problems_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_hosts("a:0,b:two,c d,e")
-    assert caught.value.problems == (
-        "-H: 'a:0': '0' is not a number of slots; give a whole number from 1",
-        "-H: 'b:two': 'two' is not a number of slots; give a whole number from 1",
-        caught.value.problems[2],
-    )
-    assert caught.value.problems[2].startswith("-H: 'c d': 'd' is not known here")
+    assert [problem.split("; ")[0] for problem in caught.value.problems] == [
+        "-H: 'a:0': '0' is not a number of slots",
+        "-H: 'b:two': 'two' is not a number of slots",
+        "-H: 'c d': 'd' is not known here",
+    ]
 
 
 def test_hostfile_without_hosts_or_without_a_file(tmp_path: Path) -> None:
@@ -86,6 +87,10 @@ def test_hostfile_without_hosts_or_without_a_file(tmp_path: Path) -> None:
     empty.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not UTF-8"):
         read_hostfile(empty)
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(ConfigError, match="no regular file"):
+            read_hostfile(path)
 
 
 HOSTFILES = Path(__file__).with_name("hostfiles")
@@ -108,16 +113,3 @@ def test_hostfiles_of_five_families(tmp_path: Path) -> None:
         path.write_bytes(text.replace(b"\n", b"\r\n") if b"dos" in name else text)
         outcomes += f"== {name.decode()}\n{outcome(path)}\n"
     assert outcomes == (HOSTFILES / "outcomes.txt").read_text(encoding="utf-8")
-
-
-def test_hostfile_that_is_no_regular_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", tmp_path):
-        with pytest.raises(ConfigError, match="no regular file"):
-            read_hostfile(path)
-
-
-def test_option_with_user_and_slots() -> None:
-    ann, bob = parse_hosts("ann@w-[0-1]:2,bob@w-2")[1:]
-    assert (ann.name, ann.slots, ann.address) == ("w-1", 2, "ann@w-1")
-    assert (bob.name, bob.slots, bob.address) == ("w-2", None, "bob@w-2")
