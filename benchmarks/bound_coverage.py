@@ -1,11 +1,10 @@
 """Share of runs that end between the bounds of their predictions, on the mock grid (should be 8 of 10).
 
-    python -m benchmarks bound_coverage                          # the paper's cluster
+    python -m benchmarks bound_coverage [--seeds 40]             # README's examples
     python -m benchmarks bound_coverage --rows [--worlds 16] [--futures 16]
 
-Each run has a world of its own seed; pools of 26 hosts, sizes 1000 to 6000, our planner. *idle* and *loaded* use the
-overhead of the calibration runs on idle machines. *learning* starts with the paper's overhead, and learns costs and
-range from each loaded run.
+README's examples are `apples-run 2000 --mock` with each of three schedulers: 34 loaded hosts of the paper's cluster,
+each run with a seed and a fresh state of its own.
 
 `--rows` varies one of the period of the load, the number of hosts and the length of the run. Hosts have one CPU; other
 processes arrive at random (Poisson) and stay for an exponential time, half a period each in the mean. Each plan runs
@@ -22,55 +21,50 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from apples.applications.catalogue import known_by_model
 from apples.costs.posterior import learn
 from apples.costs.ranges import MOST, calibrate_range, is_loaded, judged_run
 from apples.costs.runs import TrainingRuns, finished_runs, training_run
+from apples.costs.store import History
+from apples.model.config import find_config
 from apples.model.grid import FloatArray, Grid, Host, Snapshot
+from apples.model.gridfile import load_grid_file
 from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import Outcome, Plan, Record
+from apples.model.runrequest import RunRequest
 from apples.model.snapshotdocument import snapshot_document
-from apples.model.template import PAPER_OVERHEAD, Costs, Workload
+from apples.model.template import Costs, Workload
 from apples.planning.planner import make_plan
 from apples.planning.planningoptions import Horizon
-from apples.platforms.mock import MockPlatform
+from apples.platforms.mock import DEFAULT_SCENARIO, MockPlatform, open_mock
+from apples.run.agent import Agent
 from apples.simulation.mock_launcher import run_on_grid
 from apples.simulation.scenario import LoadTruth, RegimeTruth, Scenario, load_scenario
-from apples_experiments.mock_runs import PLANNERS, Session, calibrated
-from apples_experiments.settings import WolskiSettings, load_settings
+from apples_experiments.mock_runs import PLANNERS
 from benchmarks.common.report import say
 
-POOL = 26
-#: Seeds of worlds; no experiment uses them.
-FIRST_SEEDS = (90_000, 95_000)
-IDLE_RUNS, LOADED_RUNS, LEARNING_RUNS = 24, 60, 80
+#: README's examples.
+SIZE, EXAMPLES = 2000, ("apples", "default", "smart-user")
 
 
-def one_run(settings: WolskiSettings, case: tuple[int, int], load: str, costs: Costs) -> Record:
-    """Return a run in a world of its own. `case`: (size, seed)."""
-    size, seed = case
-    session = Session(settings, seed=seed, load=load)
-    return session.run(size, costs, make_plan, replace(PLANNERS["apples"], max_ranks=POOL))
-
-
-def told(settings: WolskiSettings, load: str, runs: int, costs: Costs) -> list[Record]:
-    """Return runs with the same costs throughout."""
-    cases = [(settings.sizes[k % len(settings.sizes)], FIRST_SEEDS[0] + k) for k in range(runs)]
-    return [one_run(settings, case, load, costs) for case in cases]
-
-
-def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Record]:
-    """Return loaded runs, each of which learns from those before it."""
-    rng = np.random.default_rng(first_seed)
-    records: list[Record] = []
-    for k in range(LEARNING_RUNS):
-        size = int(rng.choice(settings.sizes))
-        known = learnt(costs, records)
-        record = replace(one_run(settings, (size, first_seed + k), "loaded", known), id=f"{k:06d}")
-        records.append(replace(record, plan=calibrated_range(record, records)))
-    return records
+def example(scheduler: str, seed: int) -> Futures:
+    """Return a first run of README's example as the command makes it, with a fresh state."""
+    platform = open_mock(DEFAULT_SCENARIO, seed=seed)
+    name = platform.scenario.application.name
+    stated = load_grid_file(find_config(platform.scenario.grid)).applications[name].costs
+    template = known_by_model(name, platform.workload, "the scenario")
+    request = RunRequest(size=SIZE, template=template, scheduler=scheduler)
+    with TemporaryDirectory() as directory:
+        history = History(Path(directory) / "history.db", _silent)
+        agent = Agent(platform, history, _silent, stated={} if stated is None else {name: stated})
+        decision = agent.decide(request)
+        history.close()
+    outcome = platform.run(request_of(decision.plan, decision.workload), _silent)
+    return Futures.of(decision.plan, [outcome.observed_s])
 
 
 def learnt(costs: Costs, records: list[Record]) -> Costs:
@@ -84,12 +78,6 @@ def calibrated_range(record: Record, before: list[Record]) -> Plan:
     alike = [one for one in before if is_loaded(training_run(one).slowness) == loaded]
     judged = [run for run in map(judged_run, alike) if run is not None]
     return calibrate_range(record.plan, judged[-MOST:])
-
-
-def report(name: str, records: list[Record]) -> None:
-    """Print one line: shares inside and beyond the bounds, mean error of the prediction, and median width."""
-    runs = [Futures.of(r.plan, [r.outcome.observed_s]) for r in records if r.outcome is not None]
-    say(f"{name:<10} runs {len(runs):4}  {judged(runs)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -252,10 +240,11 @@ def _silent(line: str) -> None:
     """Ignore a progress line."""
 
 
-def main(*, rows: bool = False, worlds: int = 16, futures: int = 16) -> None:
-    """Print the three cases of the paper's cluster, or the rows.
+def main(*, rows: bool = False, seeds: int = 40, worlds: int = 16, futures: int = 16) -> None:
+    """Print README's examples, or the rows.
 
     rows: by period, hosts and length
+    seeds: of the examples
     worlds: of a row
     futures: of a plan
     """
@@ -263,9 +252,6 @@ def main(*, rows: bool = False, worlds: int = 16, futures: int = 16) -> None:
         for row in ROWS:
             report_row(row, worlds, futures)
         return
-    settings = load_settings()
-    costs = learnt(calibrated(settings, "apples", lambda line: None), [])
-    report("idle", told(settings, "unloaded", IDLE_RUNS, costs))
-    report("loaded", told(settings, "loaded", LOADED_RUNS, costs))
-    paper = replace(costs, overhead=PAPER_OVERHEAD)
-    report("learning", [r for seed in FIRST_SEEDS for r in learning(settings, seed, paper)])
+    for scheduler in EXAMPLES:
+        runs = [example(scheduler, seed) for seed in range(1, seeds + 1)]
+        say(f"{scheduler:<10} runs {len(runs):4}  {judged(runs)}")
