@@ -95,30 +95,14 @@ class _Posterior:
 
     def __init__(self, same: TrainingRuns) -> None:
         self._same, self._benchmarks = same, same.benchmarks
-        self._estimates = estimates = Estimator()
+        self._estimates = _prior(same.benchmarks)
         self._host_scatter = Scatter(_HOST_SCATTER, _SEEN)
         self._run_scatter = Scatter(_RUN_SCATTER, _SEEN)
-        prior = same.benchmarks.overhead
-        constant_s = max(
-            abs(prior.constant_s), prior.error_s, _UNKNOWN_START_S if prior == Overhead() else 0.0
-        )
-        self._start_scatter = Scatter(max(_START * constant_s, prior.error_s / 2, 1e-3), _SEEN)
-        self._types: Counter[str] = Counter()
-        self._hosts: dict[str, tuple[str, int]] = {}
+        start_s, prior = _start_s(same.benchmarks.overhead), same.benchmarks.overhead
+        self._start_scatter = Scatter(max(_START * start_s, prior.error_s / 2, 1e-3), _SEEN)
+        #: Runs behind each factor, by its name.
+        self._seen: Counter[str] = Counter()
         self._runs = 0
-        measured_s = same.benchmarks.message_cpu_s
-        estimates.expect(_CODE, 0.0, _PROGRAM if same.benchmarks.slab_rows else _PROGRAM_IN_ALL_SLABS)
-        estimates.expect(_MESSAGE, measured_s, max(_MESSAGE_S, measured_s / 2))
-        estimates.expect(_HOP, 0.0, _HOPS)
-        estimates.expect(_EXCHANGES, 1.0, _EXCHANGE)
-        error_s = constant_s if prior == Overhead() else max(_START * constant_s, prior.error_s)
-        estimates.expect(_CONSTANT, prior.constant_s, error_s)
-        estimates.expect(_SIZE, prior.per_row_s, _START * max(abs(prior.per_row_s), 1e-3 * constant_s))
-        estimates.expect(_RANK, prior.per_rank_s, max(_START * abs(prior.per_rank_s), _OF_RANK * constant_s))
-        estimates.expect(
-            _RANK2, prior.per_rank2_s, max(_START * prior.per_rank2_s, _OF_RANK / 100 * constant_s)
-        )
-        estimates.expect(_START_CPU_S, 0.0, max(_START * constant_s, _OF_CPU * min(constant_s, 1.0)))
 
     def add(self, run: TrainingRun, of: TrainingRuns) -> None:
         """Learn from one more run. of : the benchmarks for its slabs"""
@@ -136,17 +120,7 @@ class _Posterior:
 
     def _rows(self, run: TrainingRun, of: TrainingRuns) -> None:
         """Learn the cost of rows, each host with its median rank."""
-        older = {t for t, measured_at in (of.since or {}).items() if run.started_at < measured_at}
-        computed: dict[tuple[str, str], list[tuple[float, float]]] = {}
-        expected = expected_compute(run, of.benchmarks)
-        for one, times in run.observed_ranks:
-            expected_s = expected.get(one.rank, 0.0)
-            if times.compute_s > 0 and expected_s > 0 and one.cpu_type not in older:
-                least_s, most_s = times.sweeps_s(one.share)
-                near_s = min(max(expected_s, least_s), most_s)
-                computed.setdefault((one.cpu_type, one.host), []).append(
-                    (math.log(near_s / expected_s), one.share_error)
-                )
+        computed = _computed(run, of)
         for (cpu_type, host), ranks in computed.items():
             weights = {**self._factors(cpu_type, host, run, of), _PER_RUN: 1.0}
             scatter = self._host_scatter.variance
@@ -154,9 +128,9 @@ class _Posterior:
             log = statistics.median(log for log, _ in ranks)
             surprise = self._estimates.observe(weights, log, variance)
             self._host_scatter.add(surprise.error(scatter), scatter / variance)
-        self._types.update({cpu_type for cpu_type, _ in computed})
-        for cpu_type, host in computed:
-            self._hosts[host] = cpu_type, self._hosts.get(host, ("", 0))[1] + 1
+        self._seen.update(
+            {name for cpu_type, host in computed for name in (f"kind {cpu_type}", f"host {host}")}
+        )
         if computed:
             this = {_PER_RUN: 1.0}
             self._run_scatter.add(self._estimates.value(this) ** 2 + self._estimates.error(this) ** 2)
@@ -164,10 +138,8 @@ class _Posterior:
     def _factors(self, cpu_type: str, host: str, run: TrainingRun, of: TrainingRuns) -> dict[str, float]:
         """Return the factors on a host's cost of a row, and make those expected that are new."""
         weights = {_CODE: 1.0, f"kind {cpu_type}": 1.0, f"host {host}": 1.0}
-        self._estimates.expect(f"kind {cpu_type}", 0.0, _KIND)
         self._estimates.expect(f"host {host}", 0.0, _HOST)
         if self._benchmarks.slab_rows:
-            self._estimates.expect(f"growth {cpu_type}", 0.0, _GROWTH)
             low, high = self._benchmarks.slab_limits
             rows = min(max(run.typical_rows, low), high)
             weights[f"growth {cpu_type}"] = math.log(rows / self._benchmarks.slab_rows)
@@ -222,53 +194,41 @@ class _Posterior:
     def learned(self, of: TrainingRuns | None = None) -> Learned:
         """Return the estimates as costs. of : other benchmarks than those in question"""
         benchmarks, value = (of or self._same).benchmarks, self._estimates.value
-        types = {t: self._correction({_CODE: 1.0, f"kind {t}": 1.0}, runs) for t, runs in self._types.items()}
-        hosts = {h: self._correction({f"host {h}": 1.0}, runs) for h, (_, runs) in self._hosts.items()}
-        factors = {
-            t: types[t].factor if t in types else math.exp(value({_CODE: 1.0}))
-            for t in benchmarks.seconds_per_row
+        kinds, scatter = list(benchmarks.seconds_per_row), self._host_scatter.variance
+        of_kind = {
+            t: self._correction({_CODE: 1.0, f"kind {t}": 1.0}, self._seen[f"kind {t}"]) for t in kinds
         }
-        grown = {
-            t: value({f"growth {t}": 1.0})
-            for t in benchmarks.seconds_per_row
-            if f"growth {t}" in self._estimates
-        }
-        scatter = self._host_scatter.variance
-        errors = {host: math.hypot(one.error, math.sqrt(scatter)) for host, one in hosts.items()}
-        start_s = value({_START_CPU_S: 1.0})
+        grown = {t: value({f"growth {t}": 1.0}) for t in kinds}
+        names = [name.removeprefix("host ") for name in self._seen if name.startswith("host ")]
+        hosts = {host: self._correction({f"host {host}": 1.0}, self._seen[f"host {host}"]) for host in names}
+        common = max((one.error for one in of_kind.values()), default=0.0)
         costs = replace(
             benchmarks,
             seconds_per_row={
-                t: {ranks: seconds * factors[t] for ranks, seconds in table.items()}
+                t: {ranks: seconds * of_kind[t].factor for ranks, seconds in table.items()}
                 for t, table in benchmarks.seconds_per_row.items()
             },
             growth={
-                t: {ranks: (a + grown.get(t, 0.0), b + grown.get(t, 0.0)) for ranks, (a, b) in sides.items()}
+                t: {ranks: (a + grown[t], b + grown[t]) for ranks, (a, b) in sides.items()}
                 for t, sides in benchmarks.growth.items()
             },
             host_factors={host: one.factor for host, one in hosts.items()},
-            host_errors={**errors, "": math.hypot(_HOST, math.sqrt(scatter))},
-            row_error=math.hypot(self._kind_error(benchmarks), math.sqrt(self._run_scatter.variance)),
+            host_errors={host: math.hypot(one.error, math.sqrt(scatter)) for host, one in hosts.items()}
+            | {"": math.hypot(_HOST, math.sqrt(scatter))},
+            row_error=math.hypot(common, math.sqrt(self._run_scatter.variance)),
             communication=min(max(value({_EXCHANGES: 1.0}), _LEAST_EXCHANGE), 1.0),
             message_cpu_s=max(value({_MESSAGE: 1.0}), 0.0),
             reduction_hops=max(value({_HOP: 1.0}), 0.0),
-            start_cpu_s=max(start_s, 0.0),
+            start_cpu_s=max(value({_START_CPU_S: 1.0}), 0.0),
             overhead=self._overhead(benchmarks.overhead),
         )
+        types = {t: one for t, one in of_kind.items() if one.runs}
         return Learned(costs=costs, types=types, hosts=hosts)
 
     def _correction(self, weights: Mapping[str, float], runs: int) -> Correction:
         return Correction(
             factor=math.exp(self._estimates.value(weights)), error=self._estimates.error(weights), runs=runs
         )
-
-    def _kind_error(self, benchmarks: Costs) -> float:
-        """Return the largest error of the cost of a row that hosts of one kind have in common."""
-        errors = [0.0]
-        for cpu_type in benchmarks.seconds_per_row:
-            self._estimates.expect(f"kind {cpu_type}", 0.0, _KIND)
-            errors.append(self._estimates.error({_CODE: 1.0, f"kind {cpu_type}": 1.0}))
-        return max(errors)
 
     def _overhead(self, prior: Overhead) -> Overhead:
         constant_s, row_s, rank_s, rank2_s = (self._estimates.value({name: 1.0}) for name in _OVERHEAD)
@@ -281,6 +241,49 @@ class _Posterior:
             covariance=tuple(map(tuple, self._estimates.covariance(_OVERHEAD).tolist())),
             source=f"fitted to {counted(self._runs, 'run')}" if self._runs else prior.source,
         )
+
+
+def _start_s(overhead: Overhead) -> float:
+    """Return the size of a start by its prior, by which the errors of its terms are measured."""
+    return max(
+        abs(overhead.constant_s), overhead.error_s, _UNKNOWN_START_S if overhead == Overhead() else 0.0
+    )
+
+
+def _prior(benchmarks: Costs) -> Estimator:
+    """Return the estimates before any run."""
+    estimates, prior, constant_s = Estimator(), benchmarks.overhead, _start_s(benchmarks.overhead)
+    measured_s = benchmarks.message_cpu_s
+    estimates.expect(_CODE, 0.0, _PROGRAM if benchmarks.slab_rows else _PROGRAM_IN_ALL_SLABS)
+    for cpu_type in benchmarks.seconds_per_row:
+        estimates.expect(f"kind {cpu_type}", 0.0, _KIND)
+        estimates.expect(f"growth {cpu_type}", 0.0, _GROWTH if benchmarks.slab_rows else 0.0)
+    estimates.expect(_MESSAGE, measured_s, max(_MESSAGE_S, measured_s / 2))
+    estimates.expect(_HOP, 0.0, _HOPS)
+    estimates.expect(_EXCHANGES, 1.0, _EXCHANGE)
+    error_s = constant_s if prior == Overhead() else max(_START * constant_s, prior.error_s)
+    estimates.expect(_CONSTANT, prior.constant_s, error_s)
+    estimates.expect(_SIZE, prior.per_row_s, _START * max(abs(prior.per_row_s), 1e-3 * constant_s))
+    estimates.expect(_RANK, prior.per_rank_s, max(_START * abs(prior.per_rank_s), _OF_RANK * constant_s))
+    estimates.expect(_RANK2, prior.per_rank2_s, max(_START * prior.per_rank2_s, _OF_RANK / 100 * constant_s))
+    estimates.expect(_START_CPU_S, 0.0, max(_START * constant_s, _OF_CPU * min(constant_s, 1.0)))
+    return estimates
+
+
+def _computed(run: TrainingRun, of: TrainingRuns) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """Return CPU type and host → for each of its ranks the logarithm of observed over expected computation, and the
+    error of its share.
+    """
+    older = {t for t, measured_at in (of.since or {}).items() if run.started_at < measured_at}
+    computed: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    expected = expected_compute(run, of.benchmarks)
+    for one, times in run.observed_ranks:
+        expected_s = expected.get(one.rank, 0.0)
+        if times.compute_s > 0 and expected_s > 0 and one.cpu_type not in older:
+            least_s, most_s = times.sweeps_s(one.share)
+            log = math.log(min(max(expected_s, least_s), most_s) / expected_s)
+            computed.setdefault((one.cpu_type, one.host), []).append((log, one.share_error))
+    return computed
 
 
 def _iterations_s(run: TrainingRun) -> float:
