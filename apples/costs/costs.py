@@ -20,7 +20,7 @@ from apples.model.template import Costs, Overhead, Workload
 _SAME = 0.1
 
 #: Newest runs on slabs of each size that are used; earlier ones are nearly forgotten.
-_NEWEST = 50
+_NEWEST = 30
 
 
 def costs_of(evidence: Evidence, slab: Slab) -> Costs:
