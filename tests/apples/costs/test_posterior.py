@@ -8,7 +8,7 @@ import pytest
 from apples.costs.posterior import learn
 from apples.costs.runs import TrainingRuns, finished_runs, training_run, without_overhead
 from apples.model.grid import OFFERED
-from apples.model.plan import Attempt, Outcome, Record
+from apples.model.plan import Outcome, Record
 from apples.model.template import Costs, Overhead
 from tests.apples.samples import a_plan, an_assignment, an_observation
 
@@ -36,7 +36,6 @@ def a_run(
     outside_s=0.0,
     row_bytes=0.0,
     corrected=1.0,
-    attempts=(),
     together=False,
     seen=None,
     planned=None,
@@ -46,7 +45,7 @@ def a_run(
     extra_s : instead of `observed_s`, what the run took beyond its computation
     slow : ranks that computed 1.4 times as long as the others.  exchange : predicted and observed of each, seconds
     waits : of each rank, in the reduction.  latency_s : between hosts.  outside_s : before and after the ranks' own
-        time.  corrected : factor on BM by which it was planned.  attempts : first iterations of its launches
+        time.  corrected : factor on BM by which it was planned
     together : on one host after all.  seen, planned : other fields of all observations, of the plan
     """
     compute = {1: BM, 2: 2 * BM}[slots] * size / ranks / availability
@@ -82,10 +81,6 @@ def a_run(
     host = {"cpu_type": "node", "slots": slots, "availability": {"value": availability}, "capacity": None}
     hosts = [{"host": f"h{h}", **host} for h in range(-(-ranks // slots))]
     outcome = Outcome(ended=ended, exit_code=0, observed_s=observed_s, observations=observations)
-    launches = tuple(
-        Attempt(number=n, started_at=0.0, first_iteration=first, iterations=1, plan=plan, outcome=outcome)
-        for n, first in enumerate(attempts, 1)
-    )
     return Record(
         id="run",
         started_at=at,
@@ -95,7 +90,6 @@ def a_run(
         outcome=outcome if ended else None,
         snapshot={"hosts": hosts, "links": {"usual": {"latency_s": latency_s}, "pairs": []}},
         workload={"iterations": 1, "messages": messages, "bytes_per_row": row_bytes},
-        attempts=launches,
     )
 
 
