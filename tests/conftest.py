@@ -60,6 +60,7 @@ def pytest_configure(config):
     # Tests start hundreds of interpreters; without bytecode on disk each would compile the packages again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    use_full_vectors()
     option = config.option
     if hasattr(config, "workerinput"):
         option.all_tests = config.workerinput["all_tests"]
@@ -75,6 +76,18 @@ def pytest_configure(config):
 def pytest_configure_node(node):
     """Hand the choice to the workers of xdist, which read the command line themselves."""
     node.workerinput["all_tests"] = node.config.option.all_tests
+
+
+def use_full_vectors():
+    """Compile all kernels for the CPU features that the stencils' module sets for its whole process.
+
+    Else a worker that has imported a stencil finds none of the other kernels on disk and compiles them again.
+    """
+    from llvmlite import binding
+
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f"):
+        os.environ.setdefault("NUMBA_CPU_FEATURES", f"{features.flatten()},-prefer-256-bit")
 
 
 def compile_kernels():
