@@ -51,6 +51,8 @@ _FIRST = {
     "^": "a host to be left out (^host) is Open MPI's; use --exclude",
     "-": "options of mpiexec are of MPICH's and Intel MPI's -configfile; give a hostfile",
 }
+#: Entries that these begin; of options, a name with slots (`-x slots=1`) is none.
+_OF_OTHERS = re.compile(r"[+^]|-\S+\s+[^=\s]+(?!\S)")
 #: Words of hostfiles that have no meaning here → whose they are, and what to do instead.
 _OTHERS = {
     "binding": ("MPICH and Intel MPI", _BINDING),
@@ -171,7 +173,7 @@ def parse_entry(entry: str, problems: list[str]) -> list[HostSlots]:
     """Return the hosts of one entry, such as `host:4` or `ann@host slots=4 max_slots=8`; append to `problems`."""
     entry = entry.strip()
     match = _ENTRY.fullmatch(entry)
-    if match is None or entry[:1] in _FIRST or _RANK_LINE.match(entry) or _IPV6.match(entry):
+    if match is None or _OF_OTHERS.match(entry) or _RANK_LINE.match(entry) or _IPV6.match(entry):
         problems.append(f"{entry!r}: {_no_entry(entry)}")
         return []
     values, of_words = _words(match["words"])
@@ -189,7 +191,7 @@ def parse_entry(entry: str, problems: list[str]) -> list[HostSlots]:
 
 def _no_entry(entry: str) -> str:
     """Return why a text is no entry of a hostfile."""
-    if entry[:1] in _FIRST:
+    if _OF_OTHERS.match(entry):
         return _FIRST[entry[:1]]
     if _IPV6.match(entry):
         return "an IPv6 address is no host's name; give it as `address` in a grid file, or in ~/.ssh/config"
