@@ -5,7 +5,7 @@ The public names, imported when they are first used:
 >>> import apples
 >>> planned = apples.plan(1000, app="pmhd3d", grid="centurion")
 >>> len(planned.plan.hosts), f"{planned.plan.predicted_s:.0f} s"
-(10, '46 s')
+(10, '50 s')
 
 `docs/python-api.md` has an example of each.
 """

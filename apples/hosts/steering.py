@@ -31,7 +31,7 @@ STEERED_LOOK_S, SHOWN_LOOK_S = 0.2, 1.1
 _CHUNK = 1 << 20
 
 #: Offset of the iterations in a page of the monitor (`apples.monitoring.pagelayout`), its magic and version.
-PAGE_ITERATIONS, PAGE_BEGIN = 352, struct.pack("=8sI", b"APPLESMP", 2)
+PAGE_ITERATIONS, PAGE_BEGIN = 352, struct.pack("=8sI", b"APPLESMP", 3)
 
 
 class FileTail:

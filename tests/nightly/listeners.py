@@ -180,8 +180,9 @@ class Queue(Lines):
         place = str(self.directory)
         names: dict[str, Any] = {
             **dict.fromkeys(("directory", "output", "error"), (place, f"{place}/%j.out", "/dev/null")),
-            **dict.fromkeys(("why", "wait", "cancel"), (1, 2, 3, 50, 2**63 - 1)),
+            **dict.fromkeys(("why", "wait", "cancel", "hold", "release"), (1, 2, 3, 50, 2**63 - 1)),
             "procs": (1, 1, 2),
+            "after": ("any:1", "ok:1", "failed:2", "any:50"),
             "command": ("true", "/bin/true", "sleep", "no-such-program"),
         }
         self.generator = Generator(self._chance, names, {"$defs": definitions})
@@ -195,6 +196,8 @@ class Queue(Lines):
             "procs": 1,
             "request_s": 1e5,
             "duties": [],
+            "held": False,
+            "after": [],
         }
         holding |= {"directory": place, "output": "/dev/null", "error": "/dev/null", "environment": {}}
         answer = ask(self.path, {"submit": holding})

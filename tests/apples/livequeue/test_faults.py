@@ -309,11 +309,11 @@ def test_control_characters_never_reach_the_terminal(manager, cli, tmp_path):
     odd.mkdir()
     call("submit", "-D", odd, "-o", odd / "none" / "%j", "--wait", "--", "true", code=2)
     assert "name 'a\\x1b[2J': printable characters are legal" in call(
-        "submit", "-J", "a\x1b[2J", "--", "x", code=2
+        "submit", "-J", "a\x1b[2J", "--", "true", code=2
     )
-    said = call("submit", "--wait", "-D", odd, "-J", "x", "--", "no\x9bsuch", code=127)
-    assert "no\\x9bsuch: no such program" in said
-    assert "no\\x9bsuch" in call("why", 1)
+    said = call("submit", "-D", odd, "-J", "x", "--", "no\x9bsuch", code=127)
+    assert "no\\x9bsuch' is in none of the directories" in said
+    call("submit", "--wait", "-D", odd, "--", "sh", "-c", "exit 3", "no\x9bsuch", code=3)
     for text in (said, call("why", 1), call("queue", "--all")):
         assert not {"\x1b", "\x9b"} & set(text)
 

@@ -94,10 +94,12 @@ def test_one_that_cannot_be_started(ended, answered, more, command):
 
 def test_file_that_is_no_program_of_this_machine(ended, tmp_path):
     odd = tmp_path / "odd"
-    odd.write_text("no magic number\n")
+    odd.write_bytes(b"\0no magic number\n")
     odd.chmod(0o755)
     record = ended(str(odd))
     assert (record.exit_code, record.detail) == (126, f"{odd}: cannot be run (Exec format error)")
+    odd.write_text("no magic number\n")
+    assert "names no interpreter; begin it with #!/bin/sh" in ended(str(odd)).detail
     odd.write_bytes(b"#!/bin/sh\r\n")
     record = ended(str(odd))
     assert record.exit_code == 126
