@@ -43,7 +43,7 @@ class BlockedJobs:
         record = live.jobs.get(job_id)
         if record is None or record.start_s is not None:
             return
-        live.store.hold(job_id, held=hold)
+        live.store.change(job_id, held=hold)
         if hold and job_id not in self.jobs:
             self.take_out(record)
             self.jobs.add(job_id)
@@ -64,7 +64,7 @@ class BlockedJobs:
                 if never:
                     left += live.cancel(job_id, now, never)
                 elif not (pending or record.held):
-                    live.store.let_start(job_id, now)
+                    live.store.change(job_id, after=(), submitted_s=now)
                     self.jobs.discard(job_id)
                     live.enqueue(live.record(job_id))
                     eligible.append(job_id)

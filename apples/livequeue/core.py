@@ -21,6 +21,7 @@ from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,
     LOST,
+    STARTING,
     WAITING,
     JobEnd,
     JobRecord,
@@ -68,23 +69,21 @@ class StoredPredictions:
     def write(self, store: Store, queue: JobQueue, backfill: str) -> None:
         """Write the predictions that have changed, within a transaction."""
         waiting = queue.waiting if backfill == "conservative" else ()
-        store.set_predictions(
-            expected=_changed(self.ends, queue.running, queue.expected_end_s),
-            planned=_changed(self.plans, waiting, queue.planned_start_s),
-        )
+        for job_id, at_s in _changed(self.ends, queue.running, queue.expected_end_s):
+            store.change(job_id, expected_s=at_s)
+        for job_id, at_s in _changed(self.plans, waiting, queue.planned_start_s):
+            store.change(job_id, planned_s=at_s)
 
 
 def _changed(
     stored: dict[int, float], jobs: Iterable[QueueJob], predict: Callable[[int], float | None]
-) -> list[tuple[float, int]]:
-    """Return (instant, job) of each prediction that differs from the stored one, and remember them."""
-    changes = []
+) -> Iterator[tuple[int, float]]:
+    """Return (job, instant) of each prediction that differs from the stored one, and remember them."""
     for job in jobs:
         at = predict(job.id)
         if at is not None and stored.get(job.id) != at:
-            changes.append((at, job.id))
             stored[job.id] = at
-    return changes
+            yield job.id, at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,12 +195,12 @@ class LiveQueue:
 
     def cancel(self, job_id: int, now: float, detail: str = "") -> list[JobRecord]:
         """Cancel a waiting job and return it; none if it does not wait any more."""
-        end = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time(), detail=detail)
+        end = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, detail=detail)
         return [self._end(job_id, now)] if self.store.end(job_id, end, only_from=(WAITING,)) else []
 
     def _end(self, job_id: int, now: float) -> JobRecord:
         record = self.jobs.pop(job_id)
-        self.store.free(job_id, now)
+        self.store.change(job_id, freed_s=now, environment=None)
         self.blocked.take_out(record)
         ended = self.record(job_id)
         if record.start_s is None or ended.outcome == LOST:
@@ -214,7 +213,8 @@ class LiveQueue:
     def _submit(self, submission: Submission, now: float) -> int:
         job_id = self.store.add(submission, now)
         estimate = ModelFirst(self.board).estimate(job_of(self.record(job_id)), now)
-        self.store.set_estimates(job_id, estimate.seconds, self.board.estimates(job_id))
+        estimates = dict(self.board.estimates(job_id))
+        self.store.change(job_id, estimate_s=estimate.seconds, estimates=estimates)
         self.enqueue(self.record(job_id))
         return job_id
 
@@ -230,7 +230,8 @@ class LiveQueue:
 
     def _start(self, job_id: int, now: float, beside: int | None = None) -> JobRecord:
         hosts, cpus = self.occupancy.place(self.jobs[job_id], beside)
-        self.store.start(job_id, now, hosts, cpus, backfilled=self.queue.overtook(job_id), beside=beside)
+        place = {"hosts": hosts, "cpus": cpus, "beside": beside, "backfilled": self.queue.overtook(job_id)}
+        self.store.change(job_id, only_from=(WAITING,), state=STARTING, start_s=now, attempts=1, **place)
         record = self.jobs[job_id] = self.record(job_id)
         if beside is not None:
             self.occupancy.admit(record)

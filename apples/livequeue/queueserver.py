@@ -5,7 +5,6 @@ clients are answered after it. On TERM or INT the manager ends and the superviso
 adopts them.
 """
 
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -96,12 +95,14 @@ class Changes:
         store = self._live.store
         if record.state == STARTING:
             # No supervisor has claimed the job. One that is on its way will find nothing to do.
-            end = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
+            end = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED)
             with store.transaction():
                 if store.end(record.id, end, only_from=(STARTING,)):
                     return "cancelled"
-        with store.transaction():
-            store.ask_to_end(record.id, str(client.uid))
+        if record.cancel is None:
+            # The first who cancels it stays its canceller.
+            with store.transaction():
+                store.change(record.id, cancel=str(client.uid))
         self._supervisors.ask_to_end(record.id)
         return "ending"
 

@@ -1,5 +1,6 @@
 """Records of a job of the live queue: its submission, its state and its end. Standard library only."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,8 +24,8 @@ CODE_TIME_LIMIT, CODE_LOST, CODE_CANCELLED = 124, 125, 143
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """A request to run one command.
+class JobDemand:
+    """What a user asks of the queue.
 
     token: unique value of the client, so that a repeated request makes one job.
     request_s: wall time after which the job is ended.
@@ -34,19 +35,16 @@ class Submission:
         its processors with another job that allows it.
     held: it waits until it is released.
     after: conditions on other jobs, each as `KIND:ID`; see `CONDITIONS`.
-    nice, rlimits, affinity: of the process that submitted; rlimits as (soft, hard) by name, affinity as CPU numbers.
+    affinity: CPUs of the process that submitted.
     """
 
     token: str
     uid: int
-    gid: int
     user: str
     project: str
     name: str
     command: tuple[str, ...]
     directory: str
-    environment: Mapping[str, str] = field(repr=False)
-    umask: int
     output: str
     error: str
     procs: int
@@ -55,9 +53,18 @@ class Submission:
     duties: tuple[float, ...] = ()
     held: bool = False
     after: tuple[str, ...] = ()
+    affinity: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission(JobDemand):
+    """A request to run one command. nice, rlimits: of the process that submitted; rlimits as (soft, hard) by name."""
+
+    gid: int
+    environment: Mapping[str, str] = field(repr=False)
+    umask: int
     nice: int = 0
     rlimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    affinity: tuple[int, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -68,7 +75,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRecord:
+class JobRecord(JobDemand):
     """A job in the store, without its environment.
 
     Times are seconds since the queue's origin, except `ended_at`: s since the epoch.
@@ -80,30 +87,17 @@ class JobRecord:
     expected_s: expected end of a running job.
     planned_s: reservation of a waiting job (conservative backfilling).
     foreseen: waits that were predicted at the submission (`apples.queueing.startranges.ForeseenWait` as JSON), or None.
-    duties, held, after: as in the submission; `after` only until all of it holds.
+    after: only until all of it holds.
     beside: job that held the processors when this job started as its guest, or None.
     cancel: user who cancelled the running job.
     supervisor: process id.
     attempts: number of supervisors started for the job. At most one of them ran it.
     hosts: processors by host, set at the start. Empty if the machine had shrunk by then.
-    affinity: CPUs of the process that submitted.
     cpus: CPUs of this host that the job is held to, set at the start. Empty if it has no processors of this host.
     bytes: size of its submission.
     """
 
     id: int
-    token: str
-    uid: int
-    user: str
-    project: str
-    name: str
-    command: tuple[str, ...]
-    directory: str
-    output: str
-    error: str
-    procs: int
-    request_s: float
-    model_s: float | None
     estimate_s: float
     estimates: Mapping[str, float]
     state: str
@@ -114,9 +108,6 @@ class JobRecord:
     planned_s: float | None = None
     foreseen: str | None = None
     backfilled: bool = False
-    duties: tuple[float, ...] = ()
-    held: bool = False
-    after: tuple[str, ...] = ()
     beside: int | None = None
     ended_at: float | None = None
     exit_code: int | None = None
@@ -126,7 +117,6 @@ class JobRecord:
     supervisor: int | None = None
     attempts: int = 0
     hosts: Mapping[str, int] = field(default_factory=dict)
-    affinity: tuple[int, ...] = ()
     cpus: tuple[int, ...] = ()
     bytes: int = 0
 
@@ -142,5 +132,5 @@ class JobEnd:
 
     outcome: str
     exit_code: int
-    ended_at: float
+    ended_at: float = field(default_factory=time.time)
     detail: str = ""

@@ -50,7 +50,7 @@ class StartPredictions:
         jobs = [i for i in submitted if i in waiting and learns_from(i, len(waiting))]
         for job_id in jobs:
             foreseen = self._ranges.foresee(self._waits(now)[job_id])
-            store.set_foreseen(job_id, encode(foreseen).decode())
+            store.change(job_id, foreseen=encode(foreseen).decode())
         return jobs
 
     def start(self, job_id: int, percentile: float = RANGE_PERCENTILE) -> StartRange | None:

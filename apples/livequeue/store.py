@@ -7,16 +7,17 @@ imports little, because every supervisor imports it.
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from apples.errors import HistoryError
-from apples.livequeue.records import ENDED, RUNNING, STARTING, WAITING, JobEnd, JobRecord, Submission
+from apples.livequeue.records import ENDED, WAITING, JobEnd, JobRecord, Submission
 from nws.base.files import make_private
 from nws.base.oserrors import REASON, os_errors_as
+from nws.base.records import document_of
 from nws.base.sqlite import SqliteFile, SqliteFormat
 
 _SCHEMA = """
@@ -27,7 +28,7 @@ CREATE TABLE jobs (
     environment TEXT, umask INTEGER NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
     procs INTEGER NOT NULL, request_s REAL NOT NULL, model_s REAL, duties TEXT NOT NULL,
     held INTEGER NOT NULL, after TEXT NOT NULL,
-    estimate_s REAL NOT NULL, said TEXT NOT NULL, state TEXT NOT NULL, submitted_s REAL NOT NULL,
+    estimate_s REAL NOT NULL, estimates TEXT NOT NULL, state TEXT NOT NULL, submitted_s REAL NOT NULL,
     start_s REAL, freed_s REAL, expected_s REAL, planned_s REAL, foreseen TEXT,
     backfilled INTEGER NOT NULL DEFAULT 0, beside INTEGER,
     ended_at REAL, exit_code INTEGER, outcome TEXT, detail TEXT, cancel TEXT,
@@ -47,7 +48,7 @@ class QueueStoreFull(HistoryError):
 
 _FORMAT = SqliteFormat(
     application_id=0x41705175,
-    version=6,
+    version=7,
     schema=_SCHEMA,
     # A state that is reported is on disk, also after a power failure.
     pragmas={"synchronous": "FULL"},
@@ -60,9 +61,7 @@ _FORMAT = SqliteFormat(
 #: Time that a writer waits for others, seconds.
 _BUSY_S = 60.0
 
-#: Fields of a record. The column of `estimates` is named `said`.
 _FIELDS = tuple(field.name for field in fields(JobRecord))
-_COLUMNS = ", ".join("said" if name == "estimates" else name for name in _FIELDS)
 _SUBMITTED = tuple(field.name for field in fields(Submission))
 #: Fields that are JSON text in the store; those in `_TUPLES` are tuples.
 _TUPLES = ("command", "affinity", "cpus", "duties", "after")
@@ -105,11 +104,9 @@ class Store:
         """Close the file."""
         self._file.close()
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[object]:
         """Write all of the block or nothing; on disk at the end. Raises `HistoryError` if it cannot be written."""
-        with self._file.writing():
-            yield
+        return self._file.writing()
 
     def numbers(self) -> dict[str, float]:
         """Return the queue's values: `origin`, s since the epoch, `last`, its last instant, and `policy`."""
@@ -155,7 +152,7 @@ class Store:
         return int(waiting), int(procs), int(size)
 
     def _jobs(self, where: str, values: tuple[Any, ...]) -> list[JobRecord]:
-        rows = self._rows(f"SELECT {_COLUMNS} FROM jobs WHERE {where}", values)
+        rows = self._rows(f"SELECT {', '.join(_FIELDS)} FROM jobs WHERE {where}", values)
         return [self._record(self._values(_FIELDS, row)) for row in rows]
 
     def _rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -182,95 +179,33 @@ class Store:
         self._db.executemany("INSERT OR REPLACE INTO queue VALUES (?, ?)", list(numbers.items()))
 
     def add(self, submission: Submission, at_s: float) -> int:
-        """Add a waiting job and return its id. Its estimates follow with `set_estimates`."""
-        values = {name: getattr(submission, name) for name in _SUBMITTED}
-        for name in values.keys() & _JSON:
-            values[name] = json.dumps(values[name])
-        values |= {"estimate_s": submission.request_s, "said": "{}", "state": WAITING, "submitted_s": at_s}
-        values["bytes"] = submission.bytes
+        """Add a waiting job and return its id. Its estimates follow with `change`."""
+        values = document_of(submission, *_SUBMITTED, "bytes")
+        values |= {"estimate_s": submission.request_s, "estimates": {}, "state": WAITING, "submitted_s": at_s}
         names, marks = ", ".join(values), ", ".join("?" * len(values))
-        cursor = self._db.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", tuple(values.values()))
+        cursor = self._db.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", _stored(values))
         assert cursor.lastrowid is not None
         return cursor.lastrowid
 
-    def set_estimates(self, job_id: int, estimate_s: float, estimates: Mapping[str, float]) -> None:
-        """Set the run time estimate of a job, and the estimate of each source; seconds."""
-        self._db.execute(
-            "UPDATE jobs SET estimate_s = ?, said = ? WHERE id = ?",
-            (estimate_s, json.dumps(dict(estimates)), job_id),
-        )
+    def change(self, job_id: int, *, only_from: Sequence[str] = (), **values: Any) -> bool:
+        """Set fields of a job; with `only_from`, of one in these states. Return whether there was such a job.
 
-    def start(
-        self,
-        job_id: int,
-        at_s: float,
-        hosts: Mapping[str, int],
-        cpus: Sequence[int] = (),
-        *,
-        backfilled: bool,
-        beside: int | None = None,
-    ) -> None:
-        """Set a waiting job to `starting`.
-
-        Args:
-            job_id: the job.
-            at_s: instant of its start.
-            hosts: its processors by host.
-            cpus: those of this host.
-            backfilled: it overtakes a job with a reservation.
-            beside: the job that holds the processors, if this one is its guest.
+        Compare and set: manager and supervisors change a job only if it is in the state that they expect.
         """
-        self._db.execute(
-            "UPDATE jobs SET state = ?, start_s = ?, hosts = ?, cpus = ?, backfilled = ?, beside = ?, "
-            "attempts = 1 WHERE id = ? AND state = ?",
-            (STARTING, at_s, json.dumps(dict(hosts)), json.dumps(cpus), backfilled, beside, job_id, WAITING),
+        fields_set = ", ".join(f"{name} = ?" for name in values)
+        states = f" AND state IN ({', '.join('?' * len(only_from))})" if only_from else ""
+        cursor = self._db.execute(
+            f"UPDATE jobs SET {fields_set} WHERE id = ?{states}", (*_stored(values), job_id, *only_from)
         )
-
-    def hold(self, job_id: int, *, held: bool) -> None:
-        """Hold a job, or end that."""
-        self._db.execute("UPDATE jobs SET held = ? WHERE id = ?", (held, job_id))
-
-    def let_start(self, job_id: int, at_s: float) -> None:
-        """Record that the conditions of a waiting job hold; it counts as submitted at this instant."""
-        self._db.execute("UPDATE jobs SET after = '[]', submitted_s = ? WHERE id = ?", (at_s, job_id))
-
-    def set_predictions(
-        self, *, expected: Iterable[tuple[float, int]], planned: Iterable[tuple[float, int]]
-    ) -> None:
-        """Set expected ends and reservations that have changed, each as (seconds, id)."""
-        self._db.executemany("UPDATE jobs SET expected_s = ? WHERE id = ?", expected)
-        self._db.executemany("UPDATE jobs SET planned_s = ? WHERE id = ?", planned)
-
-    def set_foreseen(self, job_id: int, foreseen: str) -> None:
-        """Set the waits that are predicted for a job at its submission."""
-        self._db.execute("UPDATE jobs SET foreseen = ? WHERE id = ?", (foreseen, job_id))
-
-    def free(self, job_id: int, at_s: float) -> None:
-        """Remove a job from the queue: its end is recorded and its processors are released."""
-        self._db.execute("UPDATE jobs SET freed_s = ?, environment = NULL WHERE id = ?", (at_s, job_id))
+        return cursor.rowcount == 1
 
     def end(self, job_id: int, end: JobEnd, *, only_from: tuple[str, ...]) -> bool:
         """Record the end of a job that is in one of these states; return False if it is in another."""
-        marks = ", ".join("?" * len(only_from))
-        cursor = self._db.execute(
-            "UPDATE jobs SET state = ?, outcome = ?, exit_code = ?, ended_at = ?, detail = ?, environment = NULL "
-            f"WHERE id = ? AND state IN ({marks})",
-            (ENDED, end.outcome, end.exit_code, end.ended_at, end.detail, job_id, *only_from),
-        )
-        return cursor.rowcount == 1
+        return self.change(job_id, only_from=only_from, state=ENDED, environment=None, **asdict(end))
 
-    def claim(self, job_id: int, supervisor: int) -> bool:
-        """Set a `starting` job to `running` under a supervisor; return False if it is claimed or cancelled already."""
-        cursor = self._db.execute(
-            "UPDATE jobs SET state = ?, supervisor = ? WHERE id = ? AND state = ?",
-            (RUNNING, supervisor, job_id, STARTING),
-        )
-        return cursor.rowcount == 1
 
-    def attempted(self, job_id: int) -> None:
-        """Count another supervisor for a job."""
-        self._db.execute("UPDATE jobs SET attempts = attempts + 1 WHERE id = ?", (job_id,))
-
-    def ask_to_end(self, job_id: int, user: str) -> None:
-        """Record that a user cancelled a running job. The supervisor is informed by a signal."""
-        self._db.execute("UPDATE jobs SET cancel = ? WHERE id = ? AND cancel IS NULL", (user, job_id))
+def _stored(values: Mapping[str, Any]) -> list[Any]:
+    """Return values of fields as the columns have them."""
+    return [
+        json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()
+    ]

@@ -33,6 +33,7 @@ from apples.livequeue.records import (
     FINISHED,
     NOT_STARTED,
     RUNNING,
+    STARTING,
     TIME_LIMIT,
     JobEnd,
 )
@@ -123,18 +124,12 @@ def job_end(status: int, reason: str | None) -> JobEnd:
     """Return the end of a job with this wait status. `reason`: TIME_LIMIT, CANCELLED or None."""
     code = os.waitstatus_to_exitcode(status)
     code = 128 - code if code < 0 else code
-    now = time.time()
     if reason == TIME_LIMIT:
-        return JobEnd(
-            outcome=TIME_LIMIT,
-            exit_code=CODE_TIME_LIMIT,
-            ended_at=now,
-            detail="it exceeded its time limit",
-        )
+        return JobEnd(outcome=TIME_LIMIT, exit_code=CODE_TIME_LIMIT, detail="it exceeded its time limit")
     if reason == CANCELLED:
-        return JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=now)
+        return JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED)
     detail = f"killed by signal {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else ""
-    return JobEnd(outcome=FAILED if code else FINISHED, exit_code=code, ended_at=now, detail=detail)
+    return JobEnd(outcome=FAILED if code else FINISHED, exit_code=code, detail=detail)
 
 
 def supervise(store: Store, job_id: int, grace_s: float) -> JobEnd | None:
@@ -142,17 +137,17 @@ def supervise(store: Store, job_id: int, grace_s: float) -> JobEnd | None:
 
     def claim() -> bool:
         with store.transaction():
-            return store.claim(job_id, os.getpid())
+            return store.change(job_id, only_from=(STARTING,), state=RUNNING, supervisor=os.getpid())
 
     if not persistently(job_id, claim, QueueStoreFull):
         return None
     job, submission = store.launch(job_id)
     if job.cancel is not None:
-        return JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
+        return JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED)
     try:
         pid = start_process(job, submission)
     except NotStarted as error:
-        return JobEnd(outcome=NOT_STARTED, exit_code=error.exit_code, ended_at=time.time(), detail=str(error))
+        return JobEnd(outcome=NOT_STARTED, exit_code=error.exit_code, detail=str(error))
     status, reason = SupervisedJob(pid, job.request_s, grace_s).wait()
     kill_descendants()
     return job_end(status, reason)

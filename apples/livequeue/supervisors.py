@@ -110,7 +110,7 @@ class Supervisors:
             self._supervisor_ended(job_id)
             return
         with self._store.transaction():
-            self._store.attempted(job_id)
+            self._store.change(job_id, attempts=record.attempts + 1)
         self._start(job_id)
 
     def _adopt(self, job_id: int) -> None:
@@ -195,7 +195,7 @@ class Supervisors:
         self._end(job_id, LOST, f"its supervisor was killed, how it ended is not known{left}", RUNNING)
 
     def _end(self, job_id: int, outcome: str, detail: str, state: str) -> None:
-        end = JobEnd(outcome=outcome, exit_code=CODE_LOST, ended_at=time.time(), detail=detail)
+        end = JobEnd(outcome=outcome, exit_code=CODE_LOST, detail=detail)
         with self._store.transaction():
             written = self._store.end(job_id, end, only_from=(state,))
         record = self._store.job(job_id)

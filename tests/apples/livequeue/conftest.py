@@ -109,7 +109,7 @@ class Bench:
         )
         for record in found.started:
             with self.store.transaction():
-                assert self.store.claim(record.id, 1)
+                assert self.store.change(record.id, only_from=("starting",), state="running", supervisor=1)
         return [record.id for record in found.started]
 
     def states(self):
@@ -275,7 +275,7 @@ def starting(tmp_path, asked):
         store = Store(path, create=True)
         with store.transaction():
             job_id = store.add(asked(*command, **more), 0.0)
-            store.start(job_id, 0.0, {"here": 1}, backfilled=False)
+            store.change(job_id, state=STARTING, start_s=0.0, hosts={"here": 1}, attempts=1)
         assert store.job(job_id).state == STARTING
         store.close()
         return path, job_id
