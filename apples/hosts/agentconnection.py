@@ -21,11 +21,11 @@ from pathlib import Path
 import msgspec
 
 from apples.hosts import hostagent
+from apples.hosts.conversation import silence
 from apples.hosts.frames import FromAgent, ToAgent, Unframer, frame
 from apples.hosts.hostmessages import AgentReport
 from apples.hosts.kernel import FORWARDED, PR_SET_PDEATHSIG, close_all_but, prctl
 from apples.hosts.travelling import agent_program
-from nws.base.hostconnection import silence
 from nws.base.sentprogram import PYTHON, framed
 from nws.base.sshcommand import meaning
 

@@ -14,8 +14,6 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from nws.base.hostconnection import HostCheckError
-
 Text = Annotated[str, Meta(max_length=4096)]
 Texts = Annotated[tuple[Text, ...], Meta(max_length=4096)]
 Seconds = Annotated[float, Meta(gt=0, lt=1e6)]
@@ -23,6 +21,10 @@ Bytes = Annotated[float, Meta(ge=0, le=2.0**65)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Processors = Annotated[int, Meta(ge=1, le=1 << 16)]
 Port = Annotated[int, Meta(ge=1, lt=1 << 16)]
+
+
+class HostCheckError(Exception):
+    """A host does not answer as expected. The text is a sentence without its subject."""
 
 
 def encoded(record: Struct) -> bytes:

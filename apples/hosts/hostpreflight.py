@@ -25,12 +25,19 @@ import psutil
 from msgspec import structs
 
 from apples.hosts import facts
+from apples.hosts.conversation import AgentConversation, together
 from apples.hosts.facts import Needs
 from apples.hosts.frames import ToAgent
-from apples.hosts.hostmessages import AskSurvey, Callback, HostFacts, SurveyedAnswer, encoded, read
-from apples.hosts.questions import AgentConversation
+from apples.hosts.hostmessages import (
+    AskSurvey,
+    Callback,
+    HostCheckError,
+    HostFacts,
+    SurveyedAnswer,
+    encoded,
+    read,
+)
 from apples.hosts.travelling import CHECK_MODULES, agent_program
-from nws.base.hostconnection import HostCheckError, together
 
 #: Seconds a host may take for its check, connection included.
 LIMIT_S = 20.0

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from apples.hosts.conversation import AgentConversation, together
 from apples.hosts.hostmessages import (
     AskKernel,
     AskLink,
     AskLoss,
     AskServe,
+    HostCheckError,
     KernelAnswer,
     LinkAnswer,
     LossAnswer,
     PortAnswer,
 )
 from apples.hosts.hostpreflight import Checked
-from apples.hosts.questions import AgentConversation
-from nws.base.hostconnection import HostCheckError, together
 from nws.base.program import OWN_PYTHON
 
 #: A mesh that one process goes over in a moment, and that fits every host's memory.

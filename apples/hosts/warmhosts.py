@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from apples.errors import HistoryError
+from apples.hosts.conversation import together
 from apples.model import jsonstore
 from apples.model.jsonstore import BadDocument, Format
 from apples.model.launchrequest import Notify
-from nws.base.hostconnection import together
 from nws.base.hostlist import fold
 
 FORMAT = Format(name="apples-warm-hosts", version=1, lost="kernels are looked after once more on each host")

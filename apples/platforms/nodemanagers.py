@@ -23,10 +23,10 @@ from apples.daemons.nodemessages import ProcessReport
 from apples.daemons.paths import ManagerAccess
 from apples.daemons.starting import Notify
 from apples.errors import SharingError
+from apples.hosts.conversation import AgentConversation, together
 from apples.hosts.frames import ToAgent
-from apples.hosts.questions import AgentConversation
+from apples.hosts.hostmessages import HostCheckError
 from apples.hosts.travelling import INSTALLED
-from nws.base.hostconnection import HostCheckError, together
 
 #: Seconds until a host must answer a question, and until daemons must have started.
 ANSWER_S, _START_S = 10.0, 30.0
@@ -154,7 +154,7 @@ class NodeManagers:
             self._hosts[host] = self._connection(host)
         connection = self._hosts[host]
         try:
-            connection.send((ToAgent.QUESTION, msgspec.json.encode({what: argument})))
+            connection.send(msgspec.json.encode({what: argument}))
             answer = read_answer(HOST_REQUESTS[what], connection.answer(within_s))
         except (HostCheckError, ValueError, RecursionError) as error:
             # A late answer would be taken for that of the next question. With its connection the host is left.

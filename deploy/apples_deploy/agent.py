@@ -1,7 +1,7 @@
 """The program that is sent to a host: reports it, compares it with a plan, and applies the plan.
 
-One line of JSON with a request is read, one with the report is written; orders and answers follow, one a line. It needs
-the standard library and the modules of `nws.base` that are sent along. A plan is a `apples_deploy.records.HostPlan`.
+It answers the first frame with its report, and each order that follows; a step that takes long is a note. It needs the
+standard library and the modules that are sent along. A plan is a `apples_deploy.records.HostPlan`.
 Everything is written beside its place and renamed, so that a host never has half a file or half an installation.
 """
 
@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from apples.hosts.frames import CHUNK, PREAMBLE, FromAgent, Unframer, frame
 from nws.base.files import put_in_place, untrusted, write_whole
 from nws.base.lock import FileLock, LockHeld
 from nws.base.program import ProgramFailed, output_of
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-#: As in `nws.base.hostconnection`, which this program cannot import where it is sent.
-MARK = "APPLES-CHECK 1 "
 #: Seconds for pip, for a daemon to start or to stop, and for a question to systemd.
 INSTALL_S, START_S, ASK_S = 1800, 330, 30
 #: File in an environment whose installation is complete.
@@ -313,17 +312,25 @@ def waited_for(path: Path) -> FileLock:
     raise StepFailed(f"waited {INSTALL_S} s for {path}, held by {holder}")
 
 
-def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield the report for the request, then the answer to each order."""
-    next(lines)
+def orders() -> Iterator[bytes]:
+    """Yield the payloads of frames from standard input until it ends."""
+    unframer = Unframer()
+    while data := os.read(0, CHUNK):
+        for _, payload in unframer.feed(data):
+            yield payload
+
+
+def answers(payloads: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the report for the first frame, then the answer to each order."""
+    next(payloads)
     yield report()
-    for line in lines:
-        order = json.loads(line)
+    for payload in payloads:
+        order = json.loads(payload)
         try:
             if order["do"] == "run":
                 yield {"output": must(order["command"], order["within_s"])}
                 continue
-            host = PlannedHost(order["plan"], say=lambda text: put({"step": text}))
+            host = PlannedHost(order["plan"], say=lambda text: put(FromAgent.NOTE, text))
             if order["do"] == "compare":
                 yield {"differences": host.compare(), "installed": host.installed()}
             elif order["do"] == "apply":
@@ -336,15 +343,16 @@ def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
             yield {"error": f"{error.filename or ''}: {error.strerror}"}
 
 
-def put(answer: dict[str, Any]) -> None:
-    """Write one line."""
-    sys.stdout.write(MARK + json.dumps(answer) + "\n")
-    sys.stdout.flush()
+def put(kind: bytes, text: str) -> None:
+    """Write a frame."""
+    sys.stdout.buffer.write(frame(kind, text.encode(errors="replace")))
+    sys.stdout.buffer.flush()
 
 
 def main(arguments: Sequence[str]) -> int:
     """Answer until the input ends."""
     os.umask(0o022)
-    for answer in answers(iter(sys.stdin.buffer.readline, b"")):
-        put(answer)
+    sys.stdout.buffer.write(PREAMBLE)
+    for answer in answers(orders()):
+        put(FromAgent.ANSWER, json.dumps(answer))
     return 0

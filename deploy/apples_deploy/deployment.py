@@ -4,21 +4,24 @@ As many as `together` allows are changed at a time. Errors are collected, and re
 """
 
 import base64
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apples.hosts.conversation import AgentConversation, together
+from apples.hosts.frames import ToAgent
+from apples.hosts.hostmessages import HostCheckError, read
 from apples_deploy.records import DaemonRole, HostLayout, HostPlan, HostReport, Package, host_plan
 from nws.base.errors import DeploymentFailed
-from nws.base.hostconnection import HostCheckError, HostConnection, together
 from nws.base.paths import local_host
 from nws.base.sentprogram import sent_program
 from nws.base.terminal import visible
 
 #: Modules that are sent to hosts, the program first. Hosts may have another release of this package or none.
-_SENT = ("apples_deploy.agent", "nws.base.files", "nws.base.lock", "nws.base.program")
+_SENT = ("apples_deploy.agent", "apples.hosts.frames", "nws.base.files", "nws.base.lock", "nws.base.program")
 #: Oldest Python that the package runs on.
 OLDEST_PYTHON = (3, 11)
 #: Seconds for a host's report, for a comparison, and for a host's changes.
@@ -73,14 +76,14 @@ class HostDeployment:
     def run(self, host: str, command: Sequence[str], within_s: float) -> str:
         """Return the output of a command on a host; raises `HostCheckError`."""
         with self._connection(host) as connection:
-            connection.receive(REPORT_S)
+            _answer(connection, REPORT_S)
             order = {"do": "run", "command": list(command), "within_s": within_s}
-            return str(_answer(connection.ask(order, within_s + REPORT_S))["output"])
+            return str(_asked(connection, order, within_s + REPORT_S)["output"])
 
     def _each(
         self,
         roles: dict[str, tuple[DaemonRole, ...]],
-        work: Callable[[HostConnection, HostPlan], HostResult],
+        work: Callable[[AgentConversation, HostPlan], HostResult],
     ) -> list[HostResult]:
         def one(host: str) -> HostResult:
             began = time.monotonic()
@@ -92,11 +95,14 @@ class HostDeployment:
         return together(one, list(roles))
 
     def _result(
-        self, host: str, roles: tuple[DaemonRole, ...], work: Callable[[HostConnection, HostPlan], HostResult]
+        self,
+        host: str,
+        roles: tuple[DaemonRole, ...],
+        work: Callable[[AgentConversation, HostPlan], HostResult],
     ) -> HostResult:
         try:
             with self._connection(host) as connection:
-                report = HostReport.of(connection.receive(REPORT_S))
+                report = HostReport.of(_answer(connection, REPORT_S))
                 if report.python < OLDEST_PYTHON and self._means.package is not None:
                     raise HostCheckError(
                         f"has Python {'.'.join(map(str, report.python))}; it needs 3.11: name one with --python"
@@ -118,28 +124,30 @@ class HostDeployment:
         )
         return host_plan(layout, means.package, roles)
 
-    def _connection(self, host: str) -> HostConnection:
-        address = None if host in ("localhost", local_host()) else host
-        return HostConnection(address, {}, program=sent_program(_SENT, kept=False), python=self._means.python)
+    def _connection(self, host: str) -> AgentConversation:
+        return AgentConversation(
+            None if host in ("localhost", local_host()) else host,
+            (ToAgent.QUESTION, b""),
+            program=sent_program(_SENT, kept=False),
+            python=self._means.python,
+            notify=lambda step: self._say(f"{host}: {step}"),
+        )
 
-    def _compared(self, connection: HostConnection, plan: HostPlan) -> HostResult:
-        answer = _answer(connection.ask({"do": "compare", "plan": plan.document()}, COMPARE_S))
+    def _compared(self, connection: AgentConversation, plan: HostPlan) -> HostResult:
+        answer = _asked(connection, {"do": "compare", "plan": plan.document()}, COMPARE_S)
         return HostResult(host=plan.host, plan=plan, differences=tuple(answer["differences"]))
 
-    def _applied(self, connection: HostConnection, plan: HostPlan) -> HostResult:
-        answer = _answer(connection.ask({"do": "compare", "plan": plan.document()}, COMPARE_S))
+    def _applied(self, connection: AgentConversation, plan: HostPlan) -> HostResult:
+        answer = _asked(connection, {"do": "compare", "plan": plan.document()}, COMPARE_S)
         if not answer["differences"]:
             return HostResult(host=plan.host, plan=plan)
         wheel = None if answer["installed"] else base64.b64encode(self._means.wheel).decode()
         order = {"do": "apply", "plan": plan.document(), "wheel": wheel}
-        answer = connection.ask(order, APPLY_S)
-        while "step" in answer:
-            self._say(f"{plan.host}: {answer['step']}")
-            answer = connection.receive(APPLY_S)
-        return HostResult(host=plan.host, plan=plan, changed=tuple(_answer(answer)["changed"]))
+        answer = _asked(connection, order, APPLY_S)
+        return HostResult(host=plan.host, plan=plan, changed=tuple(answer["changed"]))
 
-    def _removed(self, connection: HostConnection, plan: HostPlan) -> HostResult:
-        answer = _answer(connection.ask({"do": "remove", "plan": plan.document()}, APPLY_S))
+    def _removed(self, connection: AgentConversation, plan: HostPlan) -> HostResult:
+        answer = _asked(connection, {"do": "remove", "plan": plan.document()}, APPLY_S)
         return HostResult(host=plan.host, plan=plan, changed=tuple(answer["changed"]))
 
     def _say(self, line: str) -> None:
@@ -154,7 +162,11 @@ def raise_errors(results: Iterable[HostResult]) -> None:
         raise DeploymentFailed(failed)
 
 
-def _answer(answer: dict[str, Any]) -> dict[str, Any]:
-    if "error" in answer:
-        raise HostCheckError(str(answer["error"]))
+def _asked(connection: AgentConversation, order: dict[str, Any], within_s: float) -> dict[str, Any]:
+    connection.send(json.dumps(order).encode())
+    return _answer(connection, within_s)
+
+
+def _answer(connection: AgentConversation, within_s: float) -> dict[str, Any]:
+    answer: dict[str, Any] = read(dict[str, Any], connection.answer(within_s))
     return answer

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apples.hosts.hostmessages import HostCheckError
 from apples_deploy.options import DeployRequest, deploy_options, further_settings, units_command
 from apples_deploy.weather import SENSOR, SENSOR_TOKEN, SERVER, not_measuring, sensor_role, server_role
 from nws.base.command import FILE
 from nws.base.errors import DeploymentFailed, UsageError
-from nws.base.hostconnection import HostCheckError
 from nws.base.paths import state_dir
 
 if TYPE_CHECKING:

@@ -164,13 +164,13 @@ def test_text_of_hosts_cannot_control_the_terminal(monkeypatch):
         def __exit__(self, *exception):
             return None
 
-        def receive(self, within_s):
-            return self.answers.pop(0)
+        def send(self, question):
+            return None
 
-        def ask(self, order, within_s):
-            return self.answers.pop(0)
+        def answer(self, within_s):
+            return json.dumps(self.answers.pop(0)).encode()
 
-    monkeypatch.setattr(deployment, "HostConnection", Connection)
+    monkeypatch.setattr(deployment, "AgentConversation", Connection)
     lines = []
     means = deployment.Means(python="python3", prefix=None, package=None, installed="/env")
     (result,) = deployment.HostDeployment(means, lines.append).compare({"a": ()})

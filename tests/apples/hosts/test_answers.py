@@ -8,8 +8,7 @@ from hypothesis import given, strategies as st
 from msgspec import to_builtins
 
 from apples.hosts import facts, hostcheck
-from apples.hosts.hostmessages import HostFacts, LinkAnswer, LossAnswer, SurveyedAnswer, read
-from nws.base.hostconnection import HostCheckError
+from apples.hosts.hostmessages import HostCheckError, HostFacts, LinkAnswer, LossAnswer, SurveyedAnswer, read
 
 LEGAL = json.loads(json.dumps(hostcheck.facts({"files": [], "disks": {"/tmp/a": None}, "callback": None})))
 ANYTHING = st.recursive(

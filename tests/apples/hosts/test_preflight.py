@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs, to_builtins
 
 from apples.hosts import hostcheck, hostpreflight
+from apples.hosts.conversation import AgentConversation
 from apples.hosts.facts import Needs
 from apples.hosts.frames import ToAgent
 from apples.hosts.hostmessages import (
@@ -13,15 +14,14 @@ from apples.hosts.hostmessages import (
     AskLink,
     AskServe,
     AskSurvey,
+    HostCheckError,
     KernelAnswer,
     LinkAnswer,
     PortAnswer,
     SurveyedAnswer,
 )
 from apples.hosts.hostpreflight import CallbackListener, Candidate
-from apples.hosts.questions import AgentConversation
 from apples.hosts.travelling import CHECK_MODULES, agent_program
-from nws.base.hostconnection import HostCheckError
 
 
 def candidates(*names):
@@ -137,7 +137,7 @@ def test_listener_uses_the_ports_that_mpi_may_use(monkeypatch):
 def test_host_that_breaks_off_is_told(fake_ssh):
     with conversation("alpha") as alpha:
         alpha.answer(60.0)
-        alpha.send((ToAgent.QUESTION, b"{}"))
+        alpha.send(b"{}")
         with pytest.raises(HostCheckError, match=r"broke off with code 1: KeyError: 'do'"):
             alpha.answer(30.0)
 

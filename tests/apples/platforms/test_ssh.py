@@ -8,7 +8,7 @@ from msgspec import structs
 
 from apples.errors import LaunchError, NoFeasiblePlan
 from apples.hosts.hostcheck import versions
-from apples.hosts.hostmessages import AskSurvey, Survey
+from apples.hosts.hostmessages import AskSurvey, HostCheckError, Survey
 from apples.hosts.hostpreflight import Checked
 from apples.hosts.speed import LinkSpeed
 from apples.hosts.warmhosts import WarmHosts
@@ -17,7 +17,6 @@ from apples.platforms import ssh as ssh_platform
 from apples.platforms.hostreadings import LINKS_KEPT_S
 from apples.platforms.platform import PlatformSetup, Preparation
 from apples.platforms.ssh import SshPlatform
-from nws.base.hostconnection import HostCheckError
 from nws.base.hostlist import HostSlots
 from tests.hostfacts import host_facts
 from tests.transcripts import recorded

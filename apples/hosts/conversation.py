@@ -1,20 +1,27 @@
-"""A connection to a host: a program is sent over one ssh connection, and may then get orders.
+"""Conversations with a program on a host: a check, a node manager's part in a run, a deployment. Frames both ways.
 
-Every answer has a time limit. A host that fails in any way raises `HostCheckError` with a reason for the user.
+A program is sent over one ssh connection, and answers questions. Every answer has a time limit. A host that fails in
+any way raises `HostCheckError` with a reason for the user.
 """
 
+from __future__ import annotations
+
 import contextlib
-import json
 import os
 import select
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from msgspec import Struct
+
+from apples.hosts.frames import CHUNK, FromAgent, ToAgent, Unframer, frame
+from apples.hosts.hostmessages import HostCheckError, Kind, encoded, read
 from nws.base.closing import Closing
 from nws.base.sentprogram import BOOTSTRAP, PYTHON, framed, interpreter
 from nws.base.sshcommand import find_ssh, meaning, ssh_command
@@ -23,23 +30,13 @@ from nws.base.terminal import visible
 Given = TypeVar("Given")
 Found = TypeVar("Found")
 
-#: Begins each answer, wherever it is in a line: a login shell may print a prompt before it. Programs that are sent have
-#: the same.
-MARK = "APPLES-CHECK 1 "
-
 #: Connections that are made at the same time.
 AT_ONCE = 32
 
 #: Seconds for ssh to print why it ended.
 _LAST_WORDS_S = 2.0
-#: Longest line of output, bytes.
-_LONGEST_LINE = 16 << 20
-#: Bytes of a login shell's output that are kept for messages.
+#: Bytes of a login shell's output that are quoted.
 _NOISE = 1 << 10
-
-
-class HostCheckError(Exception):
-    """A host does not answer as expected. The text is a sentence without its subject."""
 
 
 def silence(noise: bytes) -> str:
@@ -50,26 +47,29 @@ def silence(noise: bytes) -> str:
     return f"its login shell printed '{visible(last)}' and may wait for input; it must run commands without a terminal"
 
 
-class HostConnection(Closing):
-    """A connection to a program on one host; a context manager that leaves no process.
-
-    address : destination for ssh, None for this machine.  through : command prefix that replaces ssh
-    program : source of the program there; its answers, lines of JSON, begin with `MARK`
-    python : interpreter there, None for any
-    received : bytes that `taken` has not taken yet.  noise : what a login shell printed before the first answer
-    Subclasses may frame texts in another way.
-    """
+class AgentConversation(Closing):
+    """A connection to a program on one host that answers questions; a context manager that leaves no process."""
 
     def __init__(
         self,
         address: str | None,
-        request: object,
+        opening: tuple[bytes, bytes],
         through: Sequence[str] = (),
         *,
         program: bytes,
         python: str | None = None,
+        notify: Callable[[str], None] = lambda note: None,
     ) -> None:
-        """Start the program; raises `SshNotFound` without ssh, `OSError` if it cannot be started."""
+        """Start the program; raises `SshNotFound` without ssh, `OSError` if it cannot be started.
+
+        Args:
+            address: destination for ssh, None for this machine
+            opening: kind and payload of the first frame
+            through: command prefix that replaces ssh
+            program: source of the program there
+            python: interpreter there, None for any
+            notify: gets the notes of the program
+        """
         self._address, self._through, self._python = address, tuple(through), python or PYTHON
         if self.is_here:
             python = python or sys.executable
@@ -93,10 +93,11 @@ class HostConnection(Closing):
             self._stderr.close()
             raise
         assert self._process.stdin is not None
-        # a host that does not read must not block this process; `receive` sends the rest
+        # a host that does not read must not block this process; `answer` sends the rest
         os.set_blocking(self._process.stdin.fileno(), False)
-        self.received, self.noise, self._late = b"", b"", False
-        self._unsent = memoryview(framed(program) + self.packed(request))
+        self._unframer, self._frames = Unframer(preamble=True), deque[tuple[bytes, bytes]]()
+        self._notify, self._late = notify, False
+        self._unsent = memoryview(framed(program) + frame(*opening))
         self._send()
 
     @property
@@ -122,48 +123,26 @@ class HostConnection(Closing):
         self._process.stdout.close()
         self._stderr.close()
 
-    def ask(self, order: Mapping[str, Any], within_s: float) -> dict[str, Any]:
-        """Return the answer to one order; raises `HostCheckError`, also if an earlier answer did not come in time."""
-        self.send(order)
-        return self.receive(within_s)
+    def question(self, question: Struct, kind: type[Kind], within_s: float) -> Kind:
+        """Return the answer to a question of a check; raises `HostCheckError`."""
+        self.send(encoded(question))
+        return read(kind, self.answer(within_s))
 
-    def receive(self, within_s: float) -> dict[str, Any]:
-        """Return the next answer; raises `HostCheckError` if there is none in time."""
-        return _document(self.answer(within_s))
-
-    def send(self, order: object) -> None:
-        """Send one order; raises `HostCheckError` if the answer to an earlier one did not come in time."""
+    def send(self, question: bytes) -> None:
+        """Send a question; raises `HostCheckError` if the answer to an earlier one did not come in time."""
         if self._late:
             # its answer may still come, and would be taken for this one
             raise HostCheckError("did not answer an earlier order in time")
-        self._unsent = memoryview(bytes(self._unsent) + self.packed(order))
+        self._unsent = memoryview(bytes(self._unsent) + frame(ToAgent.QUESTION, question))
         self._send()
 
-    def packed(self, order: object) -> bytes:
-        """Return an order as the program there reads it."""
-        return json.dumps(order).encode() + b"\n"
-
-    def taken(self) -> bytes | None:
-        """Take the text of the next answer from `received`; None if it is not complete."""
-        before, mark, after = self.received.partition(MARK.encode())
-        if not mark:
-            # Lines without a mark are dropped; the last part of one may be its beginning.
-            lines, newline, self.received = before.rpartition(b"\n")
-            self.noise = (self.noise + lines + newline)[-_NOISE:]
-            return None
-        text, newline, rest = after.partition(b"\n")
-        if not newline:
-            return None
-        self.noise, self.received = b"", rest
-        return text
-
     def answer(self, within_s: float) -> bytes:
-        """Return the text of the next answer; raises `HostCheckError` if there is none in time."""
+        """Return the payload of the next answer; raises `HostCheckError` if there is none in time."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
         deadline = time.monotonic() + within_s
-        while (text := self.taken()) is None:
+        while (payload := self._taken()) is None:
             left_s = max(deadline - time.monotonic(), 0.0)
             ready = select.select([stdout], [stdin] if self._unsent else [], [], left_s)
             if left_s == 0 or not any(ready):
@@ -172,16 +151,32 @@ class HostConnection(Closing):
             if ready[1]:
                 self._send()
             if ready[0]:
-                data = os.read(stdout.fileno(), 1 << 16)
+                data = os.read(stdout.fileno(), CHUNK)
                 if not data:
                     raise HostCheckError(self._why_ended())
-                self.received += data
-            if len(self.received) > _LONGEST_LINE:
-                raise HostCheckError(f"sent a line of more than {_LONGEST_LINE} bytes")
-        return text
+                try:
+                    self._frames += self._unframer.feed(data)
+                except ValueError as error:
+                    raise HostCheckError(str(error)) from None
+        return payload
+
+    def _taken(self) -> bytes | None:
+        """Take the payload of the next answer; raises `HostCheckError` if the program refuses."""
+        while self._frames:
+            kind, payload = self._frames.popleft()
+            # Notes may come before it, as of a node manager that is being started.
+            if kind == FromAgent.ANSWER:
+                return payload
+            text = payload.decode(errors="replace")
+            if kind == FromAgent.REFUSED:
+                raise HostCheckError(f"cannot take part: {text}")
+            if kind == FromAgent.NOTE:
+                self._notify(text)
+        return None
 
     def _noise(self) -> bytes:
-        return (self.noise + self.received)[-_NOISE:]
+        """Return what a login shell printed, where the program has not answered yet."""
+        return b"" if self._unframer.greeted else self._unframer.noise[-_NOISE:]
 
     def _send(self) -> None:
         """Send as much as the connection takes at once."""
@@ -208,13 +203,6 @@ class HostConnection(Closing):
         if self._address is None:
             return f"ended its own check with code {code}: {last}"
         return meaning(self._address, code, text, self._python, self._noise().decode(errors="replace"))
-
-
-def _document(text: bytes) -> dict[str, Any]:
-    try:
-        return dict(json.loads(text.decode(errors="replace")))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise HostCheckError(f"gave an answer that cannot be understood ({str(error)[:200]})") from None
 
 
 def together(
