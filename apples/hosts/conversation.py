@@ -175,7 +175,7 @@ class AgentConversation(Closing):
         return None
 
     def _noise(self) -> bytes:
-        """Return what a login shell printed, where the program has not answered yet."""
+        """Return the output of a login shell, as long as the program has not answered."""
         return b"" if self._unframer.greeted else self._unframer.noise[-_NOISE:]
 
     def _send(self) -> None:

@@ -25,7 +25,7 @@ CODE_TIME_LIMIT, CODE_LOST, CODE_CANCELLED = 124, 125, 143
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDemand:
-    """What a user asks of the queue.
+    """The demand of a user on the queue.
 
     token: unique value of the client, so that a repeated request makes one job.
     request_s: wall time after which the job is ended.
