@@ -55,8 +55,7 @@ def with_assumed(error: FloatArray, value: FloatArray) -> FloatArray:
     """Return errors with the unknown ones (NaN) of known values assumed; 0 where there is no value (NaN)."""
     known = np.isfinite(error) & np.isfinite(value)
     assumed = _assumed(error[known], value[known])
-    errors: FloatArray = np.where(known, error, assumed * np.abs(np.nan_to_num(value)))
-    return errors
+    return np.where(known, error, assumed * np.abs(np.nan_to_num(value)))
 
 
 def _assumed(error: FloatArray, value: FloatArray) -> float:

@@ -167,8 +167,7 @@ class PairValues:
 
     def within_hosts(self) -> FloatArray:
         """Return the value within each host, float64[H]."""
-        values: FloatArray = self.within[self.classes.of_hosts()]
-        return values
+        return self.within[self.classes.of_hosts()]
 
     def both_ways(self) -> FloatArray:
         """Return the larger value of the two directions between classes, float64[C, C]."""

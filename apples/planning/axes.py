@@ -176,8 +176,7 @@ def _in_rank_order(axes: Axes, boxes: Boxes) -> list[int]:
     n, columns = len(boxes.chain), len(boxes.layout.counts)
     if axes.cut == "columns":
         return list(range(n))
-    order: list[int] = np.arange(n).reshape(columns, -1).T.ravel().tolist()
-    return order
+    return np.arange(n).reshape(columns, -1).T.ravel().tolist()
 
 
 def _assignments(

@@ -106,8 +106,7 @@ def _up_to(problem: Problem, price: float, options: PlanningOptions) -> IntArray
     if ranks < (options.ranks or 1):
         return None
     slope = problem.slope[problem.host_of[chain], problem.slot_of[chain] + 1]
-    fastest: IntArray = np.sort(chain[np.argsort(slope, kind="stable")[:ranks]])
-    return fastest
+    return np.sort(chain[np.argsort(slope, kind="stable")[:ranks]])
 
 
 def _equal_rows(size: int, ranks: int) -> IntArray:

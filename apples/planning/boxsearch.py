@@ -79,8 +79,7 @@ class BoxSearch:
         """Return processors, fastest first; those of one host beside each other."""
         hosts = self._problem.host_of[members]
         sharing = Chains.of([members]).ranks_on_host(self._problem)
-        ordered: IntArray = members[np.lexsort((members, hosts, self._problem.slope[hosts, sharing]))]
-        return ordered
+        return members[np.lexsort((members, hosts, self._problem.slope[hosts, sharing]))]
 
     def _all_ways(self, sequence: IntArray, *, few: bool) -> list[Boxes]:
         """Return cuts for processors in this sequence. few : only the most promising columns"""

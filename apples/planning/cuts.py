@@ -41,14 +41,12 @@ class BoxLayout:
         """Return the first row of each rank, int64[n]."""
         below = np.cumsum(self.heights)
         starts = np.concatenate(([0], np.cumsum(self.counts)[:-1]))
-        tops: IntArray = below - self.heights - np.repeat((below - self.heights)[starts], self.counts)
-        return tops
+        return below - self.heights - np.repeat((below - self.heights)[starts], self.counts)
 
     @property
     def cells(self) -> IntArray:
         """Return the cells of each rank, int64[n]."""
-        cells: IntArray = self.heights * self.widths[self.column]
-        return cells
+        return self.heights * self.widths[self.column]
 
     def boxes(self) -> tuple[Box, ...]:
         """Return the box of each rank."""

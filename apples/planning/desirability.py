@@ -22,8 +22,7 @@ _BLOCK = 256
 
 def power(problem: Problem) -> FloatArray:
     """Return seconds for one row on each processor, float64[N]. A host's next slot is slower if slots share a CPU."""
-    seconds: FloatArray = problem.slope[problem.host_of, problem.slot_of + 1]
-    return seconds
+    return problem.slope[problem.host_of, problem.slot_of + 1]
 
 
 def connectivity(problem: Problem) -> FloatArray:
@@ -33,8 +32,7 @@ def connectivity(problem: Problem) -> FloatArray:
         # Expensive, but finite: hosts with one broken link each must stay distinguishable.
         worst = _BROKEN * one_way.most()
         one_way = combined(lambda t, s: np.where(s < UNUSABLE_S, t, worst), one_way, problem.side)
-    values: FloatArray = _to_all_others(one_way)[problem.host_of]
-    return values
+    return _to_all_others(one_way)[problem.host_of]
 
 
 def _to_all_others(one_way: PairValues) -> FloatArray:
@@ -66,5 +64,4 @@ def orders(problem: Problem) -> dict[str, IntArray]:
 def _relative(values: FloatArray) -> FloatArray:
     """Return the values divided by their mean; zeros stay zeros."""
     mean = float(values.mean())
-    relative: FloatArray = values / mean if mean > 0 else values
-    return relative
+    return values / mean if mean > 0 else values

@@ -201,8 +201,7 @@ class _Sets:
 
     def by(self, sets: IntArray, finish: float) -> FloatArray:
         """Return the seconds within which each set has to end to end before `finish` and in time for its limits."""
-        bound: FloatArray = np.minimum(finish, self.latest[sets])
-        return bound
+        return np.minimum(finish, self.latest[sets])
 
     def most(self, sets: IntArray, finish: float) -> tuple[FloatArray, FloatArray]:
         """Return the most rows of each member between two others, and at an end, float64[K', N] each."""
@@ -230,8 +229,7 @@ class _Sets:
 def _latency_limits(slowest: FloatArray) -> FloatArray:
     """Return the latencies that may be the slowest of a chain, ascending; at most `LIMITS` of them."""
     values = np.unique(slowest)
-    some: FloatArray = values[np.unique(np.ceil(np.linspace(0, len(values) - 1, LIMITS)).astype(np.int64))]
-    return some
+    return values[np.unique(np.ceil(np.linspace(0, len(values) - 1, LIMITS)).astype(np.int64))]
 
 
 def _slot_sets(problem: Problem, options: PlanningOptions) -> BoolArray:
@@ -240,8 +238,7 @@ def _slot_sets(problem: Problem, options: PlanningOptions) -> BoolArray:
     member: BoolArray = (np.arange(1, 2**n)[:, None] >> np.arange(n)) & 1 == 1
     again = np.flatnonzero(problem.slot_of > 0)
     filled = (member[:, again] <= member[:, again - 1]).all(axis=1)
-    chosen: BoolArray = member[filled & np.isin(member.sum(axis=1), host_counts(problem, options, n))]
-    return chosen
+    return member[filled & np.isin(member.sum(axis=1), host_counts(problem, options, n))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -97,8 +97,7 @@ def _spread(estimate: Estimate, relative: float) -> FloatArray:
     """
     if estimate.quantiles:
         return np.array(estimate.quantiles) / estimate.value
-    factors: FloatArray = np.exp(np.array(SCORES) * relative)
-    return factors
+    return np.exp(np.array(SCORES) * relative)
 
 
 def _wider(quantiles: FloatArray, error: float) -> FloatArray:

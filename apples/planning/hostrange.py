@@ -49,8 +49,7 @@ class Range:
 
 def starts_s(problem: Problem) -> FloatArray:
     """Return the seconds that one of m ranks on a host takes to start, float64[H, M]."""
-    seconds: FloatArray = problem.start_cpu_s / problem.priced_share[:, 1:]
-    return seconds
+    return problem.start_cpu_s / problem.priced_share[:, 1:]
 
 
 def split(problem: Problem, part: Range, chain: IntArray, seconds: float, affordable_s: float) -> list[Range]:

@@ -151,8 +151,7 @@ def waiting_factor(absent: FloatArray, iteration_s: FloatArray) -> FloatArray:
     product of all presences, not the smallest. Iterations much longer average over many slices. The remaining wait of
     each message for a CPU is in the price of a message, so no term of the order of slice / iteration is added here.
     """
-    factor: FloatArray = np.exp(absent / (1 + (iteration_s / TIME_SLICE_S) ** 2))
-    return factor
+    return np.exp(absent / (1 + (iteration_s / TIME_SLICE_S) ** 2))
 
 
 def _neighbours(

@@ -54,8 +54,7 @@ def _room_of_slots(problem: Problem) -> FloatArray:
     """Return the rows that each slot adds to its host, float64[N]; the slots before it are in use."""
     cap = np.where(np.isfinite(problem.cap), problem.cap, float(problem.size))
     total = cap * np.arange(cap.shape[1])
-    added: FloatArray = np.diff(total, axis=1)[problem.host_of, problem.slot_of]
-    return added
+    return np.diff(total, axis=1)[problem.host_of, problem.slot_of]
 
 
 def _both_ends(front: IntArray, open_: NDArray[np.bool_]) -> IntArray:

@@ -70,8 +70,7 @@ def _relative_error(error: FloatArray, value: FloatArray) -> tuple[FloatArray, N
 
 def works_at(latency: FloatArray, bandwidth: FloatArray) -> NDArray[np.bool_]:
     """Return where a link works: its latency is a duration, and it has a bandwidth."""
-    works: NDArray[np.bool_] = (latency >= 0) & (latency < np.inf) & (bandwidth > 0)
-    return works
+    return (latency >= 0) & (latency < np.inf) & (bandwidth > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -98,8 +98,7 @@ def _spare(problem: Problem, chain: IntArray) -> IntArray:
     if problem.alike is not None:
         _, first = np.unique(problem.alike[spare], return_index=True)
         spare = spare[np.sort(first)]
-    fastest: IntArray = spare[np.argsort(problem.slope[problem.host_of[spare], 1], kind="stable")]
-    return fastest
+    return spare[np.argsort(problem.slope[problem.host_of[spare], 1], kind="stable")]
 
 
 def first_free(problem: Problem, chain: IntArray) -> IntArray:
@@ -108,8 +107,7 @@ def first_free(problem: Problem, chain: IntArray) -> IntArray:
     unused[chain] = False
     free = np.flatnonzero(unused)
     _, first = np.unique(problem.host_of[free], return_index=True)
-    spare: IntArray = free[first]
-    return spare
+    return free[first]
 
 
 def _swapped(chain: IntArray, spare: IntArray, most: int) -> IntArray:

@@ -24,8 +24,7 @@ _MATHIS = np.sqrt(1.5)
 def retransmission_wait_s(loss: FloatArray, round_trip_s: FloatArray) -> FloatArray:
     """Return the mean seconds that a message waits for retransmissions. loss : share of packets lost, under 1"""
     backoff = 1 + loss + 2 * loss**2 + 4 * loss**3 + 8 * loss**4 + 16 * loss**5 + 32 * loss**6
-    wait: FloatArray = loss / (1 - loss) * backoff * (round_trip_s + RTO_MIN_S)
-    return wait
+    return loss / (1 - loss) * backoff * (round_trip_s + RTO_MIN_S)
 
 
 def throughput_Bps(bandwidth: FloatArray, loss: FloatArray, round_trip_s: FloatArray) -> FloatArray:

@@ -121,8 +121,7 @@ def measure(outcome: FinishedJobs, processors: int, priority: str) -> Metrics:
 
 def wfp_score(wait: Floats, request: Floats, procs: Ints) -> Floats:
     """Return equation 5: (wait / request)³ × processors."""
-    score: Floats = (wait / request) ** 3 * procs
-    return score
+    return (wait / request) ** 3 * procs
 
 
 def weighted_wait(wait: Floats, weights: Floats) -> float:

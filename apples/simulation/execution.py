@@ -165,8 +165,7 @@ class _Network:
             return np.empty(shape)
         sigma = self._truth.transfer_spread
         base = np.stack(self._hop) + self._truth.message_s
-        noise: FloatArray = base * np.exp(self._rng.normal(-(sigma**2) / 2, sigma, shape))
-        return noise
+        return base * np.exp(self._rng.normal(-(sigma**2) / 2, sigma, shape))
 
     def barrier(self, t: FloatArray, hop_s: FloatArray) -> FloatArray:
         """Return the times after a dissemination barrier: in round k rank i waits for rank i - 2^k."""
@@ -314,10 +313,7 @@ class _Run:
                 return self._computed(begin, work)
             position = position + late
             late = window.done[ranks, position + 1] < target
-        finish: FloatArray = (
-            window.times[position] + (target - window.done[ranks, position]) / window.rate[ranks, position]
-        )
-        return finish
+        return window.times[position] + (target - window.done[ranks, position]) / window.rate[ranks, position]
 
     def _look_further(self) -> None:
         """Double the length of the window."""

@@ -58,8 +58,7 @@ class Steps:
         """Return the integral from `times[0]` to each instant. The outer values are continued."""
         area = np.concatenate(([0.0], np.cumsum(np.diff(self.times) * self.values[:-1])))
         step = np.maximum(np.searchsorted(self.times, t, side="right") - 1, 0)
-        integral: FloatArray = area[step] + (t - self.times[step]) * self.values[step]
-        return integral
+        return area[step] + (t - self.times[step]) * self.values[step]
 
     def mapped(self, values: FloatArray) -> Steps:
         """Return a function with other values at the same instants."""

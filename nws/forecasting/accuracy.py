@@ -122,5 +122,4 @@ def _errors(value: NDArray[np.float64]) -> NDArray[np.float64]:
     predicted, answered = np.empty((len(value), len(METHODS))), np.empty((len(value), 2))
     trace.compiled(np.zeros(1, STATE), value, predicted, answered)
     everything = np.hstack((predicted, answered))[NOT_SCORED:]
-    result: NDArray[np.float64] = everything - value[NOT_SCORED:, None]
-    return result
+    return everything - value[NOT_SCORED:, None]

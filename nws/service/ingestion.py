@@ -207,12 +207,11 @@ class Ingestion:
 
     def _wanted(self, batch: Batch, now: float) -> NDArray[np.bool_]:
         # written so that NaN counts as illegal
-        chosen: NDArray[np.bool_] = (
+        return (
             (np.abs(batch.value) <= LARGEST)
             & (batch.t <= now + self._limits.ahead_s)
             & (batch.t >= now - self._keep_s)
         )
-        return chosen
 
     def _refusals(self, batch: Batch, mask: NDArray[np.bool_], now: float) -> Refusals:
         if mask.all():

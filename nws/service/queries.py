@@ -330,8 +330,7 @@ class Queries:
             if forgotten:
                 shown = shown & ~catalogue.touching(forgotten)
             order = catalogue.by_name()
-            known: Ints = order[shown[order]]
-            return known
+            return order[shown[order]]
 
     def _number(self, name: str) -> int:
         try:

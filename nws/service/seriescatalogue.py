@@ -57,8 +57,7 @@ class Catalogue:
         by_resource = np.tile([[-math.inf], [math.inf]], len(self._rank))
         for resource in Resource:
             by_resource[:, self._rank[resource.value]] = resource.least, resource.most
-        chosen: Floats = by_resource[:, self._columns[2]]
-        return chosen
+        return by_resource[:, self._columns[2]]
 
     def extend(self, names: Iterable[str]) -> None:
         """Append series in the order of their numbers; names come from the memory and are valid."""
@@ -118,15 +117,13 @@ class Catalogue:
         inside[[self._host[h] for h in hosts if h in self._host]] = True
         # index -1, "no peer", selects the last element and is always inside
         inside[-1] = True
-        chosen: NDArray[np.bool_] = inside[self.owner] & inside[self.peer]
-        return chosen
+        return inside[self.owner] & inside[self.peer]
 
     def touching(self, hosts: Iterable[str]) -> NDArray[np.bool_]:
         """Return bool[series]: series that name one of these hosts at either end."""
         named = np.zeros(len(self.hosts) + 1, np.bool_)
         named[[self._host[h] for h in hosts if h in self._host]] = True
-        chosen: NDArray[np.bool_] = named[self.owner] | named[self.peer]
-        return chosen
+        return named[self.owner] | named[self.peer]
 
     def of_resource(self, resource: str) -> NDArray[np.bool_]:
         """Return bool[series]: series of one resource, built-in or external."""

@@ -138,14 +138,12 @@ class HeatProblem(FixedStep):
     def points(self, cells: int) -> Array:
         """Return coordinates of the unknowns along an axis of `cells` cells, float64[cells]."""
         offset = {"fixed": 1.0, "periodic": 0.0, "insulated": 0.5}[self.boundary]
-        points: Array = (np.arange(cells, dtype=np.float64) + offset) * self._width(cells)
-        return points
+        return (np.arange(cells, dtype=np.float64) + offset) * self._width(cells)
 
     def mode(self, at: Array) -> Array:
         """Return one axis' factor of the initial mode, at coordinates `at`."""
         wave = {"fixed": np.sin, "periodic": np.sin, "insulated": np.cos}[self.boundary]
-        values: Array = wave(self._wave_number * at)
-        return values
+        return wave(self._wave_number * at)
 
     @property
     def _wave_number(self) -> float:

@@ -51,8 +51,7 @@ class JacobiProblem(FixedStep):
         """Return the exact solution for the boundary `sine`, float64[size, 1, nx]."""
         y = np.arange(1, self.size + 2) / (self.layout.nx + 1)
         rise = np.sinh(math.pi * y[:-1]) / math.sinh(math.pi * y[-1])
-        values: Array = rise[:, None, None] * self._side()
-        return values
+        return rise[:, None, None] * self._side()
 
     def _side(self) -> Array:
         x = np.arange(1, self.layout.nx + 1) / (self.layout.nx + 1)

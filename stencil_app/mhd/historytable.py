@@ -48,12 +48,11 @@ def divergence(plane: Array, above: Array, slab: Slab) -> Array:
     layout, widths = problem.layout, problem.frame.widths
     lines, entries = layout.lines, layout.entries
     upper = slice(lines.start + 1, lines.stop + 1)
-    divergence: Array = (
+    return (
         (plane[B1, lines, _I0 + 1 : _I0 + 1 + layout.ni] - plane[B1, lines, entries]) / widths[0]
         + (plane[B2, upper, entries] - plane[B2, lines, entries]) / widths[1]
         + (above[B3, lines, entries] - plane[B3, lines, entries]) / widths[2]
     )
-    return divergence
 
 
 def _row(slab: Slab, row: int) -> list[float]:

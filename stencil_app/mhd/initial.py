@@ -61,8 +61,7 @@ class Frame:
         n, low, high = self.case.cells[axis], self.case.lower[axis], self.case.upper[axis]
         steps = np.arange(n + 1) if nodes else np.arange(n) + 0.5
         # symmetric boxes get symmetric points, which a plain low + steps * width would not give
-        coordinates: Array = 0.5 * (low + high) + (high - low) * (steps - 0.5 * n) / n
-        return coordinates
+        return 0.5 * (low + high) + (high - low) * (steps - 0.5 * n) / n
 
 
 class InitialState:
@@ -96,8 +95,7 @@ class InitialState:
         assert self._case.potential is not None
         on_nodes = (axis != 0, axis != 1, axis != 2)
         values = self._case.potential(axis, *self._at(row, on_nodes))
-        edge_values: Array = np.broadcast_to(np.asarray(values, dtype=np.float64), self._shape(row, on_nodes))
-        return edge_values
+        return np.broadcast_to(np.asarray(values, dtype=np.float64), self._shape(row, on_nodes))
 
     def faces(self, axis: int, row: int) -> Array:
         """Return field through faces across an axis of the box, float64[k, j, i]; across k: the row's lower faces."""

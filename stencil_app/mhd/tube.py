@@ -54,8 +54,7 @@ def make(tube: Tube, values: Mapping[str, Value]) -> Case:
     length = [cells[a] / cells[axis] for a in range(3)]
 
     def pick(left: float, right: float, *at: Array) -> Array:
-        chosen: Array = np.where(at[axis] < 0.0, left, right)
-        return chosen
+        return np.where(at[axis] < 0.0, left, right)
 
     def component(name: str, a: int, *at: Array) -> Array:
         turned = (a - axis) % 3

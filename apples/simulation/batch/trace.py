@@ -72,8 +72,7 @@ class Trace:
     @property
     def log_end(self) -> Floats:
         """Return the end of each job in the log, s, nan if its wait is unknown."""
-        ends: Floats = self.submit + self.wait + self.run
-        return ends
+        return self.submit + self.wait + self.run
 
     def take(self, chosen: Ints | Flags) -> Trace:
         """Return the chosen jobs, by index or mask. The report remains that of the whole file."""

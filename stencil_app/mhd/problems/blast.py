@@ -37,8 +37,7 @@ def make(values: Mapping[str, Value]) -> Case:
 
     def pressure(x: Array, y: Array, z: Array) -> Array:
         inside = x * x + y * y + z * z < radius * radius
-        values: Array = np.where(inside, ratio * outside, outside)
-        return values
+        return np.where(inside, ratio * outside, outside)
 
     return Case(
         cells=mesh_of(values, (n, n, n)),

@@ -32,8 +32,7 @@ def make(values: Mapping[str, Value]) -> Case:
     flow = (1.0, 1.0, 2.0) if is_oblique else (2.0, 1.0, 0.0)
 
     def along_cylinder(one: Array, two: Array) -> Array:
-        potential_strength: Array = field * np.maximum(radius - np.sqrt(one * one + two * two), 0.0)
-        return potential_strength
+        return field * np.maximum(radius - np.sqrt(one * one + two * two), 0.0)
 
     def potential(axis: int, x: Array, y: Array, z: Array) -> Array | float:
         if not is_oblique:

@@ -71,8 +71,7 @@ def make(values: Mapping[str, Value]) -> Case:
     flow = (1.0 if direction == "right" else -1.0) if wave == "entropy" else 0.0
 
     def sine(x: Array, y: Array, z: Array) -> Array:
-        disturbance: Array = amplitude * np.sin(2.0 * pi * frame.along(0, x, y, z))
-        return disturbance
+        return amplitude * np.sin(2.0 * pi * frame.along(0, x, y, z))
 
     def density(x: Array, y: Array, z: Array) -> Array:
         return 1.0 + r.density * sine(x, y, z)
