@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -133,6 +133,20 @@ def place_problems(paths: Mapping[str, Path | None]) -> list[str]:
         elif not os.access(path.parent, os.W_OK):
             problems.append(f"{flag}: the directory {path.parent} may not be written to")
     return problems
+
+
+def benchmark_problems(
+    given: Collection[str], others: Iterable[str], legal: Sequence[str], *, words: str, rows_from: str
+) -> list[str]:
+    """Return conflicts with --benchmark, and the option that needs it.
+
+    others : names of the options of a run, `legal` ones included.  words : the legal ones.  rows_from : of runs
+    """
+    if "benchmark" not in given:
+        needless = f"--rows: only with --benchmark; a run takes its rows from {rows_from}"
+        return [needless] if "rows" in given else []
+    flags = [f"--{name.replace('_', '-')}" for name in others if name in given and name not in legal]
+    return [f"{', '.join(flags)}: not with --benchmark; legal are {words}"] if flags else []
 
 
 def parameter(option: Option, *, show_default: bool = True) -> click.Option:

@@ -11,7 +11,7 @@ from pathlib import Path
 from stencil_app.errors import UsageError
 from stencil_app.mesh import decomposition
 from stencil_app.mesh.decomposition import Decomposition
-from stencil_app.options import Option, Value, parse_all, place_problems
+from stencil_app.options import Option, Value, benchmark_problems, parse_all, place_problems
 from stencil_app.physics import Physics
 
 ITERATIONS = Option(
@@ -133,14 +133,8 @@ def _combinations(given: set[str]) -> list[str]:
     problems = []
     if "checkpoint_every" in given and "checkpoint" not in given:
         problems.append("--checkpoint-every: needs --checkpoint FILE, where to write to")
-    if "benchmark" in given:
-        others = [n for n in ("slabs", *(o.name for o in NUMBERS), *PATHS) if n not in _WITH_BENCHMARK]
-        flags = [f"--{name.replace('_', '-')}" for name in others if name in given]
-        if flags:
-            problems.append(
-                f"{', '.join(flags)}: not with --benchmark; legal are --rows, --residual-every and the "
-                "options of the mesh"
-            )
-    elif "rows" in given:
-        problems.append("--rows: only with --benchmark; a run takes its rows from --slabs or --size")
-    return problems
+    others = ("slabs", *(o.name for o in NUMBERS), *PATHS)
+    words = "--rows, --residual-every and the options of the mesh"
+    return problems + benchmark_problems(
+        given, others, _WITH_BENCHMARK, words=words, rows_from="--slabs or --size"
+    )

@@ -11,7 +11,7 @@ starts a cache line. NumPy gives arrays of 4 MiB and more huge pages by itself.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,27 +96,17 @@ class SlabLayout(Protocol):
 class Layout:
     """Shape of one row of the mesh (a plane of nx × ny cells; a line where `ny_ghosts` is False, ny = 1).
 
-    nx, ny : cells along x and y.  ny_ghosts : whether there are ghost cells along y
+    nx, ny : cells along x and y.  ny_ghosts : whether there are ghost cells along y.  The same for all, see
+    `SlabLayout`: unknowns are in cells only, and a sweep needs no scratch.
     """
 
     nx: int
     ny: int
     ny_ghosts: bool
-
-    @property
-    def ghost_rows(self) -> int:
-        """See `SlabLayout`."""
-        return 1
-
-    @property
-    def least_rows(self) -> int:
-        """See `SlabLayout`."""
-        return 1
-
-    @property
-    def faces_on_top(self) -> int:
-        """See `SlabLayout`: unknowns are in cells only."""
-        return 0
+    ghost_rows: ClassVar[int] = 1
+    least_rows: ClassVar[int] = 1
+    faces_on_top: ClassVar[int] = 0
+    scratch_bytes: ClassVar[int] = 0
 
     @property
     def kept_shape(self) -> tuple[int, ...]:
@@ -130,11 +120,6 @@ class Layout:
     def field_bytes(self, rows: int) -> int:
         """See `SlabLayout`."""
         return (rows + 2) * self.message_bytes
-
-    @property
-    def scratch_bytes(self) -> int:
-        """See `SlabLayout`: a sweep needs none."""
-        return 0
 
     def messages(self, field: Array) -> Messages:
         """See `SlabLayout`: one plane each way."""

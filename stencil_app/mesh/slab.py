@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nws.base.closing import Closing
 from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.layout import Array, SlabLayout
 from stencil_app.mesh.measures import largest_change_bits, row_digests
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _UP, _DOWN = 1, 2
 
 
-class Halo:
+class Halo(Closing):
     """Exchange of the ghost planes of `fields`, which are stored as in `layout`; use as a context manager."""
 
     def __init__(
@@ -89,20 +89,12 @@ class Halo:
         """Wait for the exchange begun by `start`; return at once if it has ended."""
         self._prequest.Waitall(self._requests[id(field)])
 
-    def free(self) -> None:
+    def close(self) -> None:
         """Return the requests to MPI; a later `exchange` fails."""
         for requests in self._requests.values():
             for request in requests:
                 request.Free()
         self._requests.clear()
-
-    def __enter__(self) -> Halo:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.free()
 
 
 def _span(slabs: Decomposition, rank: int, faces_on_top: int) -> tuple[int, int]:

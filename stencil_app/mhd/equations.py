@@ -193,7 +193,7 @@ class MhdProblem:
             largest_fields += [
                 float(np.abs(field[own_cells, B1, lines, at]).max()) for at in (entries.start, entries.stop)
             ]
-        if self._kinds[1] == REFLECTING and layout.nj > 1:
+        if self._kinds[1] == REFLECTING and layout.ny > 1:
             largest_fields += [
                 float(np.abs(field[own_cells, B2, at, entries]).max()) for at in (lines.start, lines.stop)
             ]

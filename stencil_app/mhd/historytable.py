@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nws.base.oserrors import REASON, os_errors_as
 from stencil_app.errors import OutputError
 from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, RHO, E
 from stencil_app.mhd.solution import mhd_problem
-from stencil_app.running.mpi import agree
+from stencil_app.running.mpi import agreed
 
 if TYPE_CHECKING:
     from stencil_app.mesh.slab import Slab
@@ -49,7 +50,7 @@ def divergence(plane: Array, above: Array, slab: Slab) -> Array:
     lines, entries = layout.lines, layout.entries
     upper = slice(lines.start + 1, lines.stop + 1)
     return (
-        (plane[B1, lines, _I0 + 1 : _I0 + 1 + layout.ni] - plane[B1, lines, entries]) / widths[0]
+        (plane[B1, lines, _I0 + 1 : _I0 + 1 + layout.nx] - plane[B1, lines, entries]) / widths[0]
         + (plane[B2, upper, entries] - plane[B2, lines, entries]) / widths[1]
         + (above[B3, lines, entries] - plane[B3, lines, entries]) / widths[2]
     )
@@ -65,7 +66,7 @@ def _row(slab: Slab, row: int) -> list[float]:
     rho = plane[(RHO, *own_cells)]
     m = [plane[(M1 + problem.frame.order.index(axis), *own_cells)] for axis in range(3)]
     b2 = (
-        (0.5 * (plane[(B1, *own_cells)] + plane[B1, layout.lines, _I0 + 1 : _I0 + 1 + layout.ni])) ** 2
+        (0.5 * (plane[(B1, *own_cells)] + plane[B1, layout.lines, _I0 + 1 : _I0 + 1 + layout.nx])) ** 2
         + (0.5 * (plane[(B2, *own_cells)] + plane[B2, upper, layout.entries])) ** 2
         + (0.5 * (plane[(B3, *own_cells)] + above[(B3, *own_cells)])) ** 2
     )
@@ -132,11 +133,8 @@ class RunObserver:
         self._write(slab, ",".join(f"{value!r}" for value in values), "a")
 
     def _write(self, slab: Slab, text: str, mode: str) -> None:
-        problems = []
-        if self._path is not None and slab.comm.rank == 0:
-            try:
+        unwritten = f"--history {self._path}: could not be written: {REASON}"
+        with agreed(slab.comm, OutputError), os_errors_as(OutputError, unwritten):
+            if self._path is not None and slab.comm.rank == 0:
                 with self._path.open(mode, encoding="utf-8") as file:
                     file.write(text + "\n")
-            except OSError as error:
-                problems.append(f"--history {self._path}: could not be written: {error.strerror}")
-        agree(slab.comm, problems, OutputError)

@@ -40,7 +40,7 @@ class Frame:
     def layout(self) -> MeshLayout:
         """Return how slabs of the mesh lie in memory."""
         ni, nj, nk = self.cells
-        return MeshLayout(ni=ni, nj=nj, slabbed=nk > 1)
+        return MeshLayout(nx=ni, ny=nj, slabbed=nk > 1)
 
     @cached_property
     def widths(self) -> tuple[float, float, float]:
@@ -120,8 +120,8 @@ class InitialState:
         frame, case = self._frame, self._case
         layout = frame.layout
         own_cells = (
-            slice(layout.gj, layout.gj + layout.nj),
-            slice(LATERAL_GHOSTS, LATERAL_GHOSTS + layout.ni),
+            slice(layout.gj, layout.gj + layout.ny),
+            slice(LATERAL_GHOSTS, LATERAL_GHOSTS + layout.nx),
         )
         centre = self._at(row, (False, False, False))
         through = [self.faces(axis, row)[0] for axis in frame.order]

@@ -19,6 +19,7 @@ more above its ghosts than below, for the upper face of the last cell.
 
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,21 +36,25 @@ LATERAL_GHOSTS, SLAB_GHOSTS = 2, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshLayout:
-    """Shape of the planes of a slab: nj × ni own cells; `slabbed` is False where there is one plane only."""
+    """Shape of the planes of a slab: ny × nx own cells; `slabbed` is False where there is one plane only.
 
-    ni: int
-    nj: int
+    faces_on_top : see `stencil_app.mesh.layout.SlabLayout`; B3 of the upper wall
+    """
+
+    nx: int
+    ny: int
     slabbed: bool
+    faces_on_top: ClassVar[int] = 1
 
     @property
     def gj(self) -> int:
         """Return ghost cells below the own ones along j."""
-        return LATERAL_GHOSTS if self.nj > 1 else 0
+        return LATERAL_GHOSTS if self.ny > 1 else 0
 
     @property
     def plane(self) -> tuple[int, int, int]:
         """Return shape of one plane."""
-        return VARIABLES, self.nj + 2 * self.gj + 1, self.ni + 2 * LATERAL_GHOSTS + 1
+        return VARIABLES, self.ny + 2 * self.gj + 1, self.nx + 2 * LATERAL_GHOSTS + 1
 
     @property
     def plane_bytes(self) -> int:
@@ -57,19 +62,9 @@ class MeshLayout:
         return 8 * prod(self.plane)
 
     @property
-    def nx(self) -> int:
-        """See `stencil_app.mesh.layout.SlabLayout`."""
-        return self.ni
-
-    @property
-    def ny(self) -> int:
-        """See `stencil_app.mesh.layout.SlabLayout`."""
-        return self.nj
-
-    @property
     def cells_per_row(self) -> int:
         """See `stencil_app.mesh.layout.SlabLayout`."""
-        return self.ni * self.nj
+        return self.nx * self.ny
 
     @property
     def message_bytes(self) -> int:
@@ -87,18 +82,13 @@ class MeshLayout:
         return SLAB_GHOSTS if self.slabbed else 1
 
     @property
-    def faces_on_top(self) -> int:
-        """See `stencil_app.mesh.layout.SlabLayout`: B3 of the upper wall."""
-        return 1
-
-    @property
     def kept_shape(self) -> tuple[int, ...]:
         """See `stencil_app.mesh.layout.SlabLayout`: the faces on the upper walls along i and j included."""
-        return VARIABLES, self.nj + 1, self.ni + 1
+        return VARIABLES, self.ny + 1, self.nx + 1
 
     def mesh(self, size: int) -> tuple[int, ...]:
         """See `stencil_app.mesh.layout.SlabLayout`; axes of one cell are not said."""
-        return (*(n for n in (size, self.nj) if n > 1), self.ni)
+        return (*(n for n in (size, self.ny) if n > 1), self.nx)
 
     def field_bytes(self, rows: int) -> int:
         """See `stencil_app.mesh.layout.SlabLayout`."""
@@ -122,12 +112,12 @@ class MeshLayout:
     @property
     def lines(self) -> slice:
         """Return own lines of a plane."""
-        return slice(self.gj, self.gj + self.nj)
+        return slice(self.gj, self.gj + self.ny)
 
     @property
     def entries(self) -> slice:
         """Return own entries of a line."""
-        return slice(LATERAL_GHOSTS, LATERAL_GHOSTS + self.ni)
+        return slice(LATERAL_GHOSTS, LATERAL_GHOSTS + self.nx)
 
     def cells(self, field: Array) -> Array:
         """Return view float64[rows, 8, nj, ni] of the own cells and their lower faces."""
@@ -135,7 +125,7 @@ class MeshLayout:
         return field[g : field.shape[0] - g - 1, :, self.lines, self.entries]
 
     def _with_upper_faces(self, plane: Array) -> Array:
-        return plane[:, self.gj : self.gj + self.nj + 1, LATERAL_GHOSTS : LATERAL_GHOSTS + self.ni + 1]
+        return plane[:, self.gj : self.gj + self.ny + 1, LATERAL_GHOSTS : LATERAL_GHOSTS + self.nx + 1]
 
     def messages(self, field: Array) -> Messages:
         """See `stencil_app.mesh.layout.SlabLayout`: three planes, and downwards the B3 of a fourth."""
@@ -157,9 +147,9 @@ class MeshLayout:
         is_above_mesh = k == field.shape[0] - self.ghost_rows - 1
         for v in range(VARIABLES):
             if v != B1 or is_above_mesh:
-                values[v, :, self.ni :] = 0.0
+                values[v, :, self.nx :] = 0.0
             if v != B2 or is_above_mesh:
-                values[v, self.nj :] = 0.0
+                values[v, self.ny :] = 0.0
             if v != B3 and is_above_mesh:
                 values[v] = 0.0
         return values

@@ -11,12 +11,13 @@ import math
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from nws.base.records import copied
 from stencil_app.errors import CheckpointError, UsageError
 from stencil_app.mesh.slab import Slab
 from stencil_app.mhd.equations import MhdProblem
 from stencil_app.mhd.historytable import RunObserver
 from stencil_app.mhd.settings import MhdSettings
-from stencil_app.mhd.solution import write_solution
+from stencil_app.mhd.solution import mhd_problem, write_solution
 from stencil_app.running.costbenchmark import measure, write_benchmark
 from stencil_app.running.mpi import agree, say
 from stencil_app.running.runsteering import Steering, places
@@ -46,13 +47,8 @@ def run(comm: Intracomm, settings: MhdSettings, started: float) -> int:
     _check_start(comm, settings, slab, state)
     observer = RunObserver(settings.history, settings.history_every, settings.cuts)
     observer.begin(slab, state, append=settings.restart is not None)
-    controls = Controls(
-        iterations=UNBOUNDED if settings.iterations is None else settings.iterations,
-        until=settings.until,
-        residual_every=0,
-        checkpoint=settings.checkpoint,
-        checkpoint_every=settings.checkpoint_every,
-    )
+    iterations = UNBOUNDED if settings.iterations is None else settings.iterations
+    controls = copied(Controls, settings, iterations=iterations, residual_every=0)
     first = state.iteration
     watch.setup_done = perf_counter()
     steering = Steering(comm, places(settings.progress, settings.watch_slabs), watch)
@@ -68,8 +64,7 @@ def run(comm: Intracomm, settings: MhdSettings, started: float) -> int:
 
 def _check_start(comm: Intracomm, settings: MhdSettings, slab: Slab, state: State) -> None:
     """Raise `UsageError` for an invalid initial state, or an end time that is past."""
-    problem = slab.problem
-    assert isinstance(problem, MhdProblem)
+    problem = mhd_problem(slab)
     problems = []
     if settings.restart is not None:
         if settings.iterations is not None and state.iteration > settings.iterations:
@@ -87,8 +82,7 @@ def _check_start(comm: Intracomm, settings: MhdSettings, slab: Slab, state: Stat
 
 def result_line(slab: Slab, state: State) -> str:
     """Return ``mhd blast 64x64x64: cycle 120, time 0.2, floored 0, checksum 0123456789abcdef``; collective."""
-    problem = slab.problem
-    assert isinstance(problem, MhdProblem)
+    problem = mhd_problem(slab)
     floored = sum(slab.comm.allgather(problem.floored))
     mesh = "x".join(str(n) for n in problem.case.cells)
     time = f"{state.time:.8g}" if math.isfinite(state.time) else str(state.time)

@@ -50,6 +50,32 @@ def _primitive_row(
 
 
 @inlined
+def _conserved(u: Array, at: tuple[int, int], begin: int) -> tuple[Array, Array, Array, Array, Array]:
+    """Return density, momenta and energy of line j of plane k, from entry `begin` on; at = k, j."""
+    return (
+        entries(u, RHO, at, begin),
+        entries(u, M1, at, begin),
+        entries(u, M2, at, begin),
+        entries(u, M3, at, begin),
+        entries(u, E, at, begin),
+    )
+
+
+@inlined
+def _faces(u: Array, at: tuple[int, int], begin: int) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Return the field on the lower and the upper faces across each axis of the same cells."""
+    k, j = at
+    return (
+        entries(u, B1, (k, j), begin),
+        entries(u, B1, (k, j), begin + 1),
+        entries(u, B2, (k, j), begin),
+        entries(u, B2, (k, j + 1), begin),
+        entries(u, B3, (k, j), begin),
+        entries(u, B3, (k + 1, j), begin),
+    )
+
+
+@inlined
 def primitive_line(
     u: Array, at: tuple[int, int], planes: Array, ring: int, gas: tuple[float, float, float]
 ) -> int:
@@ -57,26 +83,12 @@ def primitive_line(
 
     at = k, j
     """
-    k, j = at
-    n = u.shape[3] - 1
+    j, n = at[1], u.shape[3] - 1
     base = W + W_SIZE * ring
     return int(
         _primitive_row(
-            (
-                entries(u, RHO, (k, j), 0),
-                entries(u, M1, (k, j), 0),
-                entries(u, M2, (k, j), 0),
-                entries(u, M3, (k, j), 0),
-                entries(u, E, (k, j), 0),
-            ),
-            (
-                entries(u, B1, (k, j), 0),
-                entries(u, B1, (k, j), 1),
-                entries(u, B2, (k, j), 0),
-                entries(u, B2, (k, j + 1), 0),
-                entries(u, B3, (k, j), 0),
-                entries(u, B3, (k + 1, j), 0),
-            ),
+            _conserved(u, at, 0),
+            _faces(u, at, 0),
             (
                 line(planes, base + W_RHO, j, 0),
                 line(planes, base + W_V1, j, 0),
@@ -154,21 +166,7 @@ def largest_rate(
     largest, low_cells = 0, 0
     for k in range(first, end):
         for j in range(gj, u.shape[2] - gj - 1):
-            cells = (
-                entries(u, RHO, (k, j), low),
-                entries(u, M1, (k, j), low),
-                entries(u, M2, (k, j), low),
-                entries(u, M3, (k, j), low),
-                entries(u, E, (k, j), low),
-            )
-            faces = (
-                entries(u, B1, (k, j), low),
-                entries(u, B1, (k, j), low + 1),
-                entries(u, B2, (k, j), low),
-                entries(u, B2, (k, j + 1), low),
-                entries(u, B3, (k, j), low),
-                entries(u, B3, (k + 1, j), low),
-            )
+            cells, faces = _conserved(u, (k, j), low), _faces(u, (k, j), low)
             low_cells += _rate_row(cells, faces, rates, gas, per_width, n)
             for i in range(n):
                 largest = max(largest, bits[i])

@@ -16,7 +16,7 @@ from stencil_app.errors import UsageError
 from stencil_app.mesh import decomposition
 from stencil_app.mesh.decomposition import Decomposition, cut_problem
 from stencil_app.mhd.case import Case, Entry
-from stencil_app.options import Option, Value, parse_all, place_problems
+from stencil_app.options import Option, Value, benchmark_problems, parse_all, place_problems
 
 if TYPE_CHECKING:
     from stencil_app.mhd.initial import Frame
@@ -127,15 +127,9 @@ def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: 
 
 def _of_benchmark(given: set[str]) -> list[str]:
     """Return conflicts with --benchmark, and options that need it."""
-    if "benchmark" not in given:
-        return (
-            ["--rows: only with --benchmark; a run takes its rows from the mesh"] if "rows" in given else []
-        )
-    others = [n for n in ("slabs", "reslab", *(o.name for o in NUMBERS), *PATHS) if n not in _WITH_BENCHMARK]
-    flags = [f"--{name.replace('_', '-')}" for name in others if name in given]
-    if not flags:
-        return []
-    return [f"{', '.join(flags)}: not with --benchmark; legal are --rows and the options of the problem"]
+    others = ("slabs", "reslab", *(o.name for o in NUMBERS), *PATHS)
+    words = "--rows and the options of the problem"
+    return benchmark_problems(given, others, _WITH_BENCHMARK, words=words, rows_from="the mesh")
 
 
 def _of_equal_slabs(

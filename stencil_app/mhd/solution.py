@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nws.base.files import Replacement, write_whole
+from nws.base.oserrors import REASON, os_errors_as
 from stencil_app.errors import OutputError
 from stencil_app.mesh.layout import Array
 from stencil_app.mhd.equations import MhdProblem
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, RHO, E
-from stencil_app.running.mpi import agree
+from stencil_app.running.mpi import agreed
 
 if TYPE_CHECKING:
     from stencil_app.mesh.slab import Slab
@@ -52,7 +53,7 @@ def centred(slab: Slab) -> dict[str, Array]:
     above = slice(rows.start + 1, rows.stop + 1)
     lines, entries = layout.lines, layout.entries
     b = (
-        0.5 * (field[rows, B1, lines, entries] + field[rows, B1, lines, _I0 + 1 : _I0 + 1 + layout.ni]),
+        0.5 * (field[rows, B1, lines, entries] + field[rows, B1, lines, _I0 + 1 : _I0 + 1 + layout.nx]),
         0.5 * (field[rows, B2, lines, entries] + field[rows, B2, lines.start + 1 : lines.stop + 1, entries]),
         0.5 * (field[rows, B3, lines, entries] + field[above, B3, lines, entries]),
     )
@@ -95,14 +96,9 @@ def axes(slab: Slab) -> dict[str, Array]:
 def write_solution(slab: Slab, state: State, path: Path) -> None:
     """Write the solution in the format of the suffix; collective. Raises `OutputError` on all ranks."""
     writer: Callable[[Slab, State, Path], None] = {".npz": _npz, ".h5": _hdf5, ".png": _picture}[path.suffix]
-    problems = []
-    try:
+    unwritten = f"{path}: could not be written ({REASON}); what was there before is unchanged"
+    with agreed(slab.comm, OutputError), os_errors_as(OutputError, unwritten):
         writer(slab, state, path)
-    except OSError as error:
-        problems.append(
-            f"{path}: could not be written ({error.strerror or error}); what was there before is unchanged"
-        )
-    agree(slab.comm, problems, OutputError)
 
 
 def _npz(slab: Slab, state: State, path: Path) -> None:

@@ -19,7 +19,7 @@ from stencil_app.mhd.case import entry
 from stencil_app.mhd.equations import MhdProblem
 from stencil_app.mhd.historytable import totals
 from stencil_app.mhd.problems import linear_wave, ryu_jones
-from stencil_app.mhd.solution import centred, whole
+from stencil_app.mhd.solution import centred, mhd_problem, whole
 from stencil_app.options import parse_all
 from stencil_app.running.mpi import world
 from stencil_app.running.runtime import Controls, State, StopRequest, begin, iterate
@@ -88,8 +88,7 @@ def rms(errors: dict[str, Array]) -> float:
 def linear_wave_error(n: int, wave: str, direction: str = "right") -> float:
     """Return error of one linear wave after one period, over the 8 conserved variables."""
     slab, _ = solved("linear-wave", n=n, wave=wave, direction=direction)
-    problem = slab.problem
-    assert isinstance(problem, MhdProblem)
+    problem = mhd_problem(slab)
     points = [problem.frame.points(axis, nodes=False) for axis in range(3)]
     at = (points[0][None, None, :], points[1][None, :, None], points[2][:, None, None])
     exact_values = linear_wave.exact(problem.parameters, *at)
@@ -102,8 +101,7 @@ def linear_wave_error(n: int, wave: str, direction: str = "right") -> float:
 def ryu_jones_error(n: int, axis: str = "x") -> tuple[float, int]:
     """Return error of the tube along an axis, over the 8 conserved variables, and cycles taken."""
     slab, state = solved("ryu-jones", n=n, axis=axis, courant=0.4)
-    problem = slab.problem
-    assert isinstance(problem, MhdProblem)
+    problem = mhd_problem(slab)
     number = "xyz".index(axis)
     names = [f"{'xyz'[(number + c) % 3]}" for c in range(3)]
     line = {name: values.reshape(-1) for name, values in whole(slab).items()}

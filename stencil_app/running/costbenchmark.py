@@ -17,11 +17,13 @@ from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
 from nws.base.files import write_whole
+from nws.base.oserrors import REASON, os_errors_as
+from nws.base.residentmemory import resident_bytes
 from stencil_app.errors import OutputError
 from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.slab import Slab
 from stencil_app.physics import Problem
-from stencil_app.running.mpi import agree
+from stencil_app.running.mpi import agreed
 from stencil_app.running.runtime import Controls, State, StopRequest, begin, iterate
 from stencil_app.running.timing import Stopwatch
 
@@ -40,13 +42,6 @@ _WARMING, _LEAST, _MOST = 2, 5, 1600
 def default_rows(problem_bytes_per_row: int) -> int:
     """Return the default rows of each slab: `SLAB_BYTES`, at least 2 rows."""
     return max(2, SLAB_BYTES // problem_bytes_per_row)
-
-
-def resident_bytes() -> int:
-    """Return memory of this process that is in RAM now."""
-    import psutil
-
-    return int(psutil.Process().memory_info().rss)
 
 
 def measure(
@@ -126,10 +121,7 @@ def _iteration_seconds(slab: Slab, state: State, residual_every: int | None) -> 
 
 def write_benchmark(comm: Intracomm, path: Path, document: dict[str, Any]) -> None:
     """Rank 0 writes the document, atomically; raises `OutputError` on all ranks."""
-    problems = []
-    if comm.rank == 0:
-        try:
+    unwritten = f"{path}: the benchmark could not be written: {REASON}"
+    with agreed(comm, OutputError), os_errors_as(OutputError, unwritten):
+        if comm.rank == 0:
             write_whole(path, json.dumps(document, indent=1) + "\n")
-        except OSError as error:
-            problems.append(f"{path}: the benchmark could not be written: {error.strerror}")
-    agree(comm, problems, OutputError)

@@ -48,6 +48,17 @@ def agree(comm: Intracomm, problems: Iterable[str], kind: type[StencilError] = U
         raise kind(merged)
 
 
+@contextmanager
+def agreed(comm: Intracomm, kind: type[StencilError]) -> Iterator[None]:
+    """Raise the errors of one `kind` of the block, of any ranks, as one on all ranks; collective."""
+    problems: tuple[str, ...] = ()
+    try:
+        yield
+    except kind as error:
+        problems = error.problems
+    agree(comm, problems, kind)
+
+
 def say(comm: Intracomm, text: str, what: str = "result") -> None:
     """Print the result (`what`) on stdout, by rank 0; collective. Raises `OutputError` on all ranks."""
     problems = []

@@ -25,12 +25,13 @@ from typing import Protocol
 
 import numpy as np
 
+from nws.base.records import copied
 from stencil_app.errors import CheckpointError, DivergedError
 from stencil_app.files import checkpoint
 from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.measures import change_of_bits
 from stencil_app.mesh.slab import Halo, KeptRows, Slab
-from stencil_app.running.mpi import agree
+from stencil_app.running.mpi import agree, agreed
 from stencil_app.running.runsteering import CUT, NOTHING, REPORT, Places, Position, Steering
 from stencil_app.running.timing import Stopwatch
 
@@ -124,22 +125,13 @@ def begin(slab: Slab, restart: Path | None) -> State:
         parts = (problem.rate_bits(slab.field, slab.first_row, ends=ends) for ends in (True, False))
         state.rate_bits = max(slab.comm.allgather(max(parts)))
         return state
-    problems: tuple[str, ...] = ()
-    try:
+    with agreed(slab.comm, CheckpointError):
         header = checkpoint.read_header(restart)
         wrong = checkpoint.mismatches(restart, header, problem.name, problem.parameters)
         if wrong:
             raise CheckpointError(wrong)
         checkpoint.read_rows(restart, header, KeptRows(slab), slab.first_row)
-        state = State(
-            iteration=header.iteration,
-            residual_bits=header.residual_bits,
-            time=header.time,
-            rate_bits=header.rate_bits,
-        )
-    except CheckpointError as error:
-        problems = error.problems
-    agree(slab.comm, problems, CheckpointError)
+        state = copied(State, header)
     # one slab takes the count of all slabs of the checkpoint
     problem.floored = header.floored if slab.comm.rank == 0 else 0
     slab.dress()
@@ -150,14 +142,12 @@ def begin(slab: Slab, restart: Path | None) -> State:
 def save(slab: Slab, state: State, path: Path) -> None:
     """Write a checkpoint; collective. Raises `OutputError` on all ranks, the previous file untouched."""
     layout, problem = slab.problem.layout, slab.problem
-    header = checkpoint.Header(
+    header = copied(
+        checkpoint.Header,
+        state,
         application=problem.name,
         parameters=problem.parameters,
-        iteration=state.iteration,
-        residual_bits=state.residual_bits,
         mesh=(problem.size + layout.faces_on_top, *layout.kept_shape),
-        time=state.time,
-        rate_bits=state.rate_bits,
         floored=sum(slab.comm.allgather(problem.floored)),
     )
     checkpoint.write(slab.comm, path, header, interior=KeptRows(slab), first_row=slab.first_row)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nws.base.oserrors import REASON, os_errors_as
 from nws.base.records import copied
 from stencil_app.errors import OutputError, UsageError
 from stencil_app.files.whole import SharedFile
@@ -24,7 +25,7 @@ from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.slab import Slab
 from stencil_app.physics import Physics, Problem
 from stencil_app.running.costbenchmark import default_rows, measure, write_benchmark
-from stencil_app.running.mpi import agree, say, shortage
+from stencil_app.running.mpi import agree, agreed, say, shortage
 from stencil_app.running.runsteering import Steering, places
 from stencil_app.running.runtime import Controls, State, StopRequest, begin, iterate
 from stencil_app.running.timing import Stopwatch, write_record
@@ -100,12 +101,9 @@ def make_directory(comm: Intracomm, directory: Path | None) -> None:
     """Make the directory of the records, if one is requested; collective. Raises `UsageError` on all ranks."""
     if directory is None:
         return
-    problems = []
-    try:
+    unmade = f"--record-dir {directory}: could not be made: {REASON}"
+    with agreed(comm, UsageError), os_errors_as(UsageError, unmade):
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        problems.append(f"--record-dir {directory}: could not be made: {error.strerror}")
-    agree(comm, problems)
 
 
 def leave_record(directory: Path, slab: Slab, span: tuple[int, State], watch: Stopwatch) -> None:
@@ -125,12 +123,8 @@ def leave_record(directory: Path, slab: Slab, span: tuple[int, State], watch: St
         "signal": state.signal,
         **watch.summary(perf_counter()),
     }
-    problems: tuple[str, ...] = ()
-    try:
+    with agreed(comm, OutputError):
         write_record(directory, comm.rank, facts)
-    except OutputError as error:
-        problems = error.problems
-    agree(comm, problems, OutputError)
 
 
 def result_line(slab: Slab, state: State) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from nws.base.files import write_whole
 from nws.base.oserrors import REASON, os_errors_as
+from nws.base.records import document_of
 from stencil_app.errors import OutputError
 
 RECORD_VERSION = 1
@@ -52,9 +53,7 @@ class Stopwatch:
             "compute_s": sum(self.compute),
             "exchange_s": sum(self.exchange),
             "reduce_s": sum(self.reduce),
-            "checkpoint_s": self.checkpoint_s,
-            "checkpoints": self.checkpoints,
-            "moves_s": self.moves_s,
+            **document_of(self, "checkpoint_s", "checkpoints", "moves_s"),
             "total_s": now - self.started,
             "per_iteration": {
                 "compute_s": list(self.compute),

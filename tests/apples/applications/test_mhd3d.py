@@ -10,10 +10,10 @@ import pytest
 from apples.applications import get
 from apples.errors import ConfigError
 from nws.base.program import OWN_PYTHON
+from nws.base.residentmemory import resident_bytes
 from stencil_app.mhd.case import COMMON
 from stencil_app.mhd.problems import blast
 from stencil_app.mhd.settings import HISTORY_EVERY
-from stencil_app.running.costbenchmark import resident_bytes
 from tests.apples.applications.optiontables import assert_options_match
 
 SMALL = {"nx": "10", "ny": "8", "radius": "0.3"}

@@ -94,5 +94,5 @@ def test_memory_is_two_fields_and_a_bounded_workspace(problem, slabbed):
     assert per_row == layout.plane_bytes
     assert layout.allocate(5).nbytes == layout.field_bytes(5)
     # 64 bytes a cell in each of the two fields, beside ghosts
-    assert layout.plane_bytes == 64 * (layout.ni + 5) * (layout.nj + 2 * layout.gj + 1)
+    assert layout.plane_bytes == 64 * (layout.nx + 5) * (layout.ny + 2 * layout.gj + 1)
     assert mhd._planes.nbytes + mhd._lanes.nbytes == layout.scratch_bytes
