@@ -51,14 +51,12 @@ def described(file: ApplicationFile) -> Application:
     """Return the program of an application file that was read."""
     program, entry = _Program(file), file.entry
     benchmark, size_bytes = entry.benchmark, program.checkpoint_bytes
-    return Application(
+    return copied(
+        Application,
+        program,
         name=entry.name,
         summary=entry.summary or f"the user's own program ({file.path})",
         source=file.path,
-        check=program.check,
-        workload=program.workload,
-        price_key=program.price_key,
-        start=program.start,
         benchmark=program.benchmark if benchmark.command else None,
         records=program.records if entry.records is not None else None,
         checkpoint=CheckpointFile(size_bytes=size_bytes, iterations_in=program.iterations_in)
@@ -71,7 +69,6 @@ def described(file: ApplicationFile) -> Application:
         sized=entry.sizes is not None,
         serial=bool(entry.serial),
         needs_package=entry.needs_package,
-        short_size=program.short_size,
         short_iterations=benchmark.iterations or 1,
     )
 

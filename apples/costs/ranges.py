@@ -21,6 +21,7 @@ import msgspec
 from apples.costs.runs import finished, observed_s
 from apples.model.plan import Plan, Record
 from apples.planning.bounds import HIGH
+from nws.base.records import copied
 
 #: Newest runs of a kind that count, and the fewest that say more than the forecasts do.
 MOST, FEWEST = 50, 9
@@ -85,11 +86,10 @@ def judged_run(record: Record) -> JudgedRun | None:
 
 def _with_range(plan: Plan, seconds: float) -> JudgedRun:
     low_s, high_s = plan.by_forecasts or (plan.low_s, plan.high_s)
-    return JudgedRun(
+    return copied(
+        JudgedRun,
+        plan,
         observed_s=seconds,
-        predicted_s=plan.predicted_s,
-        low_s=plan.low_s,
-        high_s=plan.high_s,
         forecast_s=plan.predicted_s if plan.forecast_s is None else plan.forecast_s,
         forecast_low_s=low_s,
         forecast_high_s=high_s,

@@ -18,6 +18,7 @@ from apples.model.plan import Record
 from apples.model.snapshotdocument import host_entries, link_entries
 from apples.model.template import Costs
 from apples.planning.model import waiting_factor
+from nws.base.records import copied
 
 #: Scatter assumed before runs show their own, as one more run would: a tenth of the time.
 PRIOR_SPREAD = 0.1
@@ -139,20 +140,17 @@ def training_run(record: Record) -> TrainingRun:
     if plan.model == "paper" or any(one.share <= 0 for one in ranks):
         ranks = [msgspec.structs.replace(one, absent=0.0) for one in ranks]
     iterations = float(work.get("iterations", 1))
-    run = TrainingRun(
+    run = copied(
+        TrainingRun,
+        plan,
         id=record.id,
         started_at=record.started_at,
-        size=plan.size,
         iterations=iterations,
         messages=float(work.get("messages", 0.0)),
         bytes_per_row=float(work.get("bytes_per_row", 0.0)),
-        typical_rows=plan.typical_rows,
         latency_s=_slowest_link_s(record),
         wall_s=outcome.observed_s,
         observed_s=observed_s(record),
-        communication=plan.communication,
-        lateness_s=plan.lateness_s,
-        waiting_s=plan.waiting_s,
         offered=any(_is_offered(entries.get(host, {})) for host in plan.hosts),
         ranks=tuple(ranks),
     )
@@ -180,12 +178,11 @@ def _forecast_ranks(record: Record) -> list[TrainingRank]:
         share = conditions.share(sharing[a.host], slots) if isinstance(slots, int) else 0.0
         binding = conditions.binding(sharing[a.host], slots if isinstance(slots, int) else 1)
         ranks.append(
-            TrainingRank(
-                rank=a.rank,
-                host=a.host,
+            copied(
+                TrainingRank,
+                a,
                 cpu_type=str(entry.get("cpu_type", "")),
                 rows=a.work,
-                compute_s=a.compute_s,
                 exchange_s=a.communicate_s,
                 sharing=sharing[a.host],
                 share=max(share, 0.0),

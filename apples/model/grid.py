@@ -107,8 +107,7 @@ class Grid:
     def restrict(self, names: Iterable[str]) -> Grid:
         """Return the same grid with only these hosts, in the grid's order."""
         chosen_names = set(names)
-        hosts = tuple(h for h in self.hosts if h.name in chosen_names)
-        return Grid(name=self.name, hosts=hosts, links=self.links, source=self.source)
+        return replace(self, hosts=tuple(h for h in self.hosts if h.name in chosen_names))
 
     def nominal_links(self) -> tuple[PairValues, PairValues, PairValues]:
         """Return latency in s, bandwidth in bytes/s and loss by the grid's rules.

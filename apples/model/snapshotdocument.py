@@ -15,6 +15,7 @@ import numpy as np
 from apples.model.grid import LISTED_PAIRS, Conditions, Estimate, Host, Snapshot
 from apples.model.pairs import FEW, FloatArray, PairValues
 from nws.base.hostlist import expand, fold
+from nws.base.records import document_of
 
 Json = dict[str, Any]
 
@@ -195,9 +196,7 @@ def _host(names: list[str], host: Host, conditions: Conditions) -> Json:
     capacity = conditions.capacity
     return {
         "host": fold(names),
-        "slots": host.slots,
-        "cpu_type": host.cpu_type,
-        "site": host.site,
+        **document_of(host, "slots", "cpu_type", "site"),
         "availability": _estimate(conditions.availability),
         "capacity": None if capacity is None else _estimate(capacity),
         "memory_bytes": _estimate(conditions.memory_bytes),
@@ -212,8 +211,6 @@ def _estimate(estimate: Estimate) -> Json:
     return {
         "value": finite(estimate.value),
         "error": finite(estimate.error),
-        "assumed": estimate.assumed,
-        "method": estimate.method,
-        "samples": estimate.samples,
+        **document_of(estimate, "assumed", "method", "samples"),
         "age_s": finite(estimate.age_s),
     }

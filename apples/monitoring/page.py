@@ -37,6 +37,7 @@ from apples.monitoring.pagelayout import (
     PageLayout,
 )
 from nws.base.closing import Closing
+from nws.base.records import copied
 
 #: Times a page is read again because its process was just writing; one that was stopped while it wrote stays odd.
 _ATTEMPTS = 20
@@ -156,24 +157,16 @@ class MonitorPage(Closing):
         fields = self._fields()
         running = fields.state == MonitorState.RUNNING and _lives(fields.pid, fields.tid)
         times = self._up_to_now(fields, held_since_s, running=running)
-        return PageCounters(
-            pid=fields.pid,
-            rank=fields.rank,
-            ranks=fields.ranks,
+        return copied(
+            PageCounters,
+            fields,
             state=MonitorState(fields.state),
-            threads=fields.threads,
             started_s=fields.started_ns * 1e-9,
             ended_s=fields.ended_ns * 1e-9 if fields.ended_ns else None,
             updated_s=times.updated * 1e-9,
             t_cpu_s=times.cpu * 1e-9,
             t_comm_s=times.comm * 1e-9,
-            c_comm=fields.c_comm,
-            calls=fields.calls,
-            sent=fields.sent,
-            received=fields.received,
-            requests=fields.requests,
             last_request_s=fields.last_request_ns * 1e-9 if fields.last_request_ns else None,
-            sleeps=fields.sleeps,
             mpi=_text(fields.mpi),
             host=_text(fields.host),
             stopped_s=times.stopped * 1e-9,

@@ -20,6 +20,7 @@ from apples.planning.hostlimits import HostLimits, host_limits
 from apples.planning.planningoptions import PlanningOptions
 from apples.planning.tcp import retransmission_wait_s, throughput_Bps
 from nws.base.hostlist import fold
+from nws.base.records import copied
 from nws.base.wording import counted
 
 BoolArray = NDArray[np.bool_]
@@ -185,7 +186,9 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     coupling = tuple(c for c in workload.constraints if _is_coupling(c, hosts))
     limits = host_limits(workload.limits | options.limits, hosts, snapshot.hosts)
     overhead, overhead_error_s = _overhead(costs, workload, sum(slots))
-    return Problem(
+    return copied(
+        Problem,
+        network,
         size=workload.size,
         min_rows=demands.min_rows,
         hosts=hosts,
@@ -200,8 +203,6 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         presence=tables[7],
         variation=tables[5],
         guessed=tables[6] > 0,
-        side=network.side,
-        transfer=network.transfer,
         link_errors=network.errors,
         communication=costs.communication,
         overhead=overhead,
@@ -212,15 +213,12 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         reduction_hops=costs.reduction_hops * workload.messages,
         messages=workload.messages,
         bytes_exchanged=workload.bytes_exchanged,
-        latency_s=network.latency_s,
-        bandwidth_Bps=network.bandwidth_Bps,
         coupling=coupling,
         excluded=tuple(excluded),
         workload=workload,
         legal=np.array([ranks in workload.ranks for ranks in range(sum(slots) + 1)]),
         limits=limits,
         alike=_alike(network.side, tables, slots, restrictions(hosts, coupling, limits)),
-        losses=network.losses,
     )
 
 

@@ -24,6 +24,7 @@ from apples.simulation.gridsteering import RunProgress, SimulatedSteering
 from apples.simulation.mock_grid import MockGrid
 from apples.simulation.scenario import StartupTruth
 from apples.simulation.window import Chain, open_window
+from nws.base.records import copied
 
 
 def processes_started(
@@ -182,8 +183,8 @@ class _Run:
         chain = job.chain
         ranks = len(chain.hosts)
         self.t = np.full(ranks, launched)
-        self.setup, self.compute = np.zeros(ranks), np.zeros(ranks)
-        self.communicate, self.wait = np.zeros(ranks), np.zeros(ranks)
+        self.setup_s, self.compute_s = np.zeros(ranks), np.zeros(ranks)
+        self.communicate_s, self.wait_s = np.zeros(ranks), np.zeros(ranks)
         self.iterations = self.checkpoints = 0
         self.lost: int | None = None
         self.steering: SimulatedSteering | None = None
@@ -209,7 +210,7 @@ class _Run:
         self.t = peers_located(truth, started, round_trip, self.rng)
         self.t = self._computed(self.t, self.job.chain.work_s)
         self.t = self._network.barrier(self.t, self._network.barrier_noise(1)[0])
-        self.setup = self.t - self.launched
+        self.setup_s = self.t - self.launched
         self._send_ahead()
         self._check_hosts()
 
@@ -229,9 +230,9 @@ class _Run:
             swept, exchanged = self._swept(begun, work * noise[k], transfer[k])
             self.t = exchanged if handled is None else self._computed(exchanged, handled)
             self.t = self._network.barrier(self.t, barrier[k])
-            self.compute += swept
-            self.communicate += exchanged - begun - swept
-            self.wait += self.t - exchanged
+            self.compute_s += swept
+            self.communicate_s += exchanged - begun - swept
+            self.wait_s += self.t - exchanged
             self.iterations += 1
             every = self.job.checkpoint_every
             if every and self.iterations % every == 0:
@@ -255,9 +256,9 @@ class _Run:
             t=t,
             iterations=self.iterations,
             of=self.job.iterations,
-            compute_s=self.compute.copy(),
-            communicate_s=self.communicate.copy(),
-            wait_s=self.wait.copy(),
+            compute_s=self.compute_s.copy(),
+            communicate_s=self.communicate_s.copy(),
+            wait_s=self.wait_s.copy(),
             latency_s=window.latency_s[links, position],
             bandwidth_Bps=window.bandwidth_Bps[links, position],
         )
@@ -281,16 +282,11 @@ class _Run:
         ended = self._dies if self.lost is not None else float(self.t.max())
         if self.lost is None:
             ended += self.grid.scenario.startup.finish_s
-        return Execution(
-            launched=self.launched,
+        return copied(
+            Execution,
+            self,
             ended=ended,
-            iterations=self.iterations,
-            setup_s=self.setup,
-            compute_s=self.compute,
-            communicate_s=self.communicate,
-            wait_s=self.wait,
             lost_host=self.lost,
-            checkpoints=self.checkpoints,
             checkpoint_s=self.checkpoints * self.job.checkpoint_s,
         )
 

@@ -19,6 +19,7 @@ from apples.simulation.execution import Execution, MockJob, execute
 from apples.simulation.gridsteering import SimulatedSteering
 from apples.simulation.mock_grid import MockGrid
 from apples.simulation.window import Chain
+from nws.base.records import copied
 
 #: Signal that ends the remaining ranks after one was lost: SIGTERM.
 _TERMINATED = 15
@@ -93,10 +94,9 @@ def job_of(grid: MockGrid, plan: Plan, workload: Workload) -> MockJob:
 def _finished(plan: Plan, happened: Execution) -> Outcome:
     finish = happened.ended - happened.launched
     observations = tuple(
-        RankObservation(
-            rank=a.rank,
-            host=a.host,
-            rows=a.rows,
+        copied(
+            RankObservation,
+            a,
             iterations=happened.iterations,
             setup_s=float(happened.setup_s[a.rank]),
             compute_s=float(happened.compute_s[a.rank]),

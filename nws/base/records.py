@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def copied(kind: type[T], source: object, **others: Any) -> T:
+def copied(kind: type[T], source: object, /, **others: Any) -> T:
     """Return a record of `kind`: `others`, and each further field that `source` has as an attribute.
 
     kind : a dataclass, or a struct of msgspec

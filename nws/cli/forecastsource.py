@@ -15,6 +15,7 @@ import click
 
 from nws.base.command import FILE
 from nws.base.errors import UnknownName, UsageError
+from nws.base.records import copied
 from nws.cli.common import chosen, existing, store_option
 from nws.client import LocalWeather
 from nws.client.endpoint import Endpoint
@@ -51,16 +52,7 @@ class LocalSource:
         with Memory(self._path) as memory:
             states = memory.summaries()
         now = time.time()
-        return [
-            KeptSeries(
-                series=s.series,
-                samples=s.samples,
-                last=s.last,
-                measured_at=s.last_t,
-                age_s=now - s.last_t,
-            )
-            for s in states
-        ]
+        return [copied(KeptSeries, s, measured_at=s.last_t, age_s=now - s.last_t) for s in states]
 
     def forecasts(
         self, names: Sequence[str], over_s: Sequence[float] = ()

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 
 from nws.base.errors import ProbeError, StoreError
+from nws.base.records import document_of
 from nws.base.residentmemory import resident_bytes
 from nws.daemon.spool import Spool
 from nws.sensors.registry import Sensor
@@ -63,10 +64,7 @@ def status(tallies: Mapping[str, Tally], buffered: int, dropped: int) -> dict[st
     """
     sums = total(tallies)
     return {
-        "done": sums.done,
-        "failed": sums.failed,
-        "missed": sums.missed,
-        "skipped": sums.skipped,
+        **document_of(sums, "done", "failed", "missed", "skipped"),
         "merged": sum(t.merged for t in tallies.values()),
         "buffered": buffered,
         "dropped": dropped,

@@ -24,7 +24,7 @@ from nws.forecasting.batteries import LARGEST
 from nws.memory import Keep, Memory
 from nws.messages.fieldtypes import Floats, Ints
 from nws.messages.snapshotcolumns import SnapshotSeries, WeatherSnapshot
-from nws.messages.weatherdocuments import HostState, PlotDocument, Registration, SampleDocument, SeriesState
+from nws.messages.weatherdocuments import HostState, PlotDocument, SampleDocument, SeriesState
 from nws.series import Forecast, Resource, Series
 from nws.service import samples
 from nws.service.forecaster import Forecaster
@@ -158,16 +158,15 @@ def _registered(
     fault: str | None,
 ) -> HostState:
     # not asdict, whose deep copy would dominate the snapshot of a thousand hosts
-    described = document_of(entry.registration, *Registration.__struct_fields__)
-    return HostState(
+    return copied(
+        HostState,
+        entry.registration,
         name=name,
-        **described | {"site": schedules.site(name, entry.registration.site)},
-        registered_at=entry.registered_at,
+        site=schedules.site(name, entry.registration.site),
+        **document_of(entry, "registered_at", "lost", "status"),
         last_seen=directory.last_seen(entry),
-        lost=entry.lost,
         cliques=schedules.cliques_of.get(name, ()),
         series=series,
-        status=entry.status,
         fault=fault,
     )
 

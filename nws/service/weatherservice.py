@@ -15,6 +15,7 @@ from pathlib import Path
 from nws.base.closing import Closing
 from nws.base.errors import StoreError, WeatherError
 from nws.base.paths import state_dir
+from nws.base.records import copied
 from nws.links.cliques import Schedule
 from nws.memory import Memory
 from nws.memory.database import store_lock
@@ -204,11 +205,7 @@ class WeatherService(Closing):
         now, version = parts.clock(), self.schedule().version
         results = [unknown[i] if i in unknown else ingested[i] for i in range(len(batches))]
         return [
-            one
-            if isinstance(one, WeatherError)
-            else PutReceipt(
-                now=now, accepted=one.accepted, next=one.next, schedule=version, refused=one.refused
-            )
+            one if isinstance(one, WeatherError) else copied(PutReceipt, one, now=now, schedule=version)
             for one in results
         ]
 

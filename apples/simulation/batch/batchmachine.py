@@ -19,6 +19,7 @@ from apples.queueing.settings import QueueSettings
 from apples.queueing.state import Flags, Floats, QueueState, empty_state
 from apples.simulation.batch.foresight import Foresight
 from apples.simulation.batch.trace import Trace
+from nws.base.records import copied, document_of
 
 EVENT_ORDERS = ("batch", "pyss")
 
@@ -70,15 +71,7 @@ class ReplaySchedule:
     @property
     def outcome(self) -> FinishedJobs:
         """Return the columns for `apples.queueing.metrics`."""
-        return FinishedJobs(
-            submit=self.trace.submit,
-            start=self.start,
-            run=self.trace.run,
-            request=self.trace.request,
-            procs=self.trace.procs,
-            estimate=self.estimate,
-            backfilled=self.backfilled,
-        )
+        return copied(FinishedJobs, self.trace, **document_of(self, "start", "estimate", "backfilled"))
 
     def metrics(self, priority: str) -> Metrics:
         """Return the metrics over all jobs."""
