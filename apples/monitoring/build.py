@@ -21,10 +21,8 @@ from nws.client import state_dir
 
 SOURCES = Path(__file__).with_name("shim")
 COMPILERS = ("cc", "gcc", "clang")
-FLAGS = (
-    *("-std=gnu11", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-ftls-model=initial-exec"),
-    *("-Wall", "-Wextra", "-Wno-unused-parameter", "-pthread"),
-)
+#: Flags of the compiler; the build of `mpi_wait` reads the same file.
+FLAGS = tuple((SOURCES / "flags.txt").read_text(encoding="ascii").split())
 
 #: Seconds a compiler may take.
 _COMPILE_S = 120.0

@@ -167,7 +167,7 @@ void monitor_leave(int kind) {
 /* --- start and end -------------------------------------------------------------------------------- */
 
 static void complain(const char *what, const char *about, const char *why) {
-    fprintf(stderr, "apples monitor: %s %s: %s; this process is not measured\n", what, about, why);
+    fprintf(stderr, MONITOR_NAME ": %s %s: %s; this process is not measured\n", what, about, why);
 }
 
 static int legal_job(const char *job) {
@@ -239,13 +239,13 @@ static void read_settings(struct manager_half *m) {
     monitor_first_way(getenv("APPLES_WAIT_FIRST"), m->wait == WAIT_SPIN_BLOCK && getenv("APPLES_NODE_SOCKET") == NULL);
     m->stopped_ns = 0;
     if (wait != NULL && *wait && m->wait == WAIT_AS_MPI && strcmp(wait, "mpi"))
-        fprintf(stderr, "apples monitor: APPLES_WAIT is '%s', legal are block, adaptive, poll and mpi; taken as mpi\n", wait);
+        fprintf(stderr, MONITOR_NAME ": APPLES_WAIT is '%s', legal are block, adaptive, poll and mpi; taken as mpi\n", wait);
     if (spin != NULL && *spin) {
         double us = strtod(spin, &end);
         if (*end == '\0' && us >= 0 && us < 1e9)
             m->spin_ns = (uint64_t)(us * 1e3);
         else
-            fprintf(stderr, "apples monitor: APPLES_SPIN_US is '%s', legal are microseconds from 0; taken as 120\n",
+            fprintf(stderr, MONITOR_NAME ": APPLES_SPIN_US is '%s', legal are microseconds from 0; taken as 120\n",
                     spin);
     }
     if (gap != NULL && *gap) {
@@ -253,7 +253,7 @@ static void read_settings(struct manager_half *m) {
         if (*end == '\0' && us >= 0 && us < 1e9)
             coalesce_ns = (uint64_t)(us * 1e3);
         else
-            fprintf(stderr, "apples monitor: APPLES_COALESCE_US is '%s', legal are microseconds from 0; taken as 100\n",
+            fprintf(stderr, MONITOR_NAME ": APPLES_COALESCE_US is '%s', legal are microseconds from 0; taken as 100\n",
                     gap);
     }
 }

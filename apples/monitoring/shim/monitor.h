@@ -10,6 +10,11 @@
 #error "the monitor passes arguments as 64-bit slots; this machine has others"
 #endif
 
+/* Begin of messages; the build of `mpi_wait` sets its own. */
+#ifndef MONITOR_NAME
+#define MONITOR_NAME "apples monitor"
+#endif
+
 #define EXPORT __attribute__((visibility("default")))
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 

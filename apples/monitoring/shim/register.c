@@ -21,7 +21,7 @@ static int manager = -1;
 static struct stat manager_is;
 
 static void say(const char *socket_path, const char *why) {
-    fprintf(stderr, "apples monitor: node manager at %s: %s; the program runs without it\n", socket_path, why);
+    fprintf(stderr, MONITOR_NAME ": node manager at %s: %s; the program runs without it\n", socket_path, why);
 }
 
 static int quote(char *to, size_t room, const char *text) {

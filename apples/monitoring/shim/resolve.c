@@ -88,7 +88,7 @@ void monitor_resolve_c(void) {
 }
 
 _Noreturn void monitor_missing(const char *name) {
-    fprintf(stderr, "apples monitor: %s is in no library of this program\n", name);
+    fprintf(stderr, MONITOR_NAME ": %s is in no library of this program\n", name);
     abort();
 }
 

@@ -245,7 +245,7 @@ void monitor_open_bell(const char *directory, const char *job) {
     if (rope >= 0)
         wake_by(rope, EPOLLIN);
     if (error != 0)
-        fprintf(stderr, "apples monitor: bell %s: %s; who sleeps wakes every millisecond\n", path, strerror(error));
+        fprintf(stderr, MONITOR_NAME ": bell %s: %s; who sleeps wakes every millisecond\n", path, strerror(error));
 }
 
 void monitor_ring(void) {
