@@ -84,39 +84,34 @@ def predict(words: str) -> RunTimePrediction | str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateOptions:
-    """Options of `apples estimate`."""
+    """Options of `apples estimate`.
 
-    walltime: str | None = option(
-        "--walltime", metavar="TIME", help="Wall time to request: 90 (minutes), 4:00:00, 2h, 1-12."
-    )
-    user: str | None = option("--user", metavar="NAME", help="Owner of the job (default: you).")
-    project: str | None = option(
-        "--project", metavar="NAME", help="Project or account that the job is charged to."
-    )
-    trace: Path | None = option("--trace", type=FILE, help="Job log: SWF or sacct's output.")
-    queue: Path | None = option(
-        "--queue", type=FILE, help="Use the store of an `apples manager --queue` as history."
-    )
-    model: str | None = option(
-        "--model",
-        metavar="WORDS",
-        help="Use the prediction of `apples-run WORDS` if it is calibrated: '640 --app APP'.",
-    )
-    score: bool = option(
-        "--score", is_flag=True, help="Print the accuracy of each source of estimates in the queue."
-    )
-    config: str | None = option("--config", metavar="FILE", help="Settings (YAML), as in configs/queue.yaml.")
-    key: str | None = option(
-        "--key", metavar="NAME", help="Similar jobs: triple (default), double, user, project or all."
-    )
-    percentile: float | None = option(
-        "--percentile",
-        type=click.FloatRange(0, 100),
-        metavar="P",
-        help="Of run time / request (default 85); --time-min, too, if given.",
-    )
-    as_json: bool = option("--json", is_flag=True, help="One JSON document on stdout.")
-    dry_run: bool = option("--dry-run", is_flag=True, help="With a submit command: print it, do not run it.")
+    walltime : Wall time to request: 90 (minutes), 4:00:00, 2h, 1-12.
+    user : Owner of the job (default: you).
+    project : Project or account that the job is charged to.
+    trace : Job log: SWF or sacct's output.
+    queue : Use the store of an `apples manager --queue` as history.
+    model : Use the prediction of `apples-run WORDS` if it is calibrated: '640 --app APP'.
+    score : Print the accuracy of each source of estimates in the queue.
+    config : Settings (YAML), as in configs/queue.yaml.
+    key : Similar jobs: triple (default), double, user, project or all.
+    percentile : Of run time / request (default 85); --time-min, too, if given.
+    as_json : One JSON document on stdout.
+    dry_run : With a submit command: print it, do not run it.
+    """
+
+    walltime: str | None = option("--walltime", metavar="TIME")
+    user: str | None = option("--user", metavar="NAME")
+    project: str | None = option("--project", metavar="NAME")
+    trace: Path | None = option("--trace", type=FILE)
+    queue: Path | None = option("--queue", type=FILE)
+    model: str | None = option("--model", metavar="WORDS")
+    score: bool = option("--score", is_flag=True)
+    config: str | None = option("--config", metavar="FILE")
+    key: str | None = option("--key", metavar="NAME")
+    percentile: float | None = option("--percentile", type=click.FloatRange(0, 100), metavar="P")
+    as_json: bool = option("--json", is_flag=True)
+    dry_run: bool = option("--dry-run", is_flag=True)
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

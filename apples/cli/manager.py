@@ -33,39 +33,26 @@ _nodes = headed("Node managers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueManagerOptions:
-    """Options of a queue's manager. queue : file of the store, empty for the usual one, None for no queue"""
+    """Options of a queue's manager. queue : file of the store, empty for the usual one, None for no queue
 
-    queue: str | None = _queue(
-        "--queue",
-        is_flag=False,
-        flag_value="",
-        metavar="[FILE]",
-        help="Keep a queue of jobs, in FILE (default $APPLES_STATE/queue/jobs.db).",
-    )
-    procs: int | None = _queue(
-        "--procs",
-        type=click.IntRange(min=1),
-        help="Processors of this machine that jobs may use (default: all).",
-    )
-    hosts: str | None = _queue(
-        "-H",
-        "--host",
-        metavar="LIST",
-        help="Hosts that jobs may use instead, with slots (a:4,node[1-8]:2).",
-    )
-    hostfile: str | None = _queue(
-        "--hostfile", metavar="FILE", help="The same from a file, one 'host slots=4' or 'host:4' a line."
-    )
-    queue_config: str | None = _queue(
-        "--queue-config", metavar="FILE", help="Policy and estimates (YAML), as in configs/queue.yaml."
-    )
-    grace: str | None = _queue(
-        "--grace", metavar="TIME", help="From TERM to KILL for jobs that must end (default 10s)."
-    )
-    socket: str | None = _queue("--socket", metavar="FILE", help="Socket of the queue.")
-    everybody: bool = _queue(
-        "--everybody", is_flag=True, help="Serve all users of this host (root only); jobs run as their users."
-    )
+    queue : Keep a queue of jobs, in FILE (default $APPLES_STATE/queue/jobs.db).
+    procs : Processors of this machine that jobs may use (default: all).
+    hosts : Hosts that jobs may use instead, with slots (a:4,node[1-8]:2).
+    hostfile : The same from a file, one 'host slots=4' or 'host:4' a line.
+    queue_config : Policy and estimates (YAML), as in configs/queue.yaml.
+    grace : From TERM to KILL for jobs that must end (default 10s).
+    socket : Socket of the queue.
+    everybody : Serve all users of this host (root only); jobs run as their users.
+    """
+
+    queue: str | None = _queue("--queue", is_flag=False, flag_value="", metavar="[FILE]")
+    procs: int | None = _queue("--procs", type=click.IntRange(min=1))
+    hosts: str | None = _queue("-H", "--host", metavar="LIST")
+    hostfile: str | None = _queue("--hostfile", metavar="FILE")
+    queue_config: str | None = _queue("--queue-config", metavar="FILE")
+    grace: str | None = _queue("--grace", metavar="TIME")
+    socket: str | None = _queue("--socket", metavar="FILE")
+    everybody: bool = _queue("--everybody", is_flag=True)
     follow: bool = _queue("--follow", is_flag=True, hidden=True)
 
     def check(self) -> None:
@@ -189,33 +176,32 @@ _QUEUE_FIELDS = tuple(each.name for each in fields(QueueManagerOptions))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineManagerOptions:
-    """Options of a manager of nodes; `queue` are those of a queue's manager."""
+    """Options of a manager of nodes; `queue` are those of a queue's manager.
 
-    listen: str | None = _nodes(
-        "--listen", metavar="HOST:PORT", help="Where nodes connect, TCP and UDP (default 127.0.0.1:7171)."
-    )
-    policy: str | None = _nodes("--policy", metavar="NAME", help="fcs (default), gang or batch.")
-    slice_text: str | None = _nodes("--slice", metavar="TIME", help="Time slice (default 100ms).")
-    mpl: int | None = _nodes(
-        "--mpl",
-        type=click.IntRange(min=1),
-        help="Limit of jobs of one user that share a processor; others wait.",
-    )
-    multicast: str | None = _nodes(
-        "--multicast",
-        metavar="GROUP",
-        help="Multicast group of the heartbeats, or none (default 239.192.71.71).",
-    )
-    key: Path | None = _nodes("--key", type=FILE, help="File of mode 0600 with the manager's key.")
-    config: Path | None = _nodes("--config", type=FILE, help="Settings (YAML), as in configs/sharing.yaml.")
-    new_key: Path | None = _nodes("--new-key", type=FILE, help="Write a new key to FILE, and exit.")
-    enrol: str | None = _nodes(
-        "--enrol", metavar="NODE", help="Print the key of one node, for a key file of its own, and exit."
-    )
-    place_file: Path | None = _nodes(
-        "--place-file", type=FILE, help="Write HOST:PORT to FILE once the manager listens (for port 0)."
-    )
-    while_needed: bool = _nodes("--while-needed", is_flag=True, help="Exit when the last node disconnects.")
+    listen : Where nodes connect, TCP and UDP (default 127.0.0.1:7171).
+    policy : fcs (default), gang or batch.
+    slice_text : Time slice (default 100ms).
+    mpl : Limit of jobs of one user that share a processor; others wait.
+    multicast : Multicast group of the heartbeats, or none (default 239.192.71.71).
+    key : File of mode 0600 with the manager's key.
+    config : Settings (YAML), as in configs/sharing.yaml.
+    new_key : Write a new key to FILE, and exit.
+    enrol : Print the key of one node, for a key file of its own, and exit.
+    place_file : Write HOST:PORT to FILE once the manager listens (for port 0).
+    while_needed : Exit when the last node disconnects.
+    """
+
+    listen: str | None = _nodes("--listen", metavar="HOST:PORT")
+    policy: str | None = _nodes("--policy", metavar="NAME")
+    slice_text: str | None = _nodes("--slice", metavar="TIME")
+    mpl: int | None = _nodes("--mpl", type=click.IntRange(min=1))
+    multicast: str | None = _nodes("--multicast", metavar="GROUP")
+    key: Path | None = _nodes("--key", type=FILE)
+    config: Path | None = _nodes("--config", type=FILE)
+    new_key: Path | None = _nodes("--new-key", type=FILE)
+    enrol: str | None = _nodes("--enrol", metavar="NODE")
+    place_file: Path | None = _nodes("--place-file", type=FILE)
+    while_needed: bool = _nodes("--while-needed", is_flag=True)
     queue: QueueManagerOptions = field(default_factory=QueueManagerOptions)
 
     @property

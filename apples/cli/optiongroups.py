@@ -1,12 +1,15 @@
 """Option groups: frozen records whose fields are command line options, and help printed under headings.
 
-A record declares each option once: `option(...)` is both the field's default and the click option. `with_options`
-adds the options of a record to a command, which then receives the record as its argument `options`.
+A record declares each option once: `option(...)` is both the field's default and the click option, and `--help` prints
+the line of the field in the docstring of its record, as it prints the docstring of a command. `with_options` adds the
+options of a record to a command, which then receives the record as its argument `options`.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from functools import wraps
+from inspect import cleandoc
 from typing import Any, TypeVar, dataclass_transform
 
 import click
@@ -150,30 +153,31 @@ def with_options(
         record: class of the record; the command receives a value of it as the argument `options`.
         only: names of the fields to add; the others keep their defaults.
     """
-    chosen = [each for each in _leaves(record) if only is None or each.name in only]
+    chosen = [leaf for leaf in _leaves(record) if only is None or leaf[0].name in only]
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def call(*arguments: Any, **values: Any) -> Any:
-            given = {each.name: values.pop(each.name) for each in chosen}
+            given = {each.name: values.pop(each.name) for each, _ in chosen}
             return command(*arguments, **values, options=record_of(record, given))
 
         result: Callable[..., Any] = call
-        for each in reversed(chosen):
+        for each, words in reversed(chosen):
             declarations, settings = each.metadata[_KEY]
-            result = click.option(
-                each.name, *declarations, default=each.default, cls=HeadedOption, **settings
-            )(result)
+            settings = {"help": words, "default": each.default, "cls": HeadedOption, **settings}
+            result = click.option(each.name, *declarations, **settings)(result)
         return result
 
     return decorate
 
 
-def _leaves(record: Any) -> Iterator[Field[Any]]:
-    """Yield the fields that are options, those of nested records included."""
+def _leaves(record: Any) -> Iterator[tuple[Field[Any], str | None]]:
+    """Yield the fields that are options, those of nested records included, and what their docstrings say of them."""
+    parts = re.split(r"^(\w+) : ", cleandoc(record.__doc__), flags=re.MULTILINE)[1:]
+    texts = {name: " ".join(text.split()) for name, text in zip(parts[::2], parts[1::2], strict=True)}
     for each in fields(record):
         if _KEY in each.metadata:
-            yield each
+            yield each, texts.get(each.name)
         else:
             yield from _leaves(_nested(each))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apples.cli.optiongroups import option, options_record, with_options
 from nws.base.wording import counted
 
 if TYPE_CHECKING:
@@ -24,27 +25,28 @@ OWN_ONLY = "runs your own programs only"
 SOME_UNFIT, NONE_FIT = 1, 3
 
 
+@options_record
+class ProbeOptions:
+    """Options of `apples probe`.
+
+    hostfile : Hosts from a file, one a line, as mpirun reads it.
+    grid_file : Hosts of a grid file, with their addresses.
+    no_speed : Only the checks, no speed test.
+    limit : Time limit of the check of a host (default 20s).
+    as_json : One JSON document.
+    """
+
+    hostfile: str | None = option("--hostfile", "--hosts", metavar="FILE")
+    grid_file: str | None = option("-g", "--grid", metavar="FILE")
+    no_speed: bool = option("--no-speed", is_flag=True)
+    limit: str | None = option("--limit", metavar="TIME")
+    as_json: bool = option("--json", is_flag=True)
+
+
 @click.command()
 @click.argument("hosts", nargs=-1, metavar="[HOSTS]...")
-@click.option(
-    "--hostfile",
-    "--hosts",
-    "hostfile",
-    metavar="FILE",
-    help="Hosts from a file, one a line, as mpirun reads it.",
-)
-@click.option("-g", "--grid", "grid_file", metavar="FILE", help="Hosts of a grid file, with their addresses.")
-@click.option("--no-speed", is_flag=True, help="Only the checks, no speed test.")
-@click.option("--limit", metavar="TIME", help="Time limit of the check of a host (default 20s).")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def probe(
-    hosts: tuple[str, ...],
-    hostfile: str | None,
-    grid_file: str | None,
-    no_speed: bool,
-    limit: str | None,
-    as_json: bool,
-) -> int:
+@with_options(ProbeOptions)
+def probe(hosts: tuple[str, ...], options: ProbeOptions) -> int:
     """Check HOSTS (alpha, node[01-08]) as apples-run --launcher ssh does, and test their speed.
 
     Each host is called over your own ssh, all at once. Those that pass run the application's kernel for a moment and
@@ -59,9 +61,10 @@ def probe(
     from apples.platforms.requirements import needs_of_ranks
     from nws.base.durations import parse_duration
 
-    pool = _pool(hosts, hostfile, grid_file)
+    pool = _pool(hosts, options.hostfile, options.grid_file)
+    limit = options.limit
     limit_s = hostpreflight.LIMIT_S if limit is None else parse_duration(limit, what="--limit")
-    console = Console(quiet=as_json)
+    console = Console(quiet=options.as_json)
     console.note(f"checking {counted(len(pool), 'host')}")
     candidates = [hostpreflight.Candidate(name=host.name, address=address_of(host)) for host in pool]
     with hostpreflight.conversations_with(
@@ -73,7 +76,7 @@ def probe(
         missing = {one.candidate.name: not_installed(one.facts, versions) for one, _ in fit if one.facts}
         kernels: dict[str, speed.Kernel] = {}
         links: list[LinkSpeed] = []
-        if not no_speed and fit:
+        if not options.no_speed and fit:
             installed = [one for one in fit if not missing[one[0].candidate.name]]
             console.note(f"kernel on {counted(len(installed), 'host')}")
             kernels = speed.kernels(installed)
@@ -81,7 +84,7 @@ def probe(
             links = speed.links(fit, losses=True)
     surveys = {one.candidate.name: one.facts.survey for one, _ in fit if one.facts and one.facts.survey}
     verdicts = slowness.verdicts(surveys, kernels, links)
-    if as_json:
+    if options.as_json:
         click.echo(json.dumps({**_document(checked, verdicts, kernels, links), "own_programs_only": missing}))
     else:
         lines = _lines(checked, verdicts, kernels)

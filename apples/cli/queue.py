@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from apples.cli.live import grid, watch
+from apples.cli.optiongroups import option, options_record, with_options
 from apples.cli.report import table
 from apples.queueing.settings import RANGE_PERCENTILE
 from nws.base.command import FILE
@@ -28,50 +29,53 @@ _SOCKET = click.option("--socket", type=FILE, help="Socket of the manager to ask
 _HEADER = ("", "job", "name", "user", "procs", "asked", "estimate", "state", "waited", "start")
 
 
+@options_record
+class QueueOptions:
+    """Options of `apples queue`.
+
+    everything : Also jobs that are over.
+    user : Only this user's jobs.
+    as_json : One JSON document on stdout.
+    watching : Show it anew every second, until interrupted.
+    log : Write jobs that are over as a job log (SWF), for `apples simulate-queue`.
+    percentile : Share of starts inside their predicted ranges, 50 to 99 (default 80).
+    """
+
+    everything: bool = option("--all", is_flag=True)
+    user: str | None = option("--user", metavar="NAME")
+    as_json: bool = option("--json", is_flag=True)
+    watching: bool = option("--watch", is_flag=True)
+    log: Path | None = option("--log", type=FILE)
+    percentile: float = option(
+        "--percentile", type=click.FloatRange(50, 99), default=RANGE_PERCENTILE, metavar="P"
+    )
+
+
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Also jobs that are over.")
-@click.option("--user", metavar="NAME", help="Only this user's jobs.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option("--watch", "watching", is_flag=True, help="Show it anew every second, until interrupted.")
-@click.option(
-    "--log", type=FILE, help="Write jobs that are over as a job log (SWF), for `apples simulate-queue`."
-)
-@click.option(
-    "--percentile",
-    type=click.FloatRange(50, 99),
-    default=RANGE_PERCENTILE,
-    metavar="P",
-    help="Share of starts inside their predicted ranges, 50 to 99 (default 80).",
-)
+@with_options(QueueOptions)
 @_SOCKET
-def queue(
-    everything: bool,
-    user: str | None,
-    as_json: bool,
-    watching: bool,
-    log: Path | None,
-    percentile: float,
-    socket: Path | None,
-) -> int:
+def queue(socket: Path | None, options: QueueOptions) -> int:
     """Show the queue: order, requests, estimates, and the predicted start of each job with its range."""
     from msgspec import structs, to_builtins
 
     from apples.errors import ConfigError
     from apples.livequeue import queueclient
 
-    if as_json and watching:
+    log, user = options.log, options.user
+    if options.as_json and options.watching:
         raise ConfigError("--json and --watch exclude each other; give one of them")
 
     def survey() -> QueuePage:
-        page = queueclient.survey(socket, everything=everything or log is not None, percentile=percentile)
+        everything = options.everything or log is not None
+        page = queueclient.survey(socket, everything=everything, percentile=options.percentile)
         return structs.replace(page, jobs=tuple(job for job in page.jobs if user in (None, job.user)))
 
     queue_page = survey()
     if log is not None:
         _write_log(queue_page, log)
-    elif as_json:
+    elif options.as_json:
         click.echo(json.dumps(to_builtins(queue_page)))
-    elif watching:
+    elif options.watching:
         watch(queue_page, survey, _live)
     else:
         click.echo("\n".join(lines(queue_page)))

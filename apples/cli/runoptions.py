@@ -36,70 +36,55 @@ _sharing, _output = headed("Sharing hosts"), headed("Output")
 
 @options_record
 class PoolOptions:
-    """Hosts that the user allows, and the launcher that reaches them."""
+    """Hosts that the user allows, and the launcher that reaches them.
 
-    grid_file: str | None = _hosts(
-        "-g",
-        "--grid",
-        metavar="FILE",
-        help="Hosts and links (YAML); nws: all hosts of the weather service. Default: this machine.",
-    )
-    hosts: str | None = _hosts(
-        "-H", "--host", metavar="LIST", help="Pool: names, brackets, slots (a:2,node[01-08])."
-    )
-    hostfile: str | None = _hosts(
-        "--hostfile", metavar="FILE", help="Pool from a file: 'host', 'host slots=4' or 'host:4' a line."
-    )
-    include: str | None = _hosts(
-        "-w", "--include", metavar="LIST", help="Keep only these hosts of the pool (node[01-08])."
-    )
-    exclude: str | None = _hosts("-x", "--exclude", metavar="LIST", help="Leave these hosts out.")
-    launcher: str = _hosts(
-        "--launcher",
-        metavar="NAME",
-        default=DEFAULT_LAUNCHER,
-        show_default=True,
-        help="mpiexec: ranks on this machine; ssh: on all hosts of the pool that pass a check; slurm: on nodes of a "
-        "new or the current Slurm allocation; or another installed platform.",
-    )
-    mpi: str | None = _hosts(
-        "--mpi",
-        metavar="NAME|PATH",
-        help="MPI of the program: mpich, openmpi, intelmpi, or the path of an mpiexec (default: found from the "
-        "program).",
-    )
-    mpi_args: str | None = _hosts(
-        "--mpi-args", metavar="TEXT", help="More arguments of mpiexec or srun, quoted as for a shell."
-    )
+    grid_file : Hosts and links (YAML); nws: all hosts of the weather service. Default: this machine.
+    hosts : Pool: names, brackets, slots (a:2,node[01-08]).
+    hostfile : Pool from a file: 'host', 'host slots=4' or 'host:4' a line.
+    include : Keep only these hosts of the pool (node[01-08]).
+    exclude : Leave these hosts out.
+    launcher : mpiexec: ranks on this machine; ssh: on all hosts of the pool that pass a check; slurm: on nodes of a
+        new or the current Slurm allocation; or another installed platform.
+    mpi : MPI of the program: mpich, openmpi, intelmpi, or the path of an mpiexec (default: found from the program).
+    mpi_args : More arguments of mpiexec or srun, quoted as for a shell.
+    launcher_options : Option of the launcher; may be repeated.
+    partition : Partition (default: the cluster's default).
+    account : Account charged for the allocation.
+    qos : Quality of service.
+    reservation : Use nodes of this reservation.
+    constraint : Use nodes with these features (a&b, a|b).
+    nodes : Number of nodes to plan over.
+    exclusive : Share the nodes with no other job.
+    immediate : Give up if the nodes are not allocated within TIME.
+    mock : Run on the mock grid, in simulated time.
+    scenario : True speeds and loads of the mock grid (YAML); implies --mock.
+    load : Load of the mock grid: loaded (default) or unloaded.
+    seed : Seed of the mock grid (default 1).
+    """
+
+    grid_file: str | None = _hosts("-g", "--grid", metavar="FILE")
+    hosts: str | None = _hosts("-H", "--host", metavar="LIST")
+    hostfile: str | None = _hosts("--hostfile", metavar="FILE")
+    include: str | None = _hosts("-w", "--include", metavar="LIST")
+    exclude: str | None = _hosts("-x", "--exclude", metavar="LIST")
+    launcher: str = _hosts("--launcher", metavar="NAME", default=DEFAULT_LAUNCHER, show_default=True)
+    mpi: str | None = _hosts("--mpi", metavar="NAME|PATH")
+    mpi_args: str | None = _hosts("--mpi-args", metavar="TEXT")
     launcher_options: tuple[str, ...] = _hosts(
-        "--launcher-option",
-        multiple=True,
-        default=(),
-        metavar="KEY=VALUE",
-        help="Option of the launcher; may be repeated.",
+        "--launcher-option", multiple=True, default=(), metavar="KEY=VALUE"
     )
-    partition: str | None = _slurm(
-        "--partition", metavar="NAME", help="Partition (default: the cluster's default)."
-    )
-    account: str | None = _slurm("--account", metavar="NAME", help="Account charged for the allocation.")
-    qos: str | None = _slurm("--qos", metavar="NAME", help="Quality of service.")
-    reservation: str | None = _slurm("--reservation", metavar="NAME", help="Use nodes of this reservation.")
-    constraint: str | None = _slurm(
-        "--constraint", metavar="LIST", help="Use nodes with these features (a&b, a|b)."
-    )
-    nodes: str | None = _slurm("--nodes", metavar="MIN[-MAX]", help="Number of nodes to plan over.")
-    exclusive: bool = _slurm("--exclusive", is_flag=True, help="Share the nodes with no other job.")
-    immediate: str | None = _slurm(
-        "--immediate", metavar="TIME", help="Give up if the nodes are not allocated within TIME."
-    )
-    mock: bool = _mock("--mock", is_flag=True, help="Run on the mock grid, in simulated time.")
-    scenario: str | None = _mock(
-        "--scenario", metavar="FILE", help="True speeds and loads of the mock grid (YAML); implies --mock."
-    )
-    load: str | None = _mock(
-        "--load", metavar="NAME", help="Load of the mock grid: loaded (default) or unloaded."
-    )
-    seed: int | None = _mock("--seed", type=click.IntRange(min=0), help="Seed of the mock grid (default 1).")
+    partition: str | None = _slurm("--partition", metavar="NAME")
+    account: str | None = _slurm("--account", metavar="NAME")
+    qos: str | None = _slurm("--qos", metavar="NAME")
+    reservation: str | None = _slurm("--reservation", metavar="NAME")
+    constraint: str | None = _slurm("--constraint", metavar="LIST")
+    nodes: str | None = _slurm("--nodes", metavar="MIN[-MAX]")
+    exclusive: bool = _slurm("--exclusive", is_flag=True)
+    immediate: str | None = _slurm("--immediate", metavar="TIME")
+    mock: bool = _mock("--mock", is_flag=True)
+    scenario: str | None = _mock("--scenario", metavar="FILE")
+    load: str | None = _mock("--load", metavar="NAME")
+    seed: int | None = _mock("--seed", type=click.IntRange(min=0))
 
     @property
     def platform(self) -> str:
@@ -121,80 +106,58 @@ class PoolOptions:
 
 @options_record
 class WeatherOptions:
-    """Weather service that forecasts the hosts of the pool."""
+    """Weather service that forecasts the hosts of the pool.
 
-    nws: str | None = _weather(
-        "--nws", metavar="URL", envvar="APPLES_NWS", help="Plan from this weather service (env APPLES_NWS)."
-    )
-    nws_token_file: str | None = _weather(
-        "--nws-token-file",
-        metavar="FILE",
-        envvar="NWS_TOKEN_FILE",
-        help="File of mode 0600 with its token (env NWS_TOKEN_FILE).",
-    )
-    nws_ca: str | None = _weather(
-        "--nws-ca", metavar="FILE", envvar="NWS_CA", help="Trusted certificates, for https (env NWS_CA)."
-    )
-    nws_stale_after: str | None = _weather(
-        "--nws-stale-after",
-        metavar="TIME",
-        help="Ignore forecasts of the service that are older (default 5m).",
-    )
+    nws : Plan from this weather service (env APPLES_NWS).
+    nws_token_file : File of mode 0600 with its token (env NWS_TOKEN_FILE).
+    nws_ca : Trusted certificates, for https (env NWS_CA).
+    nws_stale_after : Ignore forecasts of the service that are older (default 5m).
+    """
+
+    nws: str | None = _weather("--nws", metavar="URL", envvar="APPLES_NWS")
+    nws_token_file: str | None = _weather("--nws-token-file", metavar="FILE", envvar="NWS_TOKEN_FILE")
+    nws_ca: str | None = _weather("--nws-ca", metavar="FILE", envvar="NWS_CA")
+    nws_stale_after: str | None = _weather("--nws-stale-after", metavar="TIME")
 
 
 @options_record
 class PlanOptions:
-    """Choices of the planner; None keeps the scheduler's preset."""
+    """Choices of the planner; None keeps the scheduler's preset.
+
+    scheduler : apples: the planner; paper: Wolski et al. 2000 line for line; default: all hosts, equal slabs;
+        smart-user: right number of hosts, equal slabs.
+    ranks : Use exactly this many ranks.
+    max_ranks : Use at most this many ranks.
+    model : Performance model.
+    counts : Host counts to try.
+    allocation : Method that finds slab heights.
+    rank_order : Order of the hosts in the chain.
+    improve : Search for better chains near the best candidates.
+    horizon : Forecast CPU shares over the length of the run, or for the next measurement.
+    quantile : Quantile of the run time to minimise; 0.5 uses the forecasts without their errors.
+    tolerance : Time balance tolerance of the linear program.
+    allow_spill : Let slabs exceed memory if no other plan holds the work.
+    cut : Cut of a program that takes two axes; auto: the one that ends soonest.
+    """
 
     scheduler: str = _plan(
         "--scheduler",
         type=click.Choice(["apples", "paper", "default", "smart-user"]),
         default="apples",
         show_default=True,
-        help="apples: the planner; paper: Wolski et al. 2000 line for line; default: all hosts, equal slabs; "
-        "smart-user: right number of hosts, equal slabs.",
     )
-    ranks: int | None = _plan(
-        "-n", "--ranks", type=click.IntRange(min=1), help="Use exactly this many ranks."
-    )
-    max_ranks: int | None = _plan(
-        "--max-ranks", type=click.IntRange(min=1), help="Use at most this many ranks."
-    )
-    model: str | None = _plan("--model", type=click.Choice(["exchange", "paper"]), help="Performance model.")
-    counts: str | None = _plan("--counts", type=click.Choice(["every", "even"]), help="Host counts to try.")
-    allocation: str | None = _plan(
-        "--allocation", type=click.Choice(["pulp", "minimax", "lp"]), help="Method that finds slab heights."
-    )
-    rank_order: str | None = _plan(
-        "--rank-order", type=click.Choice(["tree", "desirability"]), help="Order of the hosts in the chain."
-    )
-    improve: bool | None = _plan(
-        "--improve/--no-improve", help="Search for better chains near the best candidates."
-    )
-    horizon: str | None = _plan(
-        "--horizon",
-        type=click.Choice(["run", "next"]),
-        help="Forecast CPU shares over the length of the run, or for the next measurement.",
-    )
-    quantile: float | None = _plan(
-        "--quantile",
-        type=click.FloatRange(0.01, 0.99),
-        help="Quantile of the run time to minimise; 0.5 uses the forecasts without their errors.",
-    )
-    tolerance: float | None = _plan(
-        "--tolerance", type=click.FloatRange(0.0, 1.0), help="Time balance tolerance of the linear program."
-    )
-    allow_spill: bool | None = _plan(
-        "--allow-spill",
-        is_flag=True,
-        flag_value=True,
-        help="Let slabs exceed memory if no other plan holds the work.",
-    )
-    cut: str | None = _plan(
-        "--cut",
-        type=click.Choice(["auto", "slabs", "rectilinear", "columns"]),
-        help="Cut of a program that takes two axes; auto: the one that ends soonest.",
-    )
+    ranks: int | None = _plan("-n", "--ranks", type=click.IntRange(min=1))
+    max_ranks: int | None = _plan("--max-ranks", type=click.IntRange(min=1))
+    model: str | None = _plan("--model", type=click.Choice(["exchange", "paper"]))
+    counts: str | None = _plan("--counts", type=click.Choice(["every", "even"]))
+    allocation: str | None = _plan("--allocation", type=click.Choice(["pulp", "minimax", "lp"]))
+    rank_order: str | None = _plan("--rank-order", type=click.Choice(["tree", "desirability"]))
+    improve: bool | None = _plan("--improve/--no-improve")
+    horizon: str | None = _plan("--horizon", type=click.Choice(["run", "next"]))
+    quantile: float | None = _plan("--quantile", type=click.FloatRange(0.01, 0.99))
+    tolerance: float | None = _plan("--tolerance", type=click.FloatRange(0.0, 1.0))
+    allow_spill: bool | None = _plan("--allow-spill", is_flag=True, flag_value=True)
+    cut: str | None = _plan("--cut", type=click.Choice(["auto", "slabs", "rectilinear", "columns"]))
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -205,47 +168,24 @@ class PlanOptions:
 
 @options_record
 class LimitOptions:
-    """Limits on the choice of hosts; a selector is a site, a host or a bracket expression."""
+    """Limits on the choice of hosts; a selector is a site, a host or a bracket expression.
 
-    at_most: tuple[str, ...] = _limits(
-        "--at-most",
-        multiple=True,
-        default=(),
-        metavar="SELECTOR=N",
-        help="Use at most N hosts of a site or of some hosts (lyon=4, node[01-08]=2); may be repeated.",
-    )
-    licences: tuple[str, ...] = _limits(
-        "--licences",
-        multiple=True,
-        default=(),
-        metavar="SELECTOR=N",
-        help="Run at most N ranks there; may be repeated.",
-    )
-    together: tuple[str, ...] = _limits(
-        "--together",
-        multiple=True,
-        default=(),
-        metavar="SELECTOR",
-        help="Use all of these hosts or none; may be repeated.",
-    )
-    apart: tuple[str, ...] = _limits(
-        "--apart",
-        multiple=True,
-        default=(),
-        metavar="SELECTOR",
-        help="Use at most one of these hosts; may be repeated.",
-    )
-    price: tuple[str, ...] = _limits(
-        "--price",
-        multiple=True,
-        default=(),
-        metavar="SELECTOR=AMOUNT",
-        help="Money or energy for an hour of each host; may be repeated, the last that fits counts.",
-    )
-    budget: str | None = _limits("--budget", metavar="AMOUNT", help="Most that the run may cost.")
-    deadline: str | None = _limits(
-        "--deadline", metavar="TIME", help="Plan only runs that take at most 90 (s), 1:30:00, 15m or 2h."
-    )
+    at_most : Use at most N hosts of a site or of some hosts (lyon=4, node[01-08]=2); may be repeated.
+    licences : Run at most N ranks there; may be repeated.
+    together : Use all of these hosts or none; may be repeated.
+    apart : Use at most one of these hosts; may be repeated.
+    price : Money or energy for an hour of each host; may be repeated, the last that fits counts.
+    budget : Most that the run may cost.
+    deadline : Plan only runs that take at most 90 (s), 1:30:00, 15m or 2h.
+    """
+
+    at_most: tuple[str, ...] = _limits("--at-most", multiple=True, default=(), metavar="SELECTOR=N")
+    licences: tuple[str, ...] = _limits("--licences", multiple=True, default=(), metavar="SELECTOR=N")
+    together: tuple[str, ...] = _limits("--together", multiple=True, default=(), metavar="SELECTOR")
+    apart: tuple[str, ...] = _limits("--apart", multiple=True, default=(), metavar="SELECTOR")
+    price: tuple[str, ...] = _limits("--price", multiple=True, default=(), metavar="SELECTOR=AMOUNT")
+    budget: str | None = _limits("--budget", metavar="AMOUNT")
+    deadline: str | None = _limits("--deadline", metavar="TIME")
 
     def read(self) -> Limits:
         """Return the limits; raise `ConfigError` with every problem."""
@@ -258,7 +198,19 @@ class LimitOptions:
 
 @options_record
 class LaunchOptions:
-    """The program to run, its limits, and the actions when the run fails or load changes."""
+    """The program to run, its limits, and the actions when the run fails or load changes.
+
+    settings : Set an option of the application; may be repeated.
+    time_limit : End the run after 90 (s), 1:30:00, 15m or 2h; exit code 124.
+    attempts : Number of attempts when hosts are lost (default 3 over several hosts, 1 on this machine).
+    checkpoint : Write checkpoints to FILE, or to a temporary one (auto, the default over ssh).
+    checkpoint_every : Interval: N iterations, or 30s, or 5m; auto: the interval that minimises the expected run time.
+    mtbf : Mean time between failures of one host (default: from past runs).
+    resume : Continue from the checkpoint in --checkpoint FILE, with a new plan.
+    adapt : When load changes during the run: slabs moves rows between ranks; hosts may also write a checkpoint and
+        continue on other hosts.
+    adapt_settings : Thresholds and intervals of --adapt (YAML).
+    """
 
     app: str | None = _run(
         "-a",
@@ -267,87 +219,44 @@ class LaunchOptions:
         help=f"Application: {_DEFAULT} (default), {_OTHERS}, one of a grid file, or your own program: an application "
         "file (YAML) or its name.",
     )
-    settings: tuple[str, ...] = _run(
-        "-s",
-        "--set",
-        multiple=True,
-        default=(),
-        metavar="KEY=VALUE",
-        help="Set an option of the application; may be repeated.",
-    )
-    time_limit: str | None = _run(
-        "-t",
-        "--time-limit",
-        metavar="TIME",
-        help="End the run after 90 (s), 1:30:00, 15m or 2h; exit code 124.",
-    )
-    attempts: int | None = _safety(
-        "--attempts",
-        type=click.IntRange(min=1),
-        help="Number of attempts when hosts are lost (default 3 over several hosts, 1 on this machine).",
-    )
-    checkpoint: str | None = _safety(
-        "--checkpoint",
-        metavar="FILE|auto|off",
-        help="Write checkpoints to FILE, or to a temporary one (auto, the default over ssh).",
-    )
-    checkpoint_every: str | None = _safety(
-        "--checkpoint-every",
-        metavar="auto|N|TIME",
-        help="Interval: N iterations, or 30s, or 5m; auto: the interval that minimises the expected run time.",
-    )
-    mtbf: str | None = _safety(
-        "--mtbf", metavar="TIME", help="Mean time between failures of one host (default: from past runs)."
-    )
-    resume: bool = _safety(
-        "--resume", is_flag=True, help="Continue from the checkpoint in --checkpoint FILE, with a new plan."
-    )
+    settings: tuple[str, ...] = _run("-s", "--set", multiple=True, default=(), metavar="KEY=VALUE")
+    time_limit: str | None = _run("-t", "--time-limit", metavar="TIME")
+    attempts: int | None = _safety("--attempts", type=click.IntRange(min=1))
+    checkpoint: str | None = _safety("--checkpoint", metavar="FILE|auto|off")
+    checkpoint_every: str | None = _safety("--checkpoint-every", metavar="auto|N|TIME")
+    mtbf: str | None = _safety("--mtbf", metavar="TIME")
+    resume: bool = _safety("--resume", is_flag=True)
     adapt: str = _adapt(
-        "--adapt",
-        type=click.Choice(["off", "slabs", "hosts"]),
-        default="off",
-        show_default=True,
-        help="When load changes during the run: slabs moves rows between ranks; hosts may also write a checkpoint "
-        "and continue on other hosts.",
+        "--adapt", type=click.Choice(["off", "slabs", "hosts"]), default="off", show_default=True
     )
-    adapt_settings: str | None = _adapt(
-        "--adapt-settings", metavar="FILE", help="Thresholds and intervals of --adapt (YAML)."
-    )
+    adapt_settings: str | None = _adapt("--adapt-settings", metavar="FILE")
 
 
 @options_record
 class SharingOptions:
-    """How the run shares its hosts with other jobs."""
+    """How the run shares its hosts with other jobs.
+
+    policy : Share hosts with other jobs. auto: joins the node managers of its hosts (with Slurm inside an
+        allocation); else ranks that share CPUs leave them to others while they wait. none: no sharing. fcs, gang,
+        batch, spin-block, share-by-need, message-driven, uncoordinated: coschedule (env APPLES_POLICY).
+    monitor : Measure how ranks compute and wait, and print the efficiencies.
+    wait : How ranks wait for messages: block frees the core for other processes, adaptive does so where that is
+        measured to be faster; mpi as the library does.
+    queue : Run as a job of the queue of `apples manager --queue`.
+    detach : With --queue: print the job's number and return.
+    project : With --queue: project that the job is charged to.
+    oversubscribe : With --queue: as of `apples submit`, duty cycles as predicted.
+    """
 
     policy: str = _sharing(
-        "--policy",
-        metavar="NAME",
-        envvar="APPLES_POLICY",
-        default="auto",
-        show_default=True,
-        help="Share hosts with other jobs. auto: joins the node managers of its hosts (with Slurm inside an "
-        "allocation); else ranks that share CPUs leave them to others while they wait. none: no sharing. fcs, gang, "
-        "batch, spin-block, share-by-need, message-driven, uncoordinated: coschedule (env APPLES_POLICY).",
+        "--policy", metavar="NAME", envvar="APPLES_POLICY", default="auto", show_default=True
     )
-    monitor: bool = _sharing(
-        "--monitor", is_flag=True, help="Measure how ranks compute and wait, and print the efficiencies."
-    )
-    wait: str | None = _sharing(
-        "--wait",
-        type=click.Choice(["block", "adaptive", "poll", "mpi"]),
-        help="How ranks wait for messages: block frees the core for other processes, adaptive does so where "
-        "that is measured to be faster; mpi as the library does.",
-    )
-    queue: bool = _sharing(
-        "--queue", is_flag=True, help="Run as a job of the queue of `apples manager --queue`."
-    )
-    detach: bool = _sharing("--detach", is_flag=True, help="With --queue: print the job's number and return.")
-    project: str | None = _sharing(
-        "--project", metavar="NAME", help="With --queue: project that the job is charged to."
-    )
-    oversubscribe: bool = _sharing(
-        "--oversubscribe", is_flag=True, help="With --queue: as of `apples submit`, duty cycles as predicted."
-    )
+    monitor: bool = _sharing("--monitor", is_flag=True)
+    wait: str | None = _sharing("--wait", type=click.Choice(["block", "adaptive", "poll", "mpi"]))
+    queue: bool = _sharing("--queue", is_flag=True)
+    detach: bool = _sharing("--detach", is_flag=True)
+    project: str | None = _sharing("--project", metavar="NAME")
+    oversubscribe: bool = _sharing("--oversubscribe", is_flag=True)
 
     @property
     def coscheduled(self) -> str | None:
@@ -357,17 +266,20 @@ class SharingOptions:
 
 @options_record
 class OutputOptions:
-    """Text or documents that the command prints."""
+    """Text or documents that the command prints.
 
-    dry_run: bool = _output("--dry-run", is_flag=True, help="Plan and print; start no program.")
-    explain: bool = _output("--explain", is_flag=True, help="Print why each host was taken or left out.")
-    as_json: bool = _output(
-        "--json", is_flag=True, help="One JSON document on stdout; the program's output goes to stderr."
-    )
-    json_lines: bool = _output(
-        "--json-lines", is_flag=True, help="One JSON event a line on stdout, the document last."
-    )
-    label: bool = _output("-l", "--label", is_flag=True, help="Prefix the program's lines with their rank.")
+    dry_run : Plan and print; start no program.
+    explain : Print why each host was taken or left out.
+    as_json : One JSON document on stdout; the program's output goes to stderr.
+    json_lines : One JSON event a line on stdout, the document last.
+    label : Prefix the program's lines with their rank.
+    """
+
+    dry_run: bool = _output("--dry-run", is_flag=True)
+    explain: bool = _output("--explain", is_flag=True)
+    as_json: bool = _output("--json", is_flag=True)
+    json_lines: bool = _output("--json-lines", is_flag=True)
+    label: bool = _output("-l", "--label", is_flag=True)
 
 
 @options_record

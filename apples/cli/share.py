@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from apples.cli.optiongroups import given_words, option, options_record, with_options
 from nws.base.command import FILE, signals_held_back
 from nws.base.notes import step
 
@@ -22,31 +23,30 @@ if TYPE_CHECKING:
     from apples.monitoring.job import MonitoredJob
 
 
+@options_record
+class ShareOptions:
+    """Options of `apples share`.
+
+    job : Name of the job (default: of the program and this process).
+    node_socket : Socket of the node manager.
+    wait : How ranks wait for messages, without a node manager: block frees the core for other processes, adaptive does
+        so where that is measured to be faster.
+    monitor : Afterwards, print how efficiently the ranks used their time.
+    fit : Run nothing: report whether two programs fit on the same CPUs, by their last measured runs. COMMAND: both
+        programs, each one word, as './solver input' or solver.
+    """
+
+    job: str | None = option("--job", metavar="NAME")
+    node_socket: Path | None = option("--node-socket", type=FILE)
+    wait: str | None = option("--wait", type=click.Choice(["block", "adaptive", "poll", "mpi"]))
+    monitor: bool = option("--monitor", is_flag=True)
+    fit: bool = option("--fit", is_flag=True)
+
+
 @click.command(context_settings={"ignore_unknown_options": False})
-@click.option("--job", metavar="NAME", help="Name of the job (default: of the program and this process).")
-@click.option("--node-socket", type=FILE, help="Socket of the node manager.")
-@click.option(
-    "--wait",
-    type=click.Choice(["block", "adaptive", "poll", "mpi"]),
-    help="How ranks wait for messages, without a node manager: block frees the core for other processes, adaptive does "
-    "so where that is measured to be faster.",
-)
-@click.option("--monitor", is_flag=True, help="Afterwards, print how efficiently the ranks used their time.")
-@click.option(
-    "--fit",
-    is_flag=True,
-    help="Run nothing: report whether two programs fit on the same CPUs, by their last measured runs. COMMAND: both "
-    "programs, each one word, as './solver input' or solver.",
-)
+@with_options(ShareOptions)
 @click.argument("command", nargs=-1, required=True)
-def share(
-    job: str | None,
-    node_socket: Path | None,
-    wait: str | None,
-    monitor: bool,
-    fit: bool,
-    command: tuple[str, ...],
-) -> int:
+def share(command: tuple[str, ...], options: ShareOptions) -> int:
     """Run COMMAND, for example `mpiexec -n 4 ./program`, so that its ranks register with the node manager here.
 
     With --wait, no node manager is needed: `--wait block` is the cure for more ranks than cores, and for hosts with
@@ -58,9 +58,9 @@ def share(
     from apples.launching.preflight import executable
     from apples.monitoring.names import check_job
 
-    if fit:
-        given = {"--job": job, "--node-socket": node_socket, "--wait": wait, "--monitor": monitor or None}
-        if useless := [flag for flag, value in given.items() if value is not None]:
+    job, wait, monitor, node_socket = options.job, options.wait, options.monitor, options.node_socket
+    if options.fit:
+        if useless := list(given_words(options, skip=("fit",))):
             raise ConfigError(f"--fit: runs nothing, so {', '.join(useless)} is of no use; leave it out")
         return _fit(command)
     if wait is not None and node_socket is not None:

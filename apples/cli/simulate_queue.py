@@ -40,73 +40,54 @@ _PLACE = re.compile(r"^options:1: (?:queue|estimates)\.(?P<name>\w+): ", re.MULT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """Options of `apples simulate-queue`; those of policy and estimates are text that the settings' rules check."""
+    """Options of `apples simulate-queue`; those of policy and estimates are text that the settings' rules check.
 
-    procs: int | None = option(
-        "--procs", type=click.IntRange(min=1), help="Processors of the machine (default: the log's)."
-    )
-    config: str | None = _policy(
-        "--config", metavar="FILE", help="Settings (YAML), as in configs/queue.yaml; options override it."
-    )
-    priority: str | None = _policy(
-        "--priority",
-        metavar="NAME",
-        help="fcfs (default), sjf, wfp, or an expression over wait, estimate, …",
-    )
-    backfill: str | None = _policy("--backfill", metavar="NAME", help="none, easy (default) or conservative.")
-    overrun: str | None = _policy(
-        "--overrun", metavar="RULE", help="Past its estimate: request (default), increment, doubling, half."
-    )
-    increment: str | None = _policy("--increment", metavar="TIME", help="Of that rule (default 5m).")
-    source: str | None = _estimates(
-        "--estimates", metavar="SOURCE", help="request (default), history, recent or actual."
-    )
-    adjust: str | None = _estimates(
-        "--adjust",
-        metavar="WHERE",
-        help="selective (default), regular, or a list: priority,backfill,running.",
-    )
-    learn_from: str | None = _estimates(
-        "--learn-from", metavar="ENDS", help="Job ends to learn from: simulation (default) or log."
-    )
-    key: str | None = _estimates(
-        "--key", metavar="NAME", help="Similar jobs: triple (default), double, user, project or all."
-    )
-    window: str | None = _estimates(
-        "--window", metavar="TIME", help="Age limit of similar jobs (default 30d)."
-    )
-    percentile: str | None = _estimates(
-        "--percentile", metavar="P", help="Of their run time / request (default 85)."
-    )
-    floor: str | None = _estimates("--floor", metavar="A", help="Least adjustment (default 0.5).")
-    minimum: str | None = _estimates(
-        "--min-similar",
-        metavar="N",
-        help="Least number of similar jobs; with fewer the request is used (default 10).",
-    )
-    last: str | None = _estimates(
-        "--last", metavar="N", help="Number of jobs that `recent` averages (default 2)."
-    )
-    event_order: str = option(
-        "--event-order", default="batch", metavar="NAME", help="At equal times: batch (default) or pyss."
-    )
-    kill: bool = option("--kill", is_flag=True, help="End jobs of the log at their requested time.")
-    month: int | None = option(
-        "--month",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="Only jobs of the log's N-th 30 days, from 0.",
-    )
-    load: float | None = option(
-        "--load", type=click.FloatRange(min=0, min_open=True), help="Stretch arrivals to this offered load."
-    )
-    starts: Path | None = option("--starts", type=FILE, help="Write `id submit start` of each job.")
-    predict: Path | None = option(
-        "--predict",
-        type=FILE,
-        help="Write the start of each job as foreseen at its submission: `id submit start median low high`.",
-    )
-    as_json: bool = option("--json", is_flag=True, help="One JSON document on stdout.")
+    procs : Processors of the machine (default: the log's).
+    config : Settings (YAML), as in configs/queue.yaml; options override it.
+    priority : fcfs (default), sjf, wfp, or an expression over wait, estimate, …
+    backfill : none, easy (default) or conservative.
+    overrun : Past its estimate: request (default), increment, doubling, half.
+    increment : Of that rule (default 5m).
+    source : request (default), history, recent or actual.
+    adjust : selective (default), regular, or a list: priority,backfill,running.
+    learn_from : Job ends to learn from: simulation (default) or log.
+    key : Similar jobs: triple (default), double, user, project or all.
+    window : Age limit of similar jobs (default 30d).
+    percentile : Of their run time / request (default 85).
+    floor : Least adjustment (default 0.5).
+    minimum : Least number of similar jobs; with fewer the request is used (default 10).
+    last : Number of jobs that `recent` averages (default 2).
+    event_order : At equal times: batch (default) or pyss.
+    kill : End jobs of the log at their requested time.
+    month : Only jobs of the log's N-th 30 days, from 0.
+    load : Stretch arrivals to this offered load.
+    starts : Write `id submit start` of each job.
+    predict : Write the start of each job as foreseen at its submission: `id submit start median low high`.
+    as_json : One JSON document on stdout.
+    """
+
+    procs: int | None = option("--procs", type=click.IntRange(min=1))
+    config: str | None = _policy("--config", metavar="FILE")
+    priority: str | None = _policy("--priority", metavar="NAME")
+    backfill: str | None = _policy("--backfill", metavar="NAME")
+    overrun: str | None = _policy("--overrun", metavar="RULE")
+    increment: str | None = _policy("--increment", metavar="TIME")
+    source: str | None = _estimates("--estimates", metavar="SOURCE")
+    adjust: str | None = _estimates("--adjust", metavar="WHERE")
+    learn_from: str | None = _estimates("--learn-from", metavar="ENDS")
+    key: str | None = _estimates("--key", metavar="NAME")
+    window: str | None = _estimates("--window", metavar="TIME")
+    percentile: str | None = _estimates("--percentile", metavar="P")
+    floor: str | None = _estimates("--floor", metavar="A")
+    minimum: str | None = _estimates("--min-similar", metavar="N")
+    last: str | None = _estimates("--last", metavar="N")
+    event_order: str = option("--event-order", default="batch", metavar="NAME")
+    kill: bool = option("--kill", is_flag=True)
+    month: int | None = option("--month", type=click.IntRange(min=0), metavar="N")
+    load: float | None = option("--load", type=click.FloatRange(min=0, min_open=True))
+    starts: Path | None = option("--starts", type=FILE)
+    predict: Path | None = option("--predict", type=FILE)
+    as_json: bool = option("--json", is_flag=True)
 
 
 @click.command(cls=HeadedCommand)

@@ -23,58 +23,42 @@ _WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitOptions:
-    """Options of `apples submit`."""
+    """Options of `apples submit`.
 
-    procs: int = option(
-        "-n", "--procs", type=click.IntRange(min=1), default=1, help="Processors (default 1)."
-    )
-    limit: str = option(
-        "-t",
-        "--time",
-        metavar="TIME",
-        default="1h",
-        help="Limit: 90 (minutes), 30m, 4:00:00, 1-12 (default 1h).",
-    )
-    name: str | None = option("-J", "--name", metavar="NAME", help="Name (default: the program's name).")
-    project: str | None = option(
-        "-A", "--project", metavar="NAME", help="Project that the job is charged to."
-    )
-    output: str | None = option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="Output; %j is the job's number, %x its name, %u the user (apples-%j.out).",
-    )
-    error: str | None = option(
-        "-e", "--error", metavar="FILE", help="Error output (default: with the output)."
-    )
-    chdir: str | None = option("-D", "--chdir", metavar="DIR", help="Working directory (default: this one).")
-    estimate: str | None = option(
-        "--estimate", metavar="TIME", help="Predicted run time; used instead of the history's estimate."
-    )
-    oversubscribe: bool = option(
-        "-s",
-        "--oversubscribe",
-        is_flag=True,
-        help="The job may share its processors with one other job that allows it, if both keep their speed.",
-    )
-    duty: float | None = option(
-        "--duty",
-        metavar="SHARE",
-        type=float,
-        help="With --oversubscribe: the part of its time for which a rank computes, above 0 and at most 1 (default: "
-        "as measured in the program's last run).",
-    )
-    after: str | None = option(
-        "--after",
-        metavar="KIND:JOB,…",
-        help="Start after other jobs have ended: ok:3 (with exit code 0), failed:3, any:3. If that cannot happen any "
-        "more, the job is cancelled.",
-    )
-    held: bool = option("-H", "--hold", is_flag=True, help="Do not start before `apples release`.")
-    wait: bool = option("-W", "--wait", is_flag=True, help="Wait for the job, and exit with its exit code.")
-    as_json: bool = option("--json", is_flag=True, help="One JSON document on stdout.")
-    socket: Path | None = option("--socket", type=FILE, help="Socket of the queue's manager.")
+    procs : Processors (default 1).
+    limit : Limit: 90 (minutes), 30m, 4:00:00, 1-12 (default 1h).
+    name : Name (default: the program's name).
+    project : Project that the job is charged to.
+    output : Output; %j is the job's number, %x its name, %u the user (apples-%j.out).
+    error : Error output (default: with the output).
+    chdir : Working directory (default: this one).
+    estimate : Predicted run time; used instead of the history's estimate.
+    oversubscribe : The job may share its processors with one other job that allows it, if both keep their speed.
+    duty : With --oversubscribe: the part of its time for which a rank computes, above 0 and at most 1 (default: as
+        measured in the program's last run).
+    after : Start after other jobs have ended: ok:3 (with exit code 0), failed:3, any:3. If that cannot happen any
+        more, the job is cancelled.
+    held : Do not start before `apples release`.
+    wait : Wait for the job, and exit with its exit code.
+    as_json : One JSON document on stdout.
+    socket : Socket of the queue's manager.
+    """
+
+    procs: int = option("-n", "--procs", type=click.IntRange(min=1), default=1)
+    limit: str = option("-t", "--time", metavar="TIME", default="1h")
+    name: str | None = option("-J", "--name", metavar="NAME")
+    project: str | None = option("-A", "--project", metavar="NAME")
+    output: str | None = option("-o", "--output", metavar="FILE")
+    error: str | None = option("-e", "--error", metavar="FILE")
+    chdir: str | None = option("-D", "--chdir", metavar="DIR")
+    estimate: str | None = option("--estimate", metavar="TIME")
+    oversubscribe: bool = option("-s", "--oversubscribe", is_flag=True)
+    duty: float | None = option("--duty", metavar="SHARE", type=float)
+    after: str | None = option("--after", metavar="KIND:JOB,…")
+    held: bool = option("-H", "--hold", is_flag=True)
+    wait: bool = option("-W", "--wait", is_flag=True)
+    as_json: bool = option("--json", is_flag=True)
+    socket: Path | None = option("--socket", type=FILE)
 
 
 @click.command(context_settings=_WORDS)
