@@ -30,38 +30,8 @@ app = LazyGroup(
     modules=dict.fromkeys(("new", "check", "include"), "app"),
 )
 
-_NEW = """\
-# An application file: how AppLeS starts your MPI program. docs/application-files.md explains all keys.
-name: {name}
-# A row is what pieces are counted in: a plane, a line of cells, a layer. SIZE of apples-run is their number.
-row: row
-# Texts are templates (Jinja2). Variables: size, ranks, rows, first_rows, cuts, weights, iterations, run_dir, python.
-command: [./{name}, --size, "{{{{ size }}}}", --steps, "{{{{ iterations }}}}", --rows, "{{{{ rows | join(',') }}}}"]
-iterations: 1000                  # of a run; --set iterations=500 changes it
-benchmark: {{iterations: 20}}       # of the short runs that measure the program
-#
-# Optional:
-# mpi: openmpi                    # or mpich, intelmpi; else found from the program
-# pieces: even                    # the program always divides its rows evenly
-# parameters: {{nx: 2000}}          # further variables, changed by --set nx=4000
-# files:                          # written before the start, into the directory of the program
-#   pieces.txt: |
-#     {{% for n in rows %}}{{{{ n }}}}
-#     {{% endfor %}}
-# environment: {{MY_ROWS: "{{{{ rows | join(' ') }}}}"}}
-# prepare: [./decompose, "{{{{ ranks }}}}"]   # run once before the start; a list of commands is legal, too
-# finish: [./reconstruct]         # run once after a complete run
-# directory: case                 # where the program starts, relative to this file
-# restart:                        # go on from checkpoints that the program writes itself
-#   checkpoint: 'state\\.([0-9]+)'
-#   command: [./{name}, --from, "{{{{ checkpoint }}}}", --steps, "{{{{ iterations }}}}"]
-# sizes: 600                      # of its meshes; or [200, 400], multiples of 8, powers of two
-# min_ranks: 2                    # or max_ranks, or ranks: powers of two
-# min_rows: 2                     # of one rank
-# max_rows: 5000
-# memory_per_row: 1.5MB           # instead of the measured value
-# moves_rows: true                # it uses apples.h, apples.f90 or apples.client, for --adapt slabs
-"""
+#: A commented application file for the program @NAME@.
+_NEW = Path(__file__).with_name("newapp.yaml")
 
 
 @click.command(cls=HeadedCommand)
@@ -71,7 +41,7 @@ def new(file: Path) -> None:
     name = file.stem if file.stem[:1].isalnum() else "program"
     try:
         with open(file, "x", encoding="utf-8") as opened:
-            opened.write(_NEW.format(name=name))
+            opened.write(_NEW.read_text(encoding="utf-8").replace("@NAME@", name))
     except FileExistsError:
         raise ConfigError(f"{file}: the file exists already; give another name") from None
     except OSError as error:

@@ -26,6 +26,7 @@ from apples.daemons.starting import Notify, start_node
 from apples.errors import SharingError
 from apples.hosts.frames import FromAgent
 from nws.base.errors import ReportedError
+from nws.base.records import copied
 
 #: Where neither ssh nor a local start shows it: the address by which others reach this host.
 REACHED_AT = "APPLES_REACHED_AT"
@@ -176,14 +177,5 @@ def _answer(sharing: HostSharing, what: str, argument: Any) -> Any:
 
 def _described(path: Path, status: NodeStatus, *, started: bool = False) -> NodeManager:
     machine = machine_of(status.manager, path)
-    return NodeManager(
-        node=status.node,
-        policy=status.policy,
-        slots=status.slots,
-        manager=status.manager,
-        connected=status.connected,
-        pid=status.pid,
-        socket=str(path),
-        key=None if machine is None else machine.key,
-        started=started,
-    )
+    key = None if machine is None else machine.key
+    return copied(NodeManager, status, socket=str(path), key=key, started=started)

@@ -16,6 +16,7 @@ from apples.daemons.processcontrol import ProcessControl
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import ApplesError
 from apples.monitoring.page import MonitorPage
+from nws.base.records import copied
 
 #: Longest time that a running process stays stopped by another program before that is noticed, seconds.
 LOOK_AGAIN_S = 0.2
@@ -216,7 +217,9 @@ def report_of(
 ) -> ProcessReport:
     """Return its report. `ordered`: the policy has an order for it. `cpu`: with CPU seconds from the kernel."""
     registration, reading = managed.registration, managed.reading if managed.page is not None else None
-    return ProcessReport(
+    return copied(
+        ProcessReport,
+        managed,
         job=registration.process.job,
         rank=registration.process.rank,
         ranks=registration.ranks,
@@ -228,14 +231,7 @@ def report_of(
         monitored=managed.page is not None,
         stopped_s=managed.held_s(now),
         here_s=now - managed.arrived_at,
-        ran_s=managed.ran_s,
-        off_s=managed.off_s,
-        queued_s=managed.queued_s,
-        threads=managed.threads,
         cpu_s=managed.control.cpu_s() if cpu else UNSET,
-        refused=managed.refused,
-        t_cpu_s=None if reading is None else reading.t_cpu_s,
-        t_comm_s=None if reading is None else reading.t_comm_s,
-        c_comm=None if reading is None else reading.c_comm,
+        **(dict.fromkeys(MonitorCounts._fields) if reading is None else reading._asdict()),
         granularity_s=reading.granularity_s if reading is not None and reading.c_comm else None,
     )

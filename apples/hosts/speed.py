@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from apples.hosts.conversation import AgentConversation, together
 from apples.hosts.hostmessages import (
     AskKernel,
@@ -168,10 +170,4 @@ def _probe(
             lost = source[1].question(count, LossAnswer, LOSS_S + ANSWER_S).lost
     except HostCheckError as trouble:
         return LinkSpeed(source=names[0], target=names[1], error=str(trouble))
-    return LinkSpeed(
-        source=names[0],
-        target=names[1],
-        latency_s=link.latency_s,
-        bandwidth_Bps=link.bandwidth_Bps,
-        lost=lost,
-    )
+    return LinkSpeed(source=names[0], target=names[1], lost=lost, **structs.asdict(link))

@@ -20,6 +20,7 @@ from apples.launching.termination import Termination
 from apples.model.plan import Outcome, RankStatus
 from nws.base.durations import format_seconds
 from nws.base.hostlist import fold
+from nws.base.records import copied
 from nws.base.wording import counted
 
 TIME_LIMIT, LAUNCHER_FAILED = 124, 125
@@ -189,15 +190,7 @@ def _outcome(launch: LaunchResult, ended: str, exit_code: int, message: str) -> 
     statuses = tuple(
         RankStatus(rank=rank, host=host, exit_code=None)
         if record is None
-        else RankStatus(
-            rank=rank,
-            host=host,
-            exit_code=record.exit_code,
-            signal=record.signal,
-            pid=record.pid,
-            to_blame=_to_blame(record),
-            peak_bytes=record.peak_bytes,
-        )
+        else copied(RankStatus, record, rank=rank, host=host, to_blame=_to_blame(record))
         for rank, (host, record) in enumerate(zip(launch.hosts, launch.records, strict=True))
     )
     return Outcome(

@@ -14,6 +14,7 @@ from apples.livequeue.queueclient import ask
 from apples.livequeue.queuemessages import Changed, JobRow
 from apples.livequeue.records import JobEnd
 from nws.base.arguments import checked_arguments
+from nws.base.records import copied
 
 #: Wall time of a job that requests none, seconds.
 DEFAULT_REQUEST_S = 3600.0
@@ -33,12 +34,7 @@ class SubmittedJob:
     def wait(self) -> JobEnd:
         """Wait for the end of the job and return it; raise `NoDaemon` if no manager answers for 15 seconds."""
         row: JobRow = ask("wait", self.id, self.socket, retry=True)
-        assert row.outcome is not None
-        assert row.exit_code is not None
-        assert row.ended is not None
-        return JobEnd(
-            outcome=row.outcome, exit_code=row.exit_code, ended_at=row.ended, detail=row.detail or ""
-        )
+        return copied(JobEnd, row, ended_at=row.ended, detail=row.detail or "")
 
     def why(self) -> str:
         """Return one sentence: the condition under which the job starts, or its state."""

@@ -24,6 +24,7 @@ from apples.simulation.mock_grid import MockGrid
 from apples.simulation.mock_launcher import check_hosts, run_on_grid
 from apples.simulation.mock_sensors import MockSensors
 from apples.simulation.scenario import Scenario, load_scenario
+from nws.base.records import copied
 from nws.base.wording import counted
 from nws.series import CPU
 from nws.testing import InMemoryWeather
@@ -136,16 +137,9 @@ class MockPlatform(Platform):
     def workload(self, size: int) -> Workload:
         """Return a run of the scenario's own application."""
         own = self.scenario.application
-        return Workload(
-            application=own.name,
-            size=size,
-            iterations=own.iterations,
-            messages=own.messages * own.iterations,
-            bytes_exchanged=own.bytes_exchanged * own.iterations,
-            bytes_per_row=own.bytes_per_row,
-            bytes_fixed=own.bytes_fixed,
-            max_rows=own.max_rows,
-            min_rows=own.min_rows,
+        messages, sent_bytes = own.messages * own.iterations, own.bytes_exchanged * own.iterations
+        return copied(
+            Workload, own, application=own.name, size=size, messages=messages, bytes_exchanged=sent_bytes
         )
 
 
