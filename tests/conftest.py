@@ -97,7 +97,26 @@ def compile_kernels():
         raise pytest.UsageError("a kernel does not compile; see above")
 
 
+def leave_combinations_to_nightly(items):
+    """Keep one combination or more for each value of the parameters that `covering` names; the others run nightly."""
+    combinations = {}
+    for item in items:
+        if marker := item.get_closest_marker("covering"):
+            combinations.setdefault((function_of(item.nodeid), marker.args), []).append(item)
+    for (_, names), covering in combinations.items():
+        numbers, counts = [0] * len(covering), []
+        for name in names:
+            values = [id(item.callspec.params[name]) for item in covering]
+            distinct = list(dict.fromkeys(values))
+            numbers = [n + distinct.index(value) for n, value in zip(numbers, values, strict=True)]
+            counts.append(len(distinct))
+        for item, number in zip(covering, numbers, strict=True):
+            if number % sorted(counts)[-2]:
+                item.add_marker("nightly")
+
+
 def pytest_collection_modifyitems(config, items):
+    leave_combinations_to_nightly(items)
     slow = set(SLOW_FILE.read_text(encoding="utf-8").split()) if SLOW_FILE.exists() else set()
     if "nightly" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])

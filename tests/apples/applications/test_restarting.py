@@ -71,6 +71,7 @@ def test_already_past_the_end(kept):
         template.checkpoint.iterations_in(file, 16, {**SMALL[name], "iterations": "3"}, False)
 
 
+@pytest.mark.covering("kept", "spoil")
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [

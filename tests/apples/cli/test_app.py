@@ -16,12 +16,13 @@ from apples.applications.appfile import read_application
 from apples.cli.run import run
 from apples.cli.toolbox import toolbox
 from apples.errors import ConfigError, LaunchError, ProgramNotFound
-from apples.platforms.programcosts import ENOUGH_CPU_S, STEADY_CPU_S, benchmark_of, cpu_growth_s
 from tests.transcripts import text_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FAKE_SSH = Path(__file__).parents[1] / "hosts" / "fake_ssh.sh"
 MPICC = Path(sys.executable).with_name("mpicc")
+#: What the directory of the wave example has, and a check leaves.
+FILES = {"wave2d", *(path.name for path in (EXAMPLES / "wave-c").iterdir())}
 
 
 def called(command, *words):
@@ -67,7 +68,8 @@ def wave(compiled, tmp_path, tmp_path_factory, monkeypatch, library):
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(compiled, directory)
     text = (directory / "wave2d.yaml").read_text().replace('"2000"', '"{{ nx }}"')
-    (directory / "wave2d.yaml").write_text(text.replace("500 ", "200 ") + "parameters: {nx: 2000}\n")
+    more = "parameters: {nx: 2000}\nfiles: {in/pieces.txt: \"{{ rows | join(' ') }}\"}\n"
+    (directory / "wave2d.yaml").write_text(text.replace("500 ", "200 ") + more)
     monkeypatch.chdir(directory)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return directory
@@ -80,12 +82,15 @@ def checked(wave, state_of_its_own, tmp_path_factory):
     if kept.exists():
         shutil.copytree(kept, state, dirs_exist_ok=True)
     else:
-        called(toolbox, "app", "check", "wave2d.yaml", 64)
+        done = called(toolbox, "app", "check", "wave2d.yaml", 64, "--json")
+        assert {path.name for path in wave.iterdir()} == FILES
         kept.mkdir()
+        (kept / "check.json").write_text(done.stdout)
         # Some of it is still in the write-ahead log of a connection of this process.
         with closing(sqlite3.connect(state / "history.db")) as connection:
             connection.execute("VACUUM INTO ?", (str(kept / "history.db"),))
         shutil.copy(state / "fingerprints.key", kept)
+        shutil.copy(kept / "check.json", state)
     return wave
 
 
@@ -152,10 +157,9 @@ def test_missing_program_is_told(trap, library):
         called(toolbox, "app", "check", "trap.yaml", 8)
 
 
-def test_check_then_run_learns(wave):
-    done = called(toolbox, "app", "check", "wave2d.yaml", 64, "--json")
-    (found,) = json.loads(done.stdout)["benchmarks"].values()
-    alone = found[0]
+def test_check_then_run_learns(checked, state_of_its_own):
+    (benchmarks,) = json.loads((state_of_its_own / "check.json").read_text())["benchmarks"].values()
+    alone = benchmarks[0]
     assert alone["ranks"] == 1
     assert 0 < alone["seconds_per_row"] < 1e-3
     assert alone["messages"] == 2
@@ -169,10 +173,7 @@ def test_check_then_run_learns(wave):
     for rank in ran["hosts"]:
         assert rank["observed"]["iterations"] == 200
         assert 0 < rank["observed"]["compute_s"] < ran["observed_s"]
-    assert {path.name for path in wave.iterdir()} == {
-        "wave2d",
-        *(path.name for path in (EXAMPLES / "wave-c").iterdir()),
-    }
+    assert {path.name for path in checked.iterdir()} == {*FILES, "in"}
 
 
 def test_program_that_ignores_its_pieces_is_told(wave):
@@ -186,36 +187,6 @@ def test_program_that_ignores_its_pieces_is_told(wave):
         ConfigError, match=r"wave2d\.yaml: the program ignores its pieces: with 32, 96 rows its"
     ):
         called(toolbox, "app", "check", "wave2d.yaml", 64)
-
-
-def test_longer_runs_decide_whether_pieces_are_ignored(wave, monkeypatch):
-    """Start-ups that differ on a busy host look like ignored pieces in the first pair of runs."""
-    pairs = []
-
-    def ignores(short, long):
-        pairs.append(long.iterations)
-        return len(pairs) == 1
-
-    monkeypatch.setattr("apples.platforms.shortruns.ignores_pieces", ignores)
-    called(toolbox, "app", "check", "wave2d.yaml", 64)
-    first, second = pairs
-    assert second == 4 * first
-
-
-def test_cost_of_a_row_is_taken_from_a_cpu_second(wave, monkeypatch):
-    grown = []
-
-    def noted(name, short, long):
-        grown.append(cpu_growth_s(short, long))
-        return benchmark_of(name, short, long)
-
-    monkeypatch.setattr("apples.platforms.shortruns.benchmark_of", noted)
-    monkeypatch.setattr("apples.platforms.shortruns.ENOUGH_CPU_S", ENOUGH_CPU_S)
-    monkeypatch.setattr("apples.platforms.shortruns.STEADY_CPU_S", STEADY_CPU_S)
-    called(toolbox, "app", "check", "wave2d.yaml", 64)
-    assert grown
-    # The iterations for it are extrapolated from a fifth of a second.
-    assert min(grown) > 0.6
 
 
 def test_iterations_that_change_nothing_are_told(wave):
@@ -249,12 +220,9 @@ def test_pieces_are_those_of_the_plan(checked):
     assert sum(pieces.rows) == 64
 
 
-def test_files_and_commands_are_in_the_directory(wave):
+def test_files_and_commands_are_in_the_directory(checked):
     with Path("wave2d.yaml").open("a") as file:
-        file.write(
-            "files: {in/pieces.txt: \"{{ rows | join(' ') }}\"}\nprepare: [cp, in/pieces.txt, copied]\n"
-        )
-        file.write("finish: [mv, copied, finished]\n")
+        file.write("prepare: [cp, in/pieces.txt, copied]\nfinish: [mv, copied, finished]\n")
     called(run, 64, "--app", "wave2d.yaml", "-n", 2, "-q")
     rows = Path("finished").read_text().split()
     assert sum(map(int, rows)) == 64

@@ -22,33 +22,48 @@ GOES_ON = {
 }
 
 
+#: Part of the message for each damage.
+MESSAGES = {
+    "foreign": "not an SQLite database; move it away",
+    "half": "damaged",
+    "huge": "it has more than 67108864 bytes",
+    "json": "is not readable JSON",
+    "newer": "written by a newer release",
+    "pipe": "it is no regular file",
+    "link": "set APPLES_STATE to another directory",
+    "device": "it is no regular file",
+}
+
 #: Benchmarks of the mock grid, which a run without a history measures again, take no time.
 MOCK = ("64", "--mock", "--app", "heat")
 
 
 @pytest.mark.parametrize(
-    ("name", "damage", "message"),
+    ("damages", "options"),
     [
-        *((n, "foreign", "not an SQLite database; move it away") for n in ("weather.db", "history.db")),
-        *((n, "half", "damaged") for n in ("weather.db", "history.db")),
-        *((n, d, "it is no regular file") for n in GOES_ON for d in ("pipe", "device")),
-        ("history.db", "link", "set APPLES_STATE to another directory"),
-        ("drained.json", "json", "is not readable JSON"),
-        ("drained.json", "newer", "written by a newer release"),
-        ("drained.json", "huge", "it has more than 67108864 bytes"),
+        ({"weather.db": "foreign", "drained.json": "json"}, ()),
+        ({"weather.db": "half", "drained.json": "newer"}, ("--dry-run",)),
+        ({"weather.db": "pipe", "drained.json": "device"}, ("--dry-run",)),
+        ({"weather.db": "device", "drained.json": "pipe"}, ("--dry-run",)),
+        ({"drained.json": "huge"}, ("--dry-run",)),
+        *(({"history.db": damage}, MOCK) for damage in ("foreign", "half")),
+        *(({"history.db": damage}, (*MOCK, "--dry-run")) for damage in ("pipe", "device", "link")),
     ],
 )
-def test_run_damaged_store_goes_on_without_it(run, known, small, name, damage, message):
-    path = known / name
-    path.touch()
-    DAMAGES[damage](path)
-    size = path.lstat().st_size
-    done = run("apples-run", *(MOCK if name == "history.db" else small), state=known)
+def test_run_damaged_store_goes_on_without_it(run, known, small, damages, options):
+    sizes = {}
+    for name, damage in damages.items():
+        path = known / name
+        path.touch()
+        DAMAGES[damage](path)
+        sizes[path] = path.lstat().st_size
+    done = run("apples-run", *(options if "--mock" in options else (*small, *options)), state=known)
     assert done.code == 0, done.err
-    (line,) = {line for line in done.err.splitlines() if str(path) in line}
-    assert message in line
-    assert line.endswith(GOES_ON[name])
-    assert path.lstat().st_size == size
+    for path, size in sizes.items():
+        (line,) = {line for line in done.err.splitlines() if str(path) in line}
+        assert MESSAGES[damages[path.name]] in line
+        assert line.endswith(GOES_ON[path.name])
+        assert path.lstat().st_size == size
 
 
 def test_history_damaged_file_is_refused(run, known):

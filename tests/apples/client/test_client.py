@@ -98,6 +98,7 @@ def test_moved_rows_change_nothing_of_the_result(program):
     assert sum(report.iterations for report in reports) == reports[-1].iteration <= STEPS
 
 
+@pytest.mark.covering("commands", "offer")
 @pytest.mark.parametrize("offer", ["25,35,0", "0,0,60"])
 def test_ranks_without_rows_leave_and_change_nothing(program, offer):
     plain, _, _ = program("wave2d", ranks=3)
@@ -108,6 +109,7 @@ def test_ranks_without_rows_leave_and_change_nothing(program, offer):
     assert sum(report.iterations for report in reports) == reports[-1].iteration <= STEPS
 
 
+@pytest.mark.covering("commands", "offer")
 @pytest.mark.parametrize("offer", ["20,20,20", "60,-1", "30,31", "x,59", "", f"{2**63 - 1},{2**63 - 1},62"])
 def test_rows_that_cannot_be_taken_are_refused(program, offer):
     # the sum of the last is 60 if it overflows

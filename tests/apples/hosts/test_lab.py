@@ -177,7 +177,9 @@ def test_hosts_that_share_no_directory_send_back_what_ranks_left(lab, launch):
         assert "apples" not in lab.run(host, "ls", "/run").stdout
 
 
-@pytest.mark.parametrize(("lacking", "answer"), [("none", "1"), ("1", "0"), ("2", "0")])
+@pytest.mark.parametrize(
+    ("lacking", "answer"), [("none", "1"), ("1", "0"), pytest.param("2", "0", marks=pytest.mark.nightly)]
+)
 def test_ranks_on_several_hosts_wait_alike(lab, launch, library, mpi_programs, lacking, answer):
     """Ranks 0 and 1 are on one host. All have the monitor, or one of the two lacks it, or that of the other host."""
     program = mpi_programs("own", MIXED.read_text(), "mixed")
@@ -193,6 +195,12 @@ def running(lab, *hosts):
     return all(program in lab.processes(host).values() for host in hosts)
 
 
+#: Beginning of the message for each way of losing a host.
+LOST = {"kill": "a3 was lost: its connection ended"} | dict.fromkeys(
+    ("crash", "freeze", "cut"), "a3 was not heard of for "
+)
+
+
 def outcome_without(lab, host, way, process):
     """How a launch ends whose host is lost in this way; the host comes back."""
     try:
@@ -204,23 +212,24 @@ def outcome_without(lab, host, way, process):
         lab.start(host)
 
 
-# A host that is frozen is lost below, under Open MPI.
-@pytest.mark.parametrize("way", ["kill", "crash", pytest.param("freeze", marks=pytest.mark.nightly), "cut"])
+# Killed, frozen and cut hosts are lost below, under MPI.
+@pytest.mark.parametrize(
+    "way", ["crash", *(pytest.param(way, marks=pytest.mark.nightly) for way in ("kill", "freeze", "cut"))]
+)
 def test_host_is_lost(lab, launch, way):
     process = launch("a1,a2,a3", "sleep", "600", lost_s=4.0)
     wait_for(lambda: running(lab, "a1", "a2", "a3"))
     ended = outcome_without(lab, "a3", way, process)
     assert (ended["ended"], ended["exit_code"]) == ("failed", 125)
-    expected = "a3 was lost: its connection ended" if way == "kill" else "a3 was not heard of for "
-    assert ended["message"].startswith(expected)
+    assert ended["message"].startswith(LOST[way])
 
 
-# Frozen and cut hosts are lost by the same silence: nightly under the other MPI.
+# Killed, and frozen or cut: nightly under the other MPI.
 @pytest.mark.parametrize(
     ("way", "mpi"),
     [
         ("kill", "openmpi"),
-        ("kill", "mpich"),
+        pytest.param("kill", "mpich", marks=pytest.mark.nightly),
         ("freeze", "openmpi"),
         ("cut", "mpich"),
         pytest.param("freeze", "mpich", marks=pytest.mark.nightly),
@@ -235,6 +244,7 @@ def test_lost_host_ends_a_run_of_any_mpi(lab, launch, mpi_programs, way, mpi):
     assert sorted(process.stdout.readline() for _ in range(4)) == [f"{rank} of 4 \n" for rank in range(4)]
     ended = outcome_without(lab, "a3", way, process)
     assert (ended["ended"], ended["exit_code"], list(ended["lost"])) == ("failed", 125, ["a3"])
+    assert ended["message"].startswith(LOST[way])
 
 
 def test_launcher_and_its_host_are_killed(lab, launch):
@@ -249,6 +259,7 @@ def test_launcher_and_its_host_are_killed(lab, launch):
         lab.start("a1")
 
 
+@pytest.mark.covering("mpi", "chain")
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 @pytest.mark.parametrize("chain", ["bare,bare,a2", "bare,bare,bare,a2"])
 def test_bare_host_runs_a_program_of_the_user(lab, launch, mpi_programs, mpi, chain):

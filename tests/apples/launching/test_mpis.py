@@ -66,6 +66,7 @@ def test_program_of_any_mpi_runs_as_one_job(program, runs, capfd) -> None:
     ]
 
 
+@pytest.mark.covering("program", "ending")
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     ("ending", "code", "reason"),
@@ -90,6 +91,7 @@ def test_program_of_any_mpi_names_the_failed_rank(program, runs, access, ending,
     assert [status.to_blame for status in outcome.statuses] == [False, True, False]
 
 
+@pytest.mark.covering("program", "number")
 @pytest.mark.mpi
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize(
@@ -134,7 +136,12 @@ def test_program_of_any_mpi_runs_over_ssh(program, runs, capfd) -> None:
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("part", ["launcher", "agent", "mpiexec", "wrapper", "supervisor", "program"])
+# The death of the others shows as under MPICH, in `test_no_orphans.py`.
+@pytest.mark.parametrize(
+    "part",
+    ["launcher", "agent", "mpiexec"]
+    + [pytest.param(part, marks=pytest.mark.nightly) for part in ("wrapper", "supervisor", "program")],
+)
 def test_killed_process_leaves_no_rank_of_open_mpi(mpi_programs, launch, runs, wait_for, part) -> None:
     launched = launch(mpi_programs("openmpi"), "600")
     for _ in range(2):

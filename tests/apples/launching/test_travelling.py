@@ -169,6 +169,7 @@ def given(path: Path) -> None:
 CHANGES = [reopened, pytest.param(given, marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root"))]
 
 
+@pytest.mark.covering("part", "change")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("part", ["caches", "caches/mine"])
 def test_cache_that_others_may_replace_is_not_used(tmp_path, part, change) -> None:

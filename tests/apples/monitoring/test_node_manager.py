@@ -170,6 +170,7 @@ def progress(figures):
 
 
 @ways
+@pytest.mark.covering("mpi", "talking")
 def test_messages_are_requests_while_the_sender_is_scheduled(talking):
     """Rank 1 is not scheduled: messages of rank 0 ask for its turn until rank 0 is not scheduled either."""
     started, (first, second) = talking
@@ -221,6 +222,7 @@ def waiting(mpi, start, manager, tmp_path, pages_directory):
 OLD_MAIL = text_of("apples/monitoring/old_mail.txt")
 
 
+@pytest.mark.covering("mpi", "still_scheduled")
 @pytest.mark.parametrize("still_scheduled", [True, False])
 def test_old_mail_of_one_that_is_scheduled_no_more_is_no_request(waiting, still_scheduled):
     """Rank 0 says so while it waits; its message lay there long before rank 1 came to receive it."""

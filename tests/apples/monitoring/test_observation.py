@@ -29,6 +29,7 @@ def sent_by(observation):
     }
 
 
+@pytest.mark.covering("mpi", "how")
 @pytest.mark.parametrize("how", ["plain", "persistent", "reversed"])
 def test_messages_and_iterations_are_counted_exactly(mpi, compiled, observation, how):
     found = observation(mpi, 3, [*compiled(mpi, "steps.c"), 57, how])
@@ -55,6 +56,7 @@ def test_start_memory_and_cpu_time_are_observed(mpi, compiled, observation):
     assert json.loads(json.dumps(found.document()))["iterations"] == 20
 
 
+@pytest.mark.covering("mpi", "words")
 @pytest.mark.parametrize("words", [[], ["then sleeps"]], ids=["computes", "sleeps"])
 def test_taken_cpu_is_not_communication(mpi, compiled, start, words):
     """One rank that never communicates, beside another program on its processor."""

@@ -43,16 +43,19 @@ def check(started, ranks=2):
     return figures
 
 
+@pytest.mark.covering("mpi", "wait")
 def test_c_program_is_counted_exactly(mpi, compiled, start, wait):
     check(start(mpi, 2, [*compiled(mpi, "known.c"), "all", ITERATIONS, 1000], wait, **APART))
 
 
+@pytest.mark.covering("mpi", "source", "wait")
 @pytest.mark.parametrize("source", ["known.f90", "known_f08.f90"])
 @pytest.mark.parametrize("wait", [None, Wait.SPIN_BLOCK], ids=["as MPI", "block"])
 def test_fortran_program_is_counted_exactly(mpi, compiled, start, source, wait):
     check(start(mpi, 2, [*compiled(mpi, source), "all", ITERATIONS, 1000], wait, **APART))
 
 
+@pytest.mark.covering("mpi", "wait")
 @pytest.mark.parametrize("wait", [None, Wait.SPIN_BLOCK], ids=["as MPI", "block"])
 def test_python_program_is_counted_exactly(mpi, python_known, start, wait):
     """mpi4py opens the library privately, and asks for large counts that older libraries do not have."""
@@ -62,6 +65,7 @@ def test_python_program_is_counted_exactly(mpi, python_known, start, wait):
     assert ("Open MPI" if mpi.name == "openmpi" else "MPICH") in first.mpi
 
 
+@pytest.mark.covering("mpi", "wait")
 def test_statuses_errors_and_requests_are_as_mpi_has_them(mpi, compiled, start, wait):
     unchecked = ["unchecked"] if mpi.unchecked else []
     said, _ = start(mpi, 3, [*compiled(mpi, "semantics.c"), *unchecked], wait).end()
@@ -86,6 +90,7 @@ def test_who_blocks_sleeps_and_who_polls_does_not(mpi, compiled, start):
 
 
 # The barrier before them may sleep too. The other rank's message may be some milliseconds late.
+@pytest.mark.covering("mpi", "beside")
 @pytest.mark.parametrize(("beside", "most"), [((), 2), (("beside",), 10)], ids=["alone", "beside others"])
 def test_rank_does_not_sleep_while_it_copies_to_itself(mpi, compiled, start, beside, most):
     """It would sleep after each of the 256 pieces of a message, which only itself can continue."""

@@ -82,6 +82,7 @@ def test_sample_waits_are_ordered_and_never_past(jobs, priority, backfill, now):
     assert (queue.free, queue.waiting) == (free, waiting)
 
 
+@pytest.mark.covering("percentile", "factor")
 @pytest.mark.parametrize("percentile", [50.0, 80.0, 95.0])
 @pytest.mark.parametrize("factor", [0.2, 1.0, 5.0])
 def test_ranges_hold_as_often_as_stated(percentile, factor):

@@ -58,7 +58,11 @@ def test_two_rings_on_two_nodes_of_one_processor(both, machine, ring, policy):
     compare(*both(machine(), jobs, policy))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+# The other policies are compared in the cases below.
+@pytest.mark.parametrize(
+    "policy",
+    [pytest.param(p, marks=[] if p in ("spin-block", "fcs") else pytest.mark.nightly) for p in POLICIES],
+)
 def test_three_jobs_on_two_nodes_of_two_processors(both, machine, ring, policy):
     """Complementing jobs with one that says nothing: ranks migrate, classes change, F ranks are favoured."""
     nodes = (0, 0, 1, 1)

@@ -39,6 +39,7 @@ def test_noise_of_a_tenth_moves_nothing(seed):
     assert Machine(MIXED, steady, noise=0.1, iterations=1000, seed=seed).both()[2] == []
 
 
+@pytest.mark.covering("noise", "factor", "row_s")
 @pytest.mark.parametrize("row_s", [EVEN, MIXED])
 @pytest.mark.parametrize("factor", [1.3, 2.0, 4.0, 0.4])
 @pytest.mark.parametrize("noise", [0.0, 0.03])

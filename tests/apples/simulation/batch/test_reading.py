@@ -73,6 +73,7 @@ def test_log_that_is_no_regular_file(tmp_path):
         read_trace(tmp_path / "pipe")
 
 
+@pytest.mark.covering("pack", "text")
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
 @pytest.mark.parametrize("text", ["\n", LINE, "x"])
 def test_log_compressed_has_a_bound_on_its_expanded_size(tmp_path, monkeypatch, pack, text):
