@@ -2,7 +2,6 @@
 
     sudo python -m benchmarks own_codes pairs [--code wave-c|lammps|meep|petsc] [--shares 0.9 0.45] [--pairs 10]
                                               [--balance] [--size ROWS] [--iterations N] [--weight 1024]
-    sudo python -m benchmarks own_codes accuracy [--count 20] [--training-runs 3] [--in-turn] [--repeats]
     sudo python -m benchmarks own_codes two-axes [--case square|long] [--repeat 5] [--weight 1024]
 
 The hosts have these shares of a CPU, at most two of them on a CPU. The check measures the code once.
@@ -13,11 +12,6 @@ pairs: each pair runs planned and even pieces in changing order, from a copy of 
     and the mean error of the predictions. `--balance` (LAMMPS): every run is cut into two `run` commands of half the
     steps, and each pair has a third run, from even pieces, that LAMMPS corrects itself with `fix balance ... weight
     time`. Compared are the times of the loops of the second halves, when that has settled.
-accuracy: planned runs of mixed sizes and iteration counts, from 0.7 to 1.4 times those of the pairs and never those of
-    the check, each from a copy of one state: that after the check and `--training-runs` runs of the pairs' size and
-    length. With `--in-turn` all have one state: as in use, a prediction builds on all runs before it, and none on its
-    own run. Prints the mean of |predicted - observed| / observed. `--repeats` makes a run of the pairs' size and length
-    after each of them, also from that state: equal runs, whose scatter no prediction made before them can undercut.
 two-axes: PETSc (`examples/petsc/plate.c`) over six hosts: the planner's cut, slabs, the other cut, and even pieces, in
     changing order from copies of one state. *square*: 1200 × 1200 cells with 8 fields, links of 20 Mbit/s. A border
     of a row is 77 kB, 31 ms on the link, and an iteration computes about 15 ms on all hosts. Communication counts.
@@ -35,7 +29,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
 import re
 import shutil
 import statistics
@@ -51,9 +44,6 @@ from typing import Literal
 from benchmarks.common.hosts import from_desk, make_testbed, names_of, pool_of, settings, weigh
 from benchmarks.common.report import BIN, ROOT, median, ratios, say, spread
 from tests.testbed.grid import Testbed
-
-#: Range of sizes and iteration counts of the runs whose predictions are compared, relative to those of the pairs.
-MIXED = (0.7, 1.4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,51 +264,6 @@ def pairs(
         say(f"{code}: second loop, own balance / planned {spread(own_ratios)}")
 
 
-def accuracy(
-    *,
-    code: Literal["wave-c", "lammps", "meep", "petsc"] = "wave-c",
-    shares: tuple[float, ...] = (0.9, 0.45),
-    count: int = 20,
-    training_runs: int = 0,
-    in_turn: bool = False,
-    repeats: bool = False,
-    size: int = 0,
-    iterations: int = 0,
-    weight: int = 1024,
-) -> None:
-    """Make planned runs of mixed sizes and iteration counts; print the errors of their predictions."""
-    low, high = MIXED
-    steps, draw = [low + (high - low) * (n + 0.5) / count for n in range(count)], random.Random(20)
-    scales = list(zip(draw.sample(steps, count), draw.sample(steps, count), strict=True))
-    errors, equal = [], []
-    with checked(code, shares, weight, size, iterations) as (runs, work):
-        # No run has the size of the check.
-        scales = [(high if round(runs.size * by) == runs.size else by, length) for by, length in scales]
-        trained = Path(shutil.copytree(work / "state", work / "trained"))
-        for _ in range(training_runs):
-            say(f"training run {runs.run(trained, 'apples')}")
-        for number, scale in enumerate(scales):
-            state = trained if in_turn else Path(shutil.copytree(trained, work / f"accuracy-{number}"))
-            ran = runs.run(state, "apples", scale=scale)
-            errors.append(ran.error)
-            rows, length = round(runs.size * scale[0]), round(runs.iterations * scale[1])
-            say(f"accuracy {number:3} size {rows:5} iterations {length:6} {ran}  error {ran.error:.1%}")
-            if repeats:
-                equal.append(runs.run(Path(shutil.copytree(trained, work / f"repeat-{number}")), "apples"))
-                say(f"repeat   {number:3} {equal[-1]}  error {equal[-1].error:.1%}")
-    say(
-        f"{code}: mean error of {count} predictions {statistics.mean(errors):.1%}, median {spread(errors, '.1%')}"
-    )
-    if equal:
-        usual_s = median(ran.observed_s for ran in equal)
-        off = [abs(usual_s - ran.observed_s) / ran.observed_s for ran in equal]
-        say(
-            f"{code}: {len(equal)} equal runs, median {usual_s:.2f} s, differ from it by {statistics.mean(off):.1%} in "
-            f"the mean, at most {max(off):.1%}; mean error of their predictions "
-            f"{statistics.mean(ran.error for ran in equal):.1%}"
-        )
-
-
 def two_axes(*, case: Literal["square", "long"] = "square", repeat: int = 5, weight: int = 1024) -> None:
     """Compare cuts of PETSc."""
     one = CASES[case]
@@ -384,4 +329,4 @@ def compare_cuts(runs: Runs, work: Path, repeat: int) -> dict[str, list[tuple[fl
     return ran
 
 
-PARTS = (pairs, accuracy, two_axes)
+PARTS = (pairs, two_axes)

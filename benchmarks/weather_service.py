@@ -1,9 +1,8 @@
-"""Performance of the weather service: over HTTP, its core alone, sensors on their hosts, probes, and deployment.
+"""Performance of the weather service: over HTTP, its core alone, sensors on their hosts, and deployment.
 
     python -m benchmarks weather_service http [--hours 24] [--rounds 100]
     python -m benchmarks weather_service core [--hosts 34 1000] [--samples 200000]
     python -m benchmarks weather_service sensors [--seconds 300] [--hosts 4] [--server URL]
-    python -m benchmarks weather_service cliques [--hosts 10 34 100 300 1000] [--most 16] [--frame 4]
     sudo python -m benchmarks weather_service deploy [--hosts 30] [--prefix shared|own] [--installed] [--uv DIR]
 
 http: a real server process on loopback, with requests as clients send them. 34 hosts, every ordered pair with latency
@@ -20,11 +19,6 @@ sensors: CPU seconds of each daemon and its children, and resident memory, in st
     uses the given one) and one sensor for each host, on addresses of the loopback interface, all in one clique. After a
     warm-up of --settle seconds it reads the CPU time and the memory of each sensor from /proc, once a second. The
     loopback is the most expensive network for a probe: all of it is CPU
-cliques: probes, connections and bytes an hour in cliques, and in a full mesh. Counts the turns of one hour from the
-    schedule itself: each turn probes each of its peers once, one connection each. A probe's bytes are those of
-    `nws.sensors.network` on a link of --bandwidth and --latency. They are counted by driving the probe over a simulated
-    link. The full mesh probes every ordered pair of all hosts, as often as the cliques probe theirs. The last columns
-    are per host: if they stay the same, traffic is linear in hosts
 deploy: how long one command takes to put a weather service on hosts: package, tokens, TLS, server and sensors. The
     hosts are those of `tests/testbed`, reached over ssh and without a network beyond it, so that dependencies come from
     a directory that is filled first and isn't timed. With `--prefix shared` the hosts have one directory, as on a
@@ -57,15 +51,12 @@ import orjson
 import requests
 
 from apples_deploy.wheel import this_package
-from benchmarks.common.hosts import (
-    make_testbed,
-)
+from benchmarks.common.hosts import make_testbed
 from benchmarks.common.report import BIN, ROOT, median, output, say, seconds_of, table
 from nws.client.remote import ServiceClient
-from nws.links.cliques import Schedule, automatic, pairs, schedule
+from nws.links.cliques import automatic, pairs
 from nws.messages.encoding import encode
 from nws.messages.weatherdocuments import Batch
-from nws.sensors.network import ProbePlan, bandwidth_Bps, round_trip_s
 from nws.service.serviceconfig import Limits, ServiceConfig
 from nws.service.weatherservice import WeatherService
 from tests.testbed.grid import Testbed
@@ -307,42 +298,6 @@ class Watched:
         self.resident.append(pages * _PAGE / 1e6)
 
 
-_HOUR_S = 3600.0
-#: Acknowledgements and headers of one message, and of opening and closing a connection, with TCP and IP.
-_MESSAGE_BYTES, _CONNECTION_BYTES = 120, 500
-
-
-class ComputedLink:
-    """A simulated link of known latency (s, one way) and bandwidth (B/s) that counts its bytes."""
-
-    left_s = float("inf")
-
-    def __init__(self, latency_s: float, bandwidth_Bps: float) -> None:
-        self.latency_s, self.bandwidth_Bps = latency_s, bandwidth_Bps
-        self.sent_bytes = _CONNECTION_BYTES
-
-    def exchange_s(self, length: int) -> float:
-        """Return seconds for a message of `length` bytes and its acknowledgement."""
-        self.sent_bytes += length + _MESSAGE_BYTES + 40 * (length // 1460)
-        return 2 * self.latency_s + length / self.bandwidth_Bps
-
-
-def probe_bytes(latency_s: float, bandwidth: float) -> int:
-    link = ComputedLink(latency_s, bandwidth)
-    plan = ProbePlan(most_bytes=4 << 20)
-    bandwidth_Bps(link, round_trip_s(link, plan.round_trips), plan)  # type: ignore[arg-type]
-    return link.sent_bytes
-
-
-def probes_per_hour(made: Schedule) -> float:
-    """Return the probes of all turns in an hour: those of one round of each clique, over the duration of the round."""
-    total = 0.0
-    for clique in made.cliques:
-        one_round = sum(len(made.peers(host, clique.name)) for host in clique.members)
-        total += one_round * _HOUR_S / made.round_s(clique.name)
-    return total
-
-
 def steps(testbed: Testbed, directory: Path, wheels: Path, given: SimpleNamespace, hosts: str) -> None:
     """Deploy, repeat, check, and remove."""
     prefix = directory / ("{host}" if given.prefix == "own" else "shared")
@@ -490,41 +445,6 @@ def sensors(
         print(f"median: {100 * median(spent) / took_s:.2f} % of a core")
 
 
-def cliques(
-    *,
-    hosts: tuple[int, ...] = (10, 34, 100, 300, 1000),
-    most: int = 16,
-    frame: float = 4.0,
-    latency: float = 50e-6,
-    bandwidth: float = 125e6,
-) -> None:
-    """Count the traffic of probes.
-
-    most: members of a clique at most
-    frame: length of a frame, s
-    latency: s, one way
-    bandwidth: B/s
-    """
-    each = probe_bytes(latency, bandwidth)
-    print(f"one probe at {bandwidth / 1e6:g} MB/s, {latency * 1e6:g} µs: {each / 1e6:.2f} MB\n")
-    rows = []
-    for count in hosts:
-        names = [f"n{number:04d}" for number in range(count)]
-        made = schedule(automatic(names, {}, most), version=1, effective_from=0.0, frame_s=frame)
-        longest_s, all_pairs = max(made.round_s(c.name) for c in made.cliques), count * (count - 1)
-        for how, number, measured, probes in (
-            ("cliques", len(made.cliques), len(pairs(made.cliques)), probes_per_hour(made)),
-            ("full mesh", 1, all_pairs, all_pairs * _HOUR_S / longest_s),
-        ):
-            rate = probes * each / count / _HOUR_S
-            row = (count, how, number, measured, longest_s, f"{probes:.0f}", f"{probes * each / 1e9:.1f}")
-            rows.append(
-                (*row, measured / count, f"{probes / count:.0f}", rate / 1e3, f"{rate / bandwidth:.1%}")
-            )
-    per_host = ("pairs/host", "probes/h/host", "kB/s/host", "share of link")
-    table(("hosts", "how", "cliques", "pairs", "every s", "probes/h", "GB/h", *per_host), rows)
-
-
 def deploy(
     *,
     hosts: int = 30,
@@ -549,4 +469,4 @@ def deploy(
             steps(testbed, Path(directory), wheels, given, f"node[01-{hosts:02}]")
 
 
-PARTS = (http, core, sensors, cliques, deploy)
+PARTS = (http, core, sensors, deploy)
