@@ -26,25 +26,10 @@ def answers(*lines):
     return [json.loads(text) for kind, text in found if kind == FromAgent.ANSWER]
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b"", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"[]", "expected one JSON object a line, with one request"),
-        (b"{}", "expected one JSON object a line, with one request"),
-        (b'{"look": null, "holds": null}', "expected one JSON object a line, with one request"),
-        (b'{"look": 1}', "look 1: Expected `null`, got `int`"),
-        (b'{"stop": null}', "'stop' is no request; legal are look, join, holds, ranks, leave"),
-        (b'{"join": ["fcs"]}', "join ['fcs']: Expected `array` of length 3"),
-        (b'{"join": [1, null, null]}', "join: [0] 1: Expected `str`, got `int`"),
-        (b'{"join": ["fcs", {"address": "a:1"}, null]}', "join: [1]: Object missing required field `key`"),
-        (json.dumps({"ranks": "x" * 5000}).encode(), "Expected `str` of length <= 4096"),
-    ],
-)
-def test_what_cannot_be_understood_is_refused_and_the_next_answered(line, reason):
+@recorded("apples/daemons/sharing_requests.txt", "line")
+def test_what_cannot_be_understood_is_refused_and_the_next_answered(answered, line):
     refused, next_one = answers(FIRST, line, b'{"holds": null}\n')
-    assert reason in refused["refused"]
+    answered(refused["refused"])
     assert next_one == {"holds": False}
 
 

@@ -20,6 +20,7 @@ from apples.model.template import Application, BenchmarkRequest, Deployment, Wor
 from apples.monitoring.counters import MonitorState
 from apples.platforms import shortruns
 from apples.platforms.programcosts import ENOUGH_CPU_S, STEADY_CPU_S, benchmark_of, cpu_growth_s
+from tests.transcripts import recorded
 
 FAKE_SSH = Path(__file__).parents[1] / "hosts" / "fake_ssh.sh"
 PROGRAM = """\
@@ -128,28 +129,10 @@ def request(rows=32, size=None, ranks=1, template=None, **demands):
     ), work
 
 
-@pytest.mark.parametrize(
-    ("given", "ranks", "uneven", "pieces"),
-    [
-        ({}, 2, False, [32, 32]),
-        ({}, 2, True, [32, 96]),
-        ({}, 3, True, [32, 96, 32]),
-        ({"max_rows": 50}, 2, True, [32, 50]),
-        ({"max_rows": 32}, 2, True, [32, 32]),
-        ({"min_rows": 40}, 2, True, [40, 120]),
-        ({"size": 600}, 1, False, [600]),
-        ({"size": 601}, 2, False, [301, 300]),
-        ({"size": 600}, 2, True, [150, 450]),
-        ({"size": 600, "max_rows": 400}, 2, True, [200, 400]),
-        ({"size": 600, "max_rows": 300}, 2, True, [300, 300]),
-        ({"size": 600, "min_rows": 200}, 2, True, [200, 400]),
-        ({"size": 600}, 4, True, [75, 225, 75, 225]),
-        ({"size": 7}, 4, True, [1, 3, 1, 2]),
-    ],
-)
-def test_pieces_keep_size_and_limits(given, ranks, uneven, pieces):
+@recorded("apples/platforms/short_run_pieces.txt", "given", "ranks", "uneven")
+def test_pieces_keep_size_and_limits(answered, given, ranks, uneven):
     asked, work = request(**given)
-    assert shortruns.pieces_of(asked, work, ranks, uneven=uneven) == pieces
+    answered(str(shortruns.pieces_of(asked, work, ranks, uneven=uneven)))
 
 
 class Simulated:

@@ -15,30 +15,11 @@ def test_legal_forms(answered, text):
     answered(parse_duration(text))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " ",
-        "soon",
-        "-5",
-        "1h2d",
-        "1:2:3:4",
-        "1:60:00",
-        "5:60",
-        "1-24",
-        "1-",
-        "1-2:60",
-        "nan",
-        "inf",
-        "٣",
-        "2 x",
-    ],
-)
-def test_everything_else_is_answered_with_the_legal_forms(text: str) -> None:
+@recorded("nws/base/duration_problems.txt", "text")
+def test_everything_else_is_answered_with_the_legal_forms(answered, text: str) -> None:
     with pytest.raises(ConfigError, match=r"time limit '.*1:30:00") as caught:
         parse_duration(text, what="time limit")
-    assert repr(text) in str(caught.value)
+    answered(str(caught.value))
     assert caught.value.exit_code == 2
 
 

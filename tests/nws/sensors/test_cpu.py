@@ -13,6 +13,7 @@ from nws.sensors.cpu import CpuSensor
 from nws.sensors.load import LoadMeter
 from nws.sensors.procfs import ProcFs
 from nws.sensors.spin import spin
+from tests.transcripts import recorded
 
 
 def readings(sensor):
@@ -58,57 +59,14 @@ def test_two_spinners_on_two_cpus(host):
     assert capacity == pytest.approx(1.0)
 
 
-HALVES = [{"run": 0.5, "wait": 0.5}] * 2
-SESSION = [{"run": 1 / 3, "wait": 2 / 3, "session": 5}] * 3
-
-
-@pytest.mark.parametrize(
-    ("about", "nice", "tasks", "share"),
-    [
-        pytest.param({}, 0, HALVES, 1 / 3, id="waiting time tells a spinner from a part-time task"),
-        pytest.param({}, 0, [{"run": 0.3}], 0.7, id="a part-time task alone leaves the rest"),
-        pytest.param({}, 0, [{"run": 1.0, "nice": 19}], 0.986, id="a niced spinner hardly counts"),
-        pytest.param({}, 0, [{"run": 1.0, "policy": 5}], 0.997, id="nor does one of the idle policy"),
-        pytest.param({}, 19, [{"run": 1.0}], 0.0145, id="new processes inherit our nice value"),
-        pytest.param({}, 0, [{"run": 1 / 3, "wait": 2 / 3, "cpus": {1}}] * 3, 1.0, id="load on other CPUs"),
-        pytest.param({}, 0, [{"run": 1.0, "cpus": {0, 1}}], 1.0, id="a competitor that can go elsewhere"),
-        pytest.param(
-            {"steal": {0: 0.4}}, 0, [{"run": 0.6, "wait": 0.4}], 0.3, id="stolen time is for nobody"
-        ),
-        pytest.param({"autogroups": True}, 0, SESSION, 1 / 2, id="a session counts once"),
-        pytest.param(
-            {"autogroups": True},
-            0,
-            [*SESSION, {"run": 0.1, "wait": 0.9, "session": 6}],
-            1 / 3,
-            id="and two twice",
-        ),
-        pytest.param(
-            {"autogroups": True},
-            10,
-            [{"run": 1.0, "nice": 19, "session": 5}],
-            0.5,
-            id="nice counts within them only",
-        ),
-        pytest.param(
-            {"autogroups": True}, 0, [one | {"session": 0} for one in HALVES], 1 / 3, id="tasks of no session"
-        ),
-        pytest.param(
-            {"autogroups": True, "session_nice": 19},
-            0,
-            [{"run": 1.0, "session": 5}],
-            0.986,
-            id="a niced session",
-        ),
-    ],
-)
-def test_cpu_share_on_one_usable_cpu(host, about, nice, tasks, share):
+@recorded("nws/sensors/cpu_shares.txt", "why", "about", "nice", "tasks")
+def test_cpu_share_on_one_usable_cpu(host, answered, why, about, nice, tasks):
     host.usable = {0}
     for name, value in about.items():
         setattr(host, name, {**host.steal, **value} if name == "steal" else value)
     for tid, task in enumerate(tasks, 7):
         host.task(tid, **{"cpus": {0}} | task)
-    assert readings(host.sensor(nice=nice))[0] == pytest.approx(share, abs=0.004 if share < 0.1 else 0.01)
+    answered(f"{readings(host.sensor(nice=nice))[0]:.3f}")
 
 
 @pytest.mark.parametrize(("weight", "new"), [(1024, 1 / 2), (8192, 1 / 9), (64, 16 / 17)])

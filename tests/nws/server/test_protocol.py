@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from nws.server import bodies, protocol
+from tests.transcripts import recorded
 
 HOST = b"Host: localhost\r\n"
 
@@ -66,28 +67,11 @@ def message(answer):
     return error["message"]
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"GET\r\n\r\n",
-        b"\r\n\r\nnonsense\r\n\r\n",
-        b"GET / HTTP/9.9\r\n" + HOST + b"\r\n",
-        b"GET /v1/\xff\xfe HTTP/1.1\r\n" + HOST + b"\r\n",
-        b"CONNECT example.org:443 HTTP/1.1\r\n" + HOST + b"\r\n",
-        b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n",
-        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
-        b"POST /v1/events HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n",
-        b"POST /v1/events HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n",
-        b"POST /v1/events HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"POST /v1/events HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    ],
-)
-def test_what_is_no_http_is_told_so_and_closed(connect, garbage):
+@recorded("nws/server/no_http.txt", "garbage")
+def test_what_is_no_http_is_told_so_and_closed(connect, answered, garbage):
     peer = connect()
     peer.say(garbage)
-    assert message(peer.hear()) == "not an HTTP/1.1 request"
+    answered(message(peer.hear()))
     assert peer.is_closed()
 
 

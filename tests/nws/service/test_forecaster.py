@@ -161,56 +161,36 @@ def changed(header, **values):
     return json.dumps(json.loads(header) | values).encode()
 
 
-def spoil(path, how):
-    content = path.read_bytes()
-    header, _, records = content.partition(b"\n")
-    path.write_bytes(
-        {
-            "missing": b"",
-            "short": content[:-1],
-            "long": content + b"x",
-            "flipped": content[:-100] + bytes([content[-100] ^ 1]) + content[-99:],
-            "no header": records,
-            "text": b"nonsense\n",
-            "not an object": b"[]\n" + records,
-            "other layout": content.replace(batteryfile.LAYOUT.encode(), b"0" * 64),
-            "other format": header.replace(b"batteries 3", b"batteries 9") + b"\n" + records,
-            "another position": changed(header, cursor=0) + b"\n" + records,
-            "position beyond SQLite's": changed(header, cursor=2**63) + b"\n" + records,
-            "block without position": changed(header, cursors=[]) + b"\n" + records,
-            "position of a block beyond 64 bits": changed(header, cursors=[2**64]) + b"\n" + records,
-            "infinite position": header.replace(b'"cursor": ', b'"cursor": 1e') + b"\n" + records,
-            "deep": b"[" * 100_000 + b"\n" + records,
-        }[how]
-    )
+#: Damage to the saved state: content, its header and its records -> what is left.
+SPOILT = {
+    "missing": lambda content, header, records: b"",
+    "short": lambda content, header, records: content[:-1],
+    "long": lambda content, header, records: content + b"x",
+    "flipped": lambda content, *_: content[:-100] + bytes([content[-100] ^ 1]) + content[-99:],
+    "no header": lambda content, header, records: records,
+    "text": lambda content, header, records: b"nonsense\n",
+    "not an object": lambda content, header, records: b"[]\n" + records,
+    "other layout": lambda content, *_: content.replace(batteryfile.LAYOUT.encode(), b"0" * 64),
+    "other format": lambda _, h, records: h.replace(b"batteries 3", b"batteries 9") + b"\n" + records,
+    "another position": lambda _, header, records: changed(header, cursor=0) + b"\n" + records,
+    "position beyond SQLite's": lambda _, h, records: changed(h, cursor=2**63) + b"\n" + records,
+    "block without position": lambda _, header, records: changed(header, cursors=[]) + b"\n" + records,
+    "position of a block beyond 64 bits": lambda _, h, records: changed(h, cursors=[2**64]) + b"\n" + records,
+    "infinite position": lambda _, h, r: h.replace(b'"cursor": ', b'"cursor": 1e') + b"\n" + r,
+    "deep": lambda content, header, records: b"[" * 100_000 + b"\n" + records,
+}
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "missing",
-        "short",
-        "long",
-        "flipped",
-        "no header",
-        "text",
-        "not an object",
-        "other layout",
-        "other format",
-        "another position",
-        "position beyond SQLite's",
-        "block without position",
-        "position of a block beyond 64 bits",
-        "infinite position",
-        "deep",
-    ],
-)
+@pytest.mark.parametrize("how", SPOILT)
 def test_saved_state_that_is_no_good_is_not_used(start, store, how):
     samples = walk(7, 150)
     first = start()
     feed(first, samples)
     first.close()
-    spoil(store.with_name("service.db.battery"), how)
+    path = store.with_name("service.db.battery")
+    content = path.read_bytes()
+    header, _, records = content.partition(b"\n")
+    path.write_bytes(SPOILT[how](content, header, records))
     second = start()
     assert second.counters().restored == "replayed"
     assert forecast_of(second) == of(samples)
