@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -51,10 +50,9 @@ def read_history(trace: Path | None, queue: Path | None, scheme: Scheme) -> Ends
         ends = log.log_end
         return _of_trace(log, float(ends[ends == ends].max()) if (ends == ends).any() else 0.0)
     default = store_path(queue)
-    program = None if queue is not None else shutil.which("sacct")
-    if program is not None:
+    if queue is None and shutil.which("sacct") is not None:
         try:
-            return _of_trace(_trace_of(program, scheme), time.time())
+            return _of_trace(_site_trace(scheme), time.time())
         except ConfigError as error:
             if not default.exists():
                 raise
@@ -96,27 +94,15 @@ def _of_queue(path: Path) -> Ends:
     return Ends(jobs=jobs, now_s=time.time() - origin)
 
 
-def _trace_of(program: str, scheme: Scheme) -> Trace:
+def _site_trace(scheme: Scheme) -> Trace:
     """Return the jobs that sacct lists; raise `ConfigError`."""
     from apples.errors import ConfigError
-    from apples.simulation.batch.sacct import COLUMNS, parse_sacct
-    from nws.base.program import ProgramFailed, output_of
+    from apples.simulation.batch.reading import sacct_lines
+    from apples.simulation.batch.sacct import parse_sacct
 
     since = "1970-01-01" if scheme.window_s == float("inf") else f"now-{int(scheme.window_s)}seconds"
-    arguments = [
-        program,
-        "--allusers",
-        "--allocations",
-        "--parsable2",
-        f"--starttime={since}",
-        "--endtime=now",
-    ]
-    # Variables of the user (SACCT_FORMAT, SLURM_TIME_FORMAT) must not change the output that is parsed.
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SACCT_", "SLURM_TIME_FORMAT"))}
     try:
-        text = output_of([*arguments, f"--format={','.join(COLUMNS)}"], environment=environment)
-    except ProgramFailed as failed:
-        raise ConfigError(
-            f"sacct failed with {failed.reason} ({failed.last_line}); name a job log with --trace FILE"
-        ) from None
-    return parse_sacct(text.splitlines(), "sacct")
+        lines = sacct_lines(since)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; name a job log with --trace FILE") from None
+    return parse_sacct(lines, "sacct")

@@ -29,6 +29,7 @@ toolbox = LazyGroup(
         "release": "Let held jobs go on.",
         "wait": "Wait until jobs have ended.",
         "simulate-queue": "Replay a job log under a queueing policy.",
+        "when": "Predict when a job would start on a Slurm cluster.",
         "estimate": "Estimate the run time of a batch job from similar jobs.",
     },
     elsewhere={

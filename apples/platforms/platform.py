@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from apples.errors import LaunchError
+from apples.errors import ConfigError, LaunchError
 from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.launching.preflight import names_of_this_machine
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from apples.hosts.speed import LinkSpeed
     from apples.model.gridfile import GridFile
     from apples.model.snapshots import TimeShares
+    from apples.platforms.clusterqueue import Tables
     from apples.platforms.serviceforecasts import ServiceWeather
     from apples.platforms.sharedhosts import SharedHosts
 
@@ -152,6 +153,16 @@ class Platform(ABC):
     def option_problems(cls, given: Sequence[str]) -> list[str]:
         """Return the problems of the platform's own options that were given, for example in an allocation."""
         return []
+
+    @staticmethod
+    def tables(directory: Path | None, at: str | None) -> Tables:
+        """Return partitions, jobs and reservations of the platform's batch system; raise `ReportedError`.
+
+        Args:
+            directory: of files with the output of its commands; None to run these
+            at: instant of the files, as a local time; None for that of the running jobs
+        """
+        raise ConfigError("this platform has no batch system; slurm has")
 
     @abstractmethod
     def snapshot(self, notify: Notify) -> Snapshot:

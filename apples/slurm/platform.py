@@ -43,6 +43,7 @@ from apples.slurm.allocation import (
     running_job,
 )
 from apples.slurm.checkednodes import CheckedNodes, addresses, settled_nodes
+from apples.slurm.clustertables import read_tables
 from apples.slurm.commands import Wishes
 from apples.slurm.launching import Cluster, ReadyNodes
 from apples.slurm.nodecheck import NodeCheckResult, prefixes
@@ -64,6 +65,7 @@ class SlurmPlatform(Platform):
 
     name = "slurm"
     several_hosts = True
+    tables = staticmethod(read_tables)
     excludes: ClassVar[Mapping[str, str]] = {
         "mock": "the mock grid has no real hosts",
         "scenario": "the mock grid has no real hosts",

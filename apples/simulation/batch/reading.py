@@ -5,16 +5,18 @@ import gzip
 import io
 import lzma
 import math
+import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
 from apples.errors import ConfigError
-from apples.simulation.batch.sacct import is_header, parse_sacct
+from apples.simulation.batch.sacct import COLUMNS, is_header, parse_sacct, sacct_command
 from apples.simulation.batch.swf import parse_swf
 from apples.simulation.batch.trace import Trace
+from nws.base.program import ProgramFailed, output_of
 
 #: First bytes of a file → what opens it.
 _COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\0": lzma.open, b"BZh": bz2.open}
@@ -41,6 +43,21 @@ def read_trace(path: Path) -> Trace:
             f"{path}: cannot be read ({reason}); give a log in Standard Workload Format or of sacct, plain or "
             "compressed by gzip, xz or bzip2"
         ) from error
+
+
+def sacct_lines(since: str, columns: Sequence[str] = COLUMNS) -> list[str]:
+    """Return this site's job history, as `sacct` prints it; raise `ConfigError` if it fails or is not there.
+
+    Args:
+        since: as in sacct's --starttime
+        columns: of the table
+    """
+    # Variables of the user (SACCT_FORMAT, SLURM_TIME_FORMAT) must not change the output that is parsed.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SACCT_", "SLURM_TIME_FORMAT"))}
+    try:
+        return output_of(sacct_command(since, columns), environment=environment).splitlines()
+    except ProgramFailed as failed:
+        raise ConfigError(f"sacct failed with {failed.reason} ({failed.last_line})") from None
 
 
 def _parsed(lines: Iterator[str], name: str) -> Trace:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -44,6 +44,14 @@ _FREE_TEXT = {
 _EPOCH = re.compile(r"\d{9,10}")
 
 
+def sacct_command(since: str, columns: Sequence[str] = COLUMNS) -> tuple[str, ...]:
+    """Return the command that prints the jobs of all users. `since`: as in sacct's --starttime"""
+    return (
+        *("sacct", "--allusers", "--allocations", "--parsable2", f"--starttime={since}", "--endtime=now"),
+        f"--format={','.join(columns)}",
+    )
+
+
 def is_header(line: str) -> bool:
     """Return whether a line is a header of sacct's: it names a job's number and two more required columns."""
     titles = {_ALIASES.get(title, title) for title in map(str.strip, line.split("|"))}
@@ -75,17 +83,20 @@ class _Numbers:
         return self.known.setdefault(name, len(self.known))
 
 
-def parse_sacct(lines: Iterable[str], name: str, *, before: int = 0) -> Trace:
+def parse_sacct(
+    lines: Iterable[str], name: str, *, before: int = 0, partitions: Collection[str] | None = None
+) -> Trace:
     """Return the jobs of a history; raise `ConfigError` if columns are missing or no job ran.
 
     Args:
         lines: from the header on
         name: of the file, for messages
         before: number of lines before the header, for the report
+        partitions: whose jobs are returned, if the history has the column Partition; None for all
     """
     rows = iter(lines)
     header = next(rows, "")
-    table = _Table(header, name)
+    table = _Table(header, name, partitions)
     users, projects = _Numbers(), _Numbers()
     dropped: Counter[str] = Counter({"before the header": before} if before else {})
     mended: Counter[str] = Counter()
@@ -143,7 +154,7 @@ def parse_sacct(lines: Iterable[str], name: str, *, before: int = 0) -> Trace:
 class _Table:
     """The columns of a file: where the required ones are, and where texts of users may contain the separator."""
 
-    def __init__(self, header: str, name: str) -> None:
+    def __init__(self, header: str, name: str, partitions: Collection[str] | None = None) -> None:
         titles = [title.strip() for title in header.strip().split("|")]
         self._width = len(titles)
         index = {_ALIASES.get(title, title): column for column, title in enumerate(titles)}
@@ -154,20 +165,23 @@ class _Table:
                 f"{name}: no column {', '.join(missing)}; "
                 f"make it with sacct --allusers --parsable2 --format={','.join(COLUMNS)}"
             )
-        self._columns = [index[title] for title in COLUMNS]
+        self._partitions = partitions if "Partition" in index else None
+        self._columns = [index[title] for title in (*COLUMNS, "Partition") if title in index]
         texts = [column for column, title in enumerate(titles) if title in _FREE_TEXT]
         self._texts = (texts[0], texts[-1]) if texts else None
 
     def job(self, line: str, mended: Counter[str]) -> _Job | str:
         """Return the job of a line, or the reason why the line is none; count what was mended."""
         words = self._words(line, mended)
-        job = words if isinstance(words, str) else _job(words)
+        if not isinstance(words, str) and self._partitions is not None and words[-1] not in self._partitions:
+            return "a job of other partitions"
+        job = words if isinstance(words, str) else _job(words[: len(COLUMNS)])
         if not isinstance(job, str) and _EPOCH.fullmatch(words[COLUMNS.index("Submit")]):
             mended["times in seconds since the epoch (SLURM_TIME_FORMAT=%s)"] += 1
         return job
 
     def _words(self, line: str, mended: Counter[str]) -> list[str] | str:
-        """Return the values of `COLUMNS`, or the reason why they are uncertain."""
+        """Return the values of `COLUMNS`, then perhaps the partition, or the reason why they are uncertain."""
         words = [word.strip() for word in line.rstrip("\r\n").split("|")]
         more = len(words) - self._width
         if more < 0:
@@ -216,7 +230,7 @@ def _job(words: Sequence[str]) -> str | _Job:
     digits = re.split("[_+]", number)[0]
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 16):
         return "no number of a job"
-    submit, start, end = (_time(text) for text in (submitted, started, ended))
+    submit, start, end = (time_s(text) for text in (submitted, started, ended))
     if submit is None:
         odd = "times in another form than 2026-01-31T12:00:00 (SLURM_TIME_FORMAT)"
         return "no time of submission" if submitted in ("", "None", "Unknown") else odd
@@ -240,7 +254,8 @@ def _job(words: Sequence[str]) -> str | _Job:
     )
 
 
-def _time(text: str) -> float | None:
+def time_s(text: str) -> float | None:
+    """Return a local time as seconds since the epoch, as if the site were in UTC; None for other text."""
     if _EPOCH.fullmatch(text):
         return float(text)
     try:

@@ -358,3 +358,25 @@ def test_jobs_of_a_shared_partition_share_by_a_policy(cluster, library):
         assert len(document["monitor"]["ranks"]) == 2
     assert [document["sharing"]["slots_before"] for document in documents] == [0, 1]
     assert any(rank["stopped_s"] > 0 for one in documents for rank in one["sharing"]["ranks"])
+
+
+def test_start_of_a_job_is_predicted_and_nothing_submitted(cluster):
+    """The limit of the running job is all that is known about its end; a dependent job is in nobody's way."""
+    testbed = cluster.testbed
+
+    def on_head(command):
+        done = testbed.run("head", "sh", "-ec", f"cd /tmp; export APPLES_STATE=/run/when; {command}")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    on_head("sbatch -n 6 -t 10 --wrap 'sleep 600'; sbatch -n 8 -t 5 --dependency=afterany:1 --wrap true")
+    try:
+        wait_for(lambda: "RUNNING" in on_head("squeue --noheader --format=%T"))
+        answer = json.loads(on_head(f"{BIN}/apples when -n 2,8 -t 20 -p all,shared --json --record"))
+        jobs = {(job["partition"], job["cpus"]): job["wait_s"] for job in answer["jobs"]}
+        assert jobs["all", 2] == 0
+        assert 500 < jobs["all", 8] <= 600
+        assert answer["partitions"]["shared"]["cpus"] == 16
+        assert len(on_head("squeue --noheader").splitlines()) == 2
+    finally:
+        on_head("scancel --user=root")
