@@ -6,14 +6,14 @@ lock. So a directory that can be locked was left by a command that was killed, a
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
-import shutil
 import struct
 import tempfile
 from typing import Iterator, NamedTuple
 
-PREFIX = "mpi-wait-"
+PREFIX = "mpi-wait-job-"
 SHARED_MEMORY = "/dev/shm"
 #: Name of the job in its directory.
 JOB = "job"
@@ -57,7 +57,7 @@ class JobDirectory:
                 return self
 
     def __exit__(self, *exception: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        _remove(self.path)
         os.close(self.lock)
 
     def pages(self) -> Iterator[RankPage]:
@@ -88,6 +88,15 @@ def _locked(path: str) -> int | None:
     return fd
 
 
+def _remove(path: str) -> None:
+    """Remove a directory with the files that the library makes. With others in it, it is not ours and stays."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(path):
+            if name.startswith((f"{JOB}.", f".{JOB}.")):
+                os.unlink(os.path.join(path, name))
+        os.rmdir(path)
+
+
 def _remove_abandoned(parent: str) -> None:
     """Remove the directories of this user that no process holds any more."""
     try:
@@ -101,5 +110,5 @@ def _remove_abandoned(parent: str) -> None:
             continue
         lock = _locked(entry.path) if ours else None
         if lock is not None:
-            shutil.rmtree(entry.path, ignore_errors=True)
+            _remove(entry.path)
             os.close(lock)

@@ -91,14 +91,17 @@ def test_mpi_wait_suspended_stops_and_continues(start):
     assert process.wait(LIMIT_S) == -signal.SIGTERM
 
 
-def test_mpi_wait_killed_leaves_nothing_to_the_next(start, mpi_wait):
+def test_mpi_wait_killed_leaves_nothing_to_the_next(start, mpi_wait, tmp_path):
     process, directory = start("sh", "-c", WAITING)
     (child,) = psutil.Process(process.pid).children()
     process.kill()
     process.wait(LIMIT_S)
     child.wait(LIMIT_S)
-    run(mpi_wait, "true")
-    assert not os.path.exists(directory)
+    foreign = tmp_path / f"{os.path.basename(directory)[:-8]}foreign"
+    foreign.mkdir()
+    (foreign / "file").touch()
+    run(mpi_wait, "true", TMPDIR=tmp_path)
+    assert (os.path.exists(directory), (foreign / "file").exists()) == (False, True)
 
 
 def test_mpi_wait_other_hosts_are_named(mpi_wait, tmp_path):
