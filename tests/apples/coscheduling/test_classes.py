@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from apples.coscheduling.classes import Classification, FcsConstants, MonitorCounts, ProcessClass, reclassify
 from apples.errors import ConfigError
+from tests.transcripts import recorded
 
 CS, F, DC = ProcessClass.CS, ProcessClass.F, ProcessClass.DC
 QUICK = FcsConstants(cslots_min=1)
@@ -18,21 +19,9 @@ def judged(cpu_s, comm_s, *, count=1000, constants=QUICK, standing=None):
     return standing.process_class
 
 
-@pytest.mark.parametrize(
-    ("cpu_s", "comm_s", "expected"),
-    [
-        (0.001, 0.0001, CS),
-        (0.001, 0.0011, F),
-        (0.0016, 0.5, F),
-        (0.0018, 0.5, DC),
-        (0.0025, 0.0001, DC),
-        (0.001, 1.0, DC),
-        (0.0, 0.003, F),
-    ],
-    ids=["fine", "waits", "waits long", "computes long", "coarse", "rarely talks", "only waits"],
-)
-def test_phase_diagram_of_the_paper(cpu_s, comm_s, expected):
-    assert judged(cpu_s, comm_s) is expected
+@recorded("apples/coscheduling/phases.txt", "cpu_s", "comm_s")
+def test_phase_diagram_of_the_paper(answered, cpu_s, comm_s):
+    answered(judged(cpu_s, comm_s).name)
 
 
 def test_process_that_never_communicates_is_dc():

@@ -10,6 +10,7 @@ import pytest
 
 from apples.daemons.ipc.eventloop import Loop
 from apples.daemons.ipc.timer import now
+from tests.transcripts import text_of
 
 KINDS = pytest.mark.parametrize("precise", [True, False])
 
@@ -81,22 +82,7 @@ def test_what_is_urgent_does_not_wait_behind_a_flood(made):
 
 
 #: Says what it heard first: a line on its input, or that none has come for 1 s.
-_LISTENER = """
-import sys
-from apples.daemons.ipc.eventloop import Loop
-from apples.daemons.ipc.timer import now
-
-loop = Loop(precise=False)
-
-def heard(what):
-    print(what, flush=True)
-    loop.stop()
-
-loop.watch(0, lambda: heard("line"))
-print("listening", flush=True)
-loop.expect(now() + 1.0, lambda: heard("silence"))
-loop.run()
-"""
+_LISTENER = text_of("apples/daemons/loop_listener.txt")
 
 
 def test_who_was_stopped_for_long_reads_what_came_before_it_calls_others_silent():

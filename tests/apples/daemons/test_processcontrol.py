@@ -15,6 +15,7 @@ from apples.daemons import cgroups, processcontrol, signalling
 from apples.daemons.processcontrol import Capabilities, find_capabilities
 from apples.daemons.processes import ProcessRegistration, facts
 from apples.errors import SharingError
+from tests.transcripts import text_of
 
 #: Of this process, so of those it starts.
 NICENESS = os.getpriority(os.PRIO_PROCESS, 0)
@@ -312,15 +313,7 @@ def test_control_groups_that_are_not_there_are_told(tmp_path):
 
 
 #: A daemon that freezes a process of a session of its own, says so, and waits to be killed.
-FREEZES = """
-import subprocess, sys, time
-from apples.daemons import cgroups
-child = subprocess.Popen(["sleep", "600"], start_new_session=True)
-group = cgroups.Group(cgroups.find("freezer"), [child.pid])
-group.write(group.hierarchy.frozen)
-print(child.pid, group._path, flush=True)
-time.sleep(600)
-"""
+FREEZES = text_of("apples/daemons/processcontrol_freezes.txt")
 
 
 @pytest.fixture

@@ -14,15 +14,9 @@ from apples.launching.mpirun import HostAccess
 from apples.model.launchrequest import LaunchRequest
 from apples.model.plan import unplanned
 from apples.model.template import Workload
+from tests.transcripts import text_of
 
-HOLDER = """
-import sys, time
-from pathlib import Path
-from apples.launching.filelock import locked
-with locked(Path(sys.argv[1]), "checkpoint run.ckpt"):
-    print("held", flush=True)
-    time.sleep(600)
-"""
+HOLDER = text_of("apples/launching/filelock_holder.txt")
 
 
 @pytest.fixture

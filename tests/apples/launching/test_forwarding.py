@@ -7,19 +7,10 @@ import sys
 
 import pytest
 
+from tests.transcripts import text_of
+
 #: Says which signals it gets; ends at the one given.
-LISTENER = """
-import os, signal, sys, time
-def got(number, frame):
-    os.write(1, signal.Signals(number).name.encode() + b"\\n")
-    if signal.Signals(number).name == sys.argv[1]:
-        sys.exit(0)
-for name in ("INT", "TERM", "HUP", "USR1", "USR2"):
-    signal.signal(getattr(signal, "SIG" + name), got)
-os.write(1, b"ready\\n")
-while True:
-    time.sleep(1)
-"""
+LISTENER = text_of("apples/launching/forwarding_listener.txt")
 
 
 def listening(launch, until: str):

@@ -15,6 +15,7 @@ from apples.hosts.frames import Unframer, frame
 from apples.hosts.hostmessages import RankRecord, RunSetup, StartOrder, encoded
 from apples.hosts.orders import SETUP, START, IllegalOrder, read_file, read_order, read_signal, read_slabs
 from apples.launching.runprocesses import RunProcesses
+from tests.transcripts import recorded
 
 LEGAL = {"run_dir": ".", "token": "t", "directory": ".", "proxies": 1, "watched": None, "environment": {}}
 LEGAL |= {"look_s": 0.2, "beat_s": None, "silence_s": None}
@@ -87,18 +88,8 @@ def test_orders_legal_ones_are_read():
         read_order(json.dumps(LEGAL | {"run_dir": "a\0b"}).encode(), SETUP)
 
 
-@pytest.mark.parametrize(
-    ("kind", "payload"),
-    [
-        (b"T", b"[]"),
-        (b"T", b'{"rank": "0"}'),
-        (b"P", b"{}"),
-        (b"P", b"\xff"),
-        (b"F", b"..\n"),
-        (b"F", b"a\0b\n"),
-    ],
-)
-def test_launcher_illegal_frame_loses_the_host(tmp_path, kind, payload):
+@recorded("apples/launching/illegal_frames.txt", "kind", "payload")
+def test_launcher_illegal_frame_loses_the_host(tmp_path, answered, kind, payload):
     lost: list[str] = []
     agent = SimpleNamespace(
         receive=lambda: [(kind, payload)], over=False, report=SimpleNamespace(shared=True), lose=lost.append
@@ -107,7 +98,7 @@ def test_launcher_illegal_frame_loses_the_host(tmp_path, kind, payload):
         _agents=SimpleNamespace(with_fd=lambda fd: agent), _run_dir=tmp_path, _answer=lambda *ended: None
     )
     RunProcesses._take_frames(run, 0, {})
-    assert lost[0].startswith("sent an illegal frame")
+    answered(lost[0])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -23,6 +23,7 @@ from apples.model.progress import CheckpointAndEnd, NewSlabs
 from apples.monitoring.environment import figures_of
 from apples.monitoring.job import JOB, MonitoredRun
 from nws.base.errors import SshNotFound
+from tests.transcripts import text_of
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
 PATIENT = LivenessTimeouts(connect_s=60.0, lost_s=60.0)
@@ -214,24 +215,7 @@ class Draining(Leaving):
         return ()
 
 
-MOVING = """
-import time
-from mpi4py import MPI
-import numpy as np
-from apples.client import Run
-run = Run(MPI.COMM_WORLD, 4, leave=True)
-rows = np.full((4, 1), MPI.COMM_WORLD.rank)
-for i in range(1, 301):
-    time.sleep(0.01)
-    run.comm.allreduce(i)
-    if run.step(i, 300 - i):
-        rows = run.move(rows)
-        run.moved()
-total = run.comm.reduce(int(rows.sum()))
-if run.comm.rank == 0:
-    print(run.all, total, flush=True)
-run.end()
-"""
+MOVING = text_of("apples/launching/ssh_moving.txt")
 
 
 def test_ranks_of_a_drained_host_leave_the_run(library, runs, capfd) -> None:

@@ -16,37 +16,12 @@ from apples.launching.termination import GracePeriods
 from apples.model.plan import Move
 from apples.model.progress import CheckpointAndEnd, NewSlabs
 from stencil_app.running import runsteering as application
+from tests.transcripts import text_of
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=20.0, cut_s=1.0)
 
 #: Rank 0 tells how it goes until it has got the slabs it waits for, or is asked to end; the others wait for it.
-RANK = """
-import json, os, signal, sys, time
-from mpi4py import MPI
-comm = MPI.COMM_WORLD
-ended = []
-signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))
-line = {"version": 1, "left": 10.0, "iterations": 1, "seconds": 0.1, "rows": [3, 5], "compute_s": [0.1, 0.1],
-        "exchange_s": [0, 0], "reduce_s": [0, 0], "moves": 0, "moved_s": None, "refused": None}
-text, iteration = "", 0
-while not text:
-    if comm.rank == 0:
-        iteration += 1
-        with open(os.environ["STENCIL_APP_PROGRESS"], "a") as file:
-            print(json.dumps(line | {"iteration": iteration}), file=file, flush=True)
-        if os.path.exists(os.environ["STENCIL_APP_SLABS"]):
-            text = open(os.environ["STENCIL_APP_SLABS"]).read().strip()
-    time.sleep(0.05)
-    text = comm.bcast(text or ("end" if ended else ""))
-if sys.argv[1:] == ["dies"] and comm.rank == 1:
-    os.kill(os.getpid(), signal.SIGKILL)
-if comm.rank == 0:
-    print("every", os.environ["STENCIL_APP_REPORT_EVERY"], "got", text, flush=True)
-code = int(sys.argv[1]) if sys.argv[1:] not in ([], ["dies"]) else 143
-comm.barrier()
-MPI.Finalize()
-os._exit(code if text == "end" else 0)
-"""
+RANK = text_of("apples/launching/steering_rank.txt")
 
 MOVE = Move(iteration=3, before=(3, 5), after=(4, 4), reason="test", gain_s=1.0, cost_s=0.1)
 

@@ -20,23 +20,10 @@ from apples.model.template import Application, BenchmarkRequest, Deployment, Wor
 from apples.monitoring.counters import MonitorState
 from apples.platforms import shortruns
 from apples.platforms.programcosts import ENOUGH_CPU_S, STEADY_CPU_S, benchmark_of, cpu_growth_s
-from tests.transcripts import recorded
+from tests.transcripts import recorded, text_of
 
 FAKE_SSH = Path(__file__).parents[1] / "hosts" / "fake_ssh.sh"
-PROGRAM = """\
-import sys
-from mpi4py import MPI
-rows, steps = [int(n) for n in sys.argv[1].split(",")], int(sys.argv[2])
-comm, rank, ranks = MPI.COMM_WORLD, MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
-if len(rows) != ranks or not ({condition}):
-    sys.exit(f"cannot divide {{rows}}")
-for step in range(steps):
-    sum(range(rows[rank] * 2000))
-    if rank == 0 and {hangs}:
-        print("rank 0 waits in step", step, flush=True)
-        comm.recv(source=1, tag=7)
-    comm.allreduce(1)
-"""
+PROGRAM = text_of("apples/platforms/shortruns_program.txt")
 FILE = """\
 name: picky
 command: ["{{ python }}", picky.py, "{{ rows | join(',') }}", "{{ iterations }}"]

@@ -115,21 +115,10 @@ FAILED = Outcome(
 )
 
 
-@pytest.mark.parametrize(
-    ("state", "ended", "code", "lost", "message"),
-    [
-        ("CANCELLED", "interrupted", 143, {}, "job 5 was cancelled (scancel)"),
-        ("TIMEOUT", "time limit", 124, {}, "job 5 was ended by Slurm at its time limit"),
-        ("PREEMPTED", "failed", 125, {}, "job 5 was preempted"),
-        ("NODE_FAIL", "failed", 125, {"n2": "is down"}, "job 5 was ended because a node failed: n2 is down"),
-        ("BOOT_FAIL", "failed", 125, FAILED.lost, "job 5 ended as BOOT_FAIL; n1 was lost"),
-        ("RUNNING", "failed", 125, FAILED.lost, "n1 was lost"),
-    ],
-)
-def test_what_became_of_the_job_explains_what_the_launch_saw(state, ended, code, lost, message):
+@recorded("apples/slurm/ends_of_jobs.txt", "state")
+def test_what_became_of_the_job_explains_what_the_launch_saw(answered, state):
     found = explained(FAILED, Job(number="5", state=state), {"n2": "is down"})
-    assert (found.ended, found.exit_code, found.lost) == (ended, code, lost)
-    assert found.message.startswith(message)
+    answered([str((found.ended, found.exit_code, found.lost)), found.message])
 
 
 def test_slurm_is_asked_only_where_it_may_have_had_a_hand_in_it():

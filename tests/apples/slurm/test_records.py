@@ -6,15 +6,9 @@ from datetime import datetime
 import pytest
 
 from apples.slurm import records
-from tests.transcripts import recorded
+from tests.transcripts import recorded, text_of
 
-NODE = (
-    "NodeName=n1 Arch=x86_64 CoresPerSocket=4 CPUAlloc=2 CPUEfctv=8 CPUTot=8 CPULoad=3.83 AvailableFeatures=big,ib "
-    "ActiveFeatures=ib,big Gres=(null) NodeAddr=10.0.0.1 NodeHostName=n1 Version=22.05.8 "
-    "OS=Linux 6.1.0 #1 SMP PREEMPT_DYNAMIC @0  RealMemory=1000 AllocMem=200 FreeMem=900 Sockets=1 Boards=1 "
-    "State=MIXED+DRAIN ThreadsPerCore=2 TmpDisk=0 Weight=1 Owner=N/A Partitions=all,short "
-    "BootTime=2026-11-21T12:12:12 Reason=memory errors [root@2026-11-22T01:24:44]"
-)
+NODE = text_of("apples/slurm/records_node.txt")
 PARTITION = (
     "PartitionName=all AllowGroups=ALL Default=YES MaxNodes=UNLIMITED MaxTime=1-02:00:00 Nodes=n[1-3],m7 "
     "OverSubscribe=NO State=UP TotalCPUs=8"

@@ -6,21 +6,9 @@ import sys
 
 import pytest
 
-from tests.transcripts import recorded
+from tests.transcripts import recorded, text_of
 
-PROGRAM = """
-import os, signal, sys
-import click
-from nws.base.command import run_program
-from nws.base.errors import ConfigError, StoreError
-
-@click.command()
-@click.argument("action")
-def command(action):
-    exec(action)
-
-run_program(command, "tool", [sys.argv[1]])
-"""
+PROGRAM = text_of("nws/base/command_program.txt")
 
 
 def run(action, redirection="", **options):

@@ -10,30 +10,9 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = """
-import sys, time, click
-from nws.base.detach import notify, service
-from nws.base.errors import WeatherError
+from tests.transcripts import text_of
 
-@click.command()
-@click.option("--ready", type=float, required=True)
-@click.option("--code", type=int, default=None)
-@service(lambda options: "demo", patience_s=5.0)
-def demo(ready, code):
-    click.echo("starting")
-    if code is not None:
-        click.echo("demo: no disk", err=True)
-        sys.exit(code)
-    time.sleep(ready)
-    notify("READY=1\\nSTATUS=listens at 1.2.3.4")
-    time.sleep(60)
-
-try:
-    sys.exit(demo.main(standalone_mode=False))
-except WeatherError as error:
-    click.echo(f"demo: {error}", err=True)
-    sys.exit(error.exit_code)
-"""
+SCRIPT = text_of("nws/base/detach_script.txt")
 
 
 @pytest.fixture

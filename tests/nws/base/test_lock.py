@@ -9,17 +9,9 @@ import threading
 import pytest
 
 from nws.base.lock import ByteLocks, FileLock, LockHeld, user_name
+from tests.transcripts import text_of
 
-HOLDER = """
-import sys, time
-from pathlib import Path
-from nws.base.lock import ByteLocks, FileLock
-lock = FileLock(Path(sys.argv[1]))
-locks = ByteLocks(Path(sys.argv[1] + ".bytes"))
-locks.take(3)
-print("held", flush=True)
-time.sleep(600)
-"""
+HOLDER = text_of("nws/base/lock_holder.txt")
 
 
 @pytest.fixture

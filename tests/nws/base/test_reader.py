@@ -137,18 +137,10 @@ def test_scalar_not_of_its_tag_is_refused(text):
     assert problem.text.endswith("leave the tag out")
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("spokes: 010", "spokes: should be a whole number; got '010'; write 10 without the leading zero"),
-        ("spokes: 12:30", "spokes: should be a whole number; got '12:30'"),
-        ("spokes: 1_000", "spokes: should be a whole number; got '1_000'; write 1000"),
-        ("radius: -007", "radius: should be a number; got '-007'; write -7 without the leading zero"),
-    ],
-)
-def test_number_of_yaml_1_1_is_refused_with_remedy(problems, text, problem):
+@recorded("nws/base/yaml_1_1_numbers.txt", "text")
+def test_number_of_yaml_1_1_is_refused_with_remedy(problems, answered, text):
     other = "" if text.startswith("radius") else ", radius: 1"
-    assert problems(f"name: a\nwheels:\n- {{{text}{other}}}") == [f"cart.yaml:3: wheels.0.{problem}"]
+    answered(problems(f"name: a\nwheels:\n- {{{text}{other}}}"))
 
 
 @pytest.mark.parametrize(("word", "meant"), [("yes", "true"), ("Off", "false"), ("n", "false")])

@@ -7,16 +7,9 @@ import sys
 import pytest
 
 from nws.base.scratch import ScratchDirectory, own, remove_abandoned
+from tests.transcripts import text_of
 
-KILLED = """
-import os, signal, sys
-from nws.base.scratch import ScratchDirectory, add_shared
-with ScratchDirectory(*sys.argv[1:]) as directory:
-    (directory / "mpiexec.log").write_text("x")
-    add_shared(str(directory), directory.name)
-    (directory.parents[1] / "shm" / f"{directory.name}0").touch()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
+KILLED = text_of("nws/base/scratch_killed.txt")
 
 
 @pytest.fixture(autouse=True)

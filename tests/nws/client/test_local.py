@@ -9,7 +9,7 @@ from nws.base.errors import ProbeError, UsageError
 from nws.client import LocalWeather, state_dir, usable_cpus, weather_file
 from nws.memory import Memory
 from nws.series import Measurement, Resource, Series
-from tests.transcripts import recorded
+from tests.transcripts import recorded, text_of
 
 CPU, MEMORY = Series(Resource.CPU_NEW, "a"), Series(Resource.MEMORY_FREE, "a")
 
@@ -184,13 +184,7 @@ def test_at_least_one_cpu_is_usable():
 
 
 #: Forecasts of a store in a process of its own: what they are, and whether it imported the compiler.
-FORECAST = """
-import sys
-from pathlib import Path
-from nws.client import LocalWeather
-with LocalWeather(Path(sys.argv[1]), clock=lambda: float(sys.argv[2]), sensors=[]) as weather:
-    print(repr(dict(weather.forecasts())), "numba" in sys.modules)
-"""
+FORECAST = text_of("nws/client/local_forecast.txt")
 
 
 def _in_another_process(path, now):

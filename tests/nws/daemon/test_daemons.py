@@ -16,7 +16,7 @@ from nws.base.errors import ProbeError
 from nws.cli import main
 from nws.daemon.daemon import ECHO_PORTS, SensorDaemon, SensorSettings
 from nws.sensors.network import EchoConnection
-from tests.transcripts import recorded
+from tests.transcripts import recorded, text_of
 
 HERE, THERE, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 
@@ -159,13 +159,7 @@ def test_sensor_killed_in_its_turn_costs_the_others_nothing(stub, sensor):
 
 
 # this library lets no sleep until a time of the monotonic clock pass; Python's is one
-_UNDER_FAKETIME = """
-import threading, time
-time.sleep = lambda seconds: threading.Event().wait(seconds)
-from nws.cli import main
-from nws.daemon.daemon import ECHO_PORTS, SensorDaemon, SensorSettings
-main()
-"""
+_UNDER_FAKETIME = text_of("nws/daemon/daemons_under_faketime.txt")
 
 
 @pytest.mark.parametrize("step", ["+1h", "-1h"])
@@ -356,20 +350,7 @@ def namespaces():
             ip("netns", "delete", name, check=False)
 
 
-_STUB_PROGRAM = """
-import sys, importlib.util, threading
-spec = importlib.util.spec_from_file_location("stub", sys.argv[1])
-stub = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(stub)
-with stub.StubServer(address="10.213.77.1") as server:
-    print(server.port, flush=True)
-    try:
-        wanted = {"network.latency@a>b", "network.latency@b>a", "network.bandwidth@a>b", "network.bandwidth@b>a"}
-        server.until(lambda: wanted <= {s for s, *_ in server.samples}, 40.0)
-        print({h: b["address"] for h, b in sorted(server.hosts.items())}, flush=True)
-    except AssertionError as error:
-        print(error, flush=True)
-"""
+_STUB_PROGRAM = text_of("nws/daemon/daemons_stub_program.txt")
 
 
 def test_hosts_with_interfaces_of_their_own(namespaces, sensor):

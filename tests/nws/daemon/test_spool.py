@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from nws.base.errors import StoreDamaged, StoreError
 from nws.daemon.spool import Spool
 from nws.series import Measurement, Series
+from tests.transcripts import text_of
 
 CPU, MEMORY = Series.parse("cpu.new@a"), Series.parse("memory.free@a")
 
@@ -234,18 +235,7 @@ def test_full_disk_is_told_counted_and_over_when_there_is_room(path):
     db.close()
 
 
-_WRITER = """
-import sys
-from pathlib import Path
-from nws.daemon.spool import Spool
-from nws.series import Measurement, Series
-spool, series = Spool(Path(sys.argv[1]), "a"), Series.parse("cpu.new@a")
-n = int(sys.argv[2])
-while True:
-    n += 1
-    spool.add([Measurement(series, n, n), Measurement(series, n, n + 0.5)])
-    print(n, flush=True)
-"""
+_WRITER = text_of("nws/daemon/spool_writer.txt")
 
 
 def test_everything_it_said_it_kept_is_there_after_kill_9(path):

@@ -15,17 +15,9 @@ import nws
 from nws.forecasting.batteries import BatteryBank
 from nws.forecasting.compiling import Kernel, compiled
 from nws.forecasting.kernel import advance_many
+from tests.transcripts import text_of
 
-SMOOTH = """
-import numpy as np
-from nws.forecasting.statelayout import EXPONENTIAL, STATE
-from nws.forecasting.predictors import predict_exponential
-state = np.zeros(1, STATE)
-for samples, value in ((1, 0.0), (2, 1.0)):
-    state["samples"] = samples
-    predict_exponential.compiled(state[0], value)
-print(state["predicted"][0, EXPONENTIAL], sum(predict_exponential.compiled.stats.cache_hits.values()))
-"""
+SMOOTH = text_of("nws/forecasting/jit_smooth.txt")
 
 
 def test_without_a_cache_directory_functions_are_compiled_all_the_same(monkeypatch):

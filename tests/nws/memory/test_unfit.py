@@ -17,6 +17,7 @@ from nws.memory import Memory, salvage
 from nws.memory.compaction import GRACE_S
 from nws.memory.salvage import check, repair
 from nws.series import Measurement, Resource, Series
+from tests.transcripts import recorded
 
 A = Series(Resource.CPU_NEW, "a")
 HOUR = 3600.0
@@ -119,25 +120,15 @@ def test_pages_of_noise(path, fill):
         _read_all(path)
 
 
-@pytest.mark.parametrize(
-    ("table", "change_", "reason"),
-    [
-        ("block", "data = x'07' WHERE bucket_s = 0", "cpu.new@a: samples of 2027-01-1. .*UTC"),
-        ("block", "data = x'07' WHERE bucket_s = 60", "cpu.new@a: roll-ups of 60 s of 2027-01-1. .*UTC"),
-        ("block", "span = span + 1000 WHERE bucket_s = 0", "cpu.new@a: the list of its blocks"),
-        ("log", "data = x'07'", "cpu.new@a: samples of any series, at any time, are lost"),
-        ("log", "values_crc = 7", "cpu.new@a: 1 samples of series 0, 2027-.* are lost"),
-        ("log", "id = id + 9", "cpu.new@a: samples of any series, at any time, are lost"),
-        ("progress", "written_to = 7", "the progress of its log"),
-    ],
-)
-def test_row_that_makes_no_sense(path, fill, clock, table, change_, reason):
+@recorded("nws/memory/rows_without_sense.txt", "table", "change_")
+def test_row_that_makes_no_sense(path, fill, clock, answered, table, change_):
     fill()
     change(path, f"UPDATE {table} SET {change_}")
     with Memory(path, clock=clock) as memory:
         read = {60: lambda: memory.rollup(A, bucket_s=60)}.get(60 if "60" in change_ else 0, memory.history)
-        with pytest.raises(StoreDamaged, match=f"weather.db: damaged: {reason}.*; run `nws repair --store"):
+        with pytest.raises(StoreDamaged, match=r"weather\.db: damaged: ") as caught:
             read()
+    answered(str(caught.value).replace(str(path.parent), "DIR"))
 
 
 @pytest.mark.parametrize("bucket_s", [0, 60, 600])
@@ -207,28 +198,12 @@ def test_series_nobody_knows(path, fill):
         memory.summaries()
 
 
-@pytest.mark.parametrize(
-    ("change_", "wrong"),
-    [
-        (
-            "block SET data = 'text' WHERE rowid = (SELECT max(rowid) FROM block WHERE bucket_s = 0)",
-            "samples of 20",
-        ),
-        (
-            "block SET span = 'text' WHERE rowid = (SELECT max(rowid) FROM block WHERE bucket_s = 0)",
-            "the list of",
-        ),
-        ("log SET received = 'text'", "log, row "),
-        ("log SET received = 9e999", "log, row "),
-        ("progress SET loss_rows = 'text' WHERE rowid = 1", None),
-    ],
-)
-def test_cell_of_another_type_is_damage(path, fill, clock, change_, wrong):
+@recorded("nws/memory/cells_of_other_types.txt", "change_")
+def test_cell_of_another_type_is_damage(path, fill, clock, answered, change_):
     fill()
     change(path, f"UPDATE {change_}")
     with Memory(path, clock=clock) as memory:
-        found = check(memory).damage
-        assert any(wrong in text for text in found) if wrong else not found
+        answered(check(memory).damage or "none")
         clock.now += HOUR + GRACE_S
         while memory.tend(budget_s=10.0):
             pass

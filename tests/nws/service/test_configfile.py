@@ -132,18 +132,7 @@ def test_file_that_is_not_there(tmp_path):
         load_config(tmp_path / "nowhere.yaml")
 
 
-@pytest.mark.parametrize(
-    ("text", "listen", "loopback"),
-    [
-        ("127.0.0.1:8090", "127.0.0.1:8090", True),
-        (":8090", "127.0.0.1:8090", True),
-        ("localhost:1", "localhost:1", True),
-        ("[::1]:8090", "[::1]:8090", True),
-        ("0.0.0.0:80", "0.0.0.0:80", False),
-        ("weather.example.org:443", "weather.example.org:443", False),
-        ("[::]:0", "[::]:0", False),
-    ],
-)
-def test_where_to_listen(text, listen, loopback):
+@recorded("nws/service/listen_addresses.txt", "text")
+def test_where_to_listen(answered, text):
     found = parse_listen(text)
-    assert (str(found), found.loopback) == (listen, loopback)
+    answered(str((str(found), found.loopback)))

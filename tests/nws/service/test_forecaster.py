@@ -17,6 +17,7 @@ from nws.forecasting.batteries import Battery
 from nws.memory import Memory
 from nws.series import Measurement, Series
 from nws.service import batteryfile, forecaster
+from tests.transcripts import text_of
 
 from .helpers import START, batch, kill, registered, settings
 
@@ -338,29 +339,7 @@ def test_service_in_memory_keeps_nothing(start, tmp_path):
     assert list(tmp_path.glob("*")) == []
 
 
-WRITER = """
-    import sys
-    from pathlib import Path
-    import numpy as np
-    from nws.service.serviceconfig import ServiceConfig
-    from nws.service.weatherservice import WeatherService
-    from nws.messages.weatherdocuments import Batch
-
-    clock = lambda: {start}
-    values = 0.5 + 0.1 * np.random.default_rng(0).standard_normal(20_000).cumsum()
-    with WeatherService(ServiceConfig(), store=Path(sys.argv[1]), clock=clock) as service:
-        known = service.samples("cpu.new@alpha", since=0, until=4e9, resolution="raw").t if service.series() else ()
-        first = len(known)
-        print("ready", flush=True)
-        for i in range(first, 20_000, 7):
-            part = values[i : i + 7]
-            batch = Batch(series=("cpu.new@alpha",), index=np.zeros(len(part), np.int64), value=part,
-                t={start} - 7000 + i + np.arange(len(part)), source="alpha/1", first=i)
-            receipt = service.put(batch, as_host=None)
-            print(receipt.next, flush=True)
-            if i % 5 == 0:
-                service._parts.forecaster.save()
-"""
+WRITER = text_of("nws/service/forecaster_writer.txt")
 
 
 def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_forecasts_go_on(start, store, tmp_path):

@@ -11,6 +11,7 @@ from nws.base.errors import UsageError
 from nws.forecasting.batteries import Pick
 from nws.series import Measurement, Resource, Series
 from nws.testing import InMemoryWeather
+from tests.transcripts import recorded
 
 ALPHA = Series(Resource.CPU_NEW, "alpha")
 BETA = Series(Resource.CPU_NEW, "beta")
@@ -88,14 +89,8 @@ def test_value_that_is_no_number_is_refused_by_name_and_nothing_is_taken(weather
     assert weather.forecasts() == {}
 
 
-@pytest.mark.parametrize(
-    ("t", "values", "expected"),
-    [
-        (0.0, [1.0, 2.0, 3.0], r"expected shape \(2,\), got \(3,\)"),
-        ([0.0, 1.0, 2.0], [[1.0, 2.0]], r"expected shape \(3, 2\), got \(1, 2\)"),
-        ([0.0], [1.0, 2.0], r"expected shape \(1, 2\), got \(2,\)"),
-    ],
-)
-def test_shapes_that_do_not_fit_are_told(weather, t, values, expected):
-    with pytest.raises(UsageError, match=expected):
+@recorded("nws/testing/shape_problems.txt", "t", "values")
+def test_shapes_that_do_not_fit_are_told(weather, answered, t, values):
+    with pytest.raises(UsageError, match="expected shape") as caught:
         weather.record_many((ALPHA, BETA), t, values)
+    answered(str(caught.value))

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.transcripts import text_of
+
 from .conftest import PHONE, settled
 from .grids import NOON
 
@@ -18,56 +20,13 @@ PLACES = {
 }
 
 #: Visible texts with the colours of text and ground, where the ground is one colour; contrast after WCAG 2.
-CONTRASTS = """() => {
-  const rgb = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
-  const part = (v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4);
-  const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
-  const bad = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const node = walker.currentNode.parentElement;
-    if (!walker.currentNode.textContent.trim() || !node.checkVisibility()) continue;
-    if (node.closest(".unseen, option, .skip, noscript")) continue;
-    const style = getComputedStyle(node);
-    if (parseFloat(style.fontSize) === 0) continue;
-    let ground = node;
-    while (ground && (rgb(getComputedStyle(ground).backgroundColor)[3] ?? 1) === 0) ground = ground.parentElement;
-    const on = ground ? getComputedStyle(ground).backgroundColor : "rgb(255, 255, 255)";
-    const [a, b] = [light(rgb(style.color)), light(rgb(on))];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) bad.push([walker.currentNode.textContent.trim().slice(0, 40), style.color, on, ratio.toFixed(2)]);
-  }
-  return bad;
-}"""
+CONTRASTS = text_of("nws/web/looks_contrasts.js")
 
 #: Controls without a name, ids that are there twice, labels that lead nowhere.
-NAMES = """() => {
-  const problems = [];
-  for (const node of document.querySelectorAll("a, button, input, select, summary, [tabindex='0'], [role=img]")) {
-    if (!node.checkVisibility()) continue;
-    const name = node.getAttribute("aria-label") || node.labels?.[0]?.textContent || node.textContent;
-    if (!name.trim()) problems.push(node.outerHTML.slice(0, 120));
-    const lost = node.tagName === "A" && !node.getAttribute("href");
-    if (lost) problems.push("no address: " + node.outerHTML.slice(0, 120));
-  }
-  const ids = [...document.querySelectorAll("[id]")].map((n) => n.id);
-  problems.push(...ids.filter((id, i) => ids.indexOf(id) !== i));
-  for (const label of document.querySelectorAll("label[for]")) {
-    if (!document.getElementById(label.htmlFor)) problems.push("label of nothing: " + label.htmlFor);
-  }
-  if (document.querySelectorAll("h1").length !== 1) problems.push("not one h1");
-  if (document.querySelectorAll("main").length !== 1) problems.push("not one main");
-  return problems;
-}"""
+NAMES = text_of("nws/web/looks_names.js")
 
 #: What sticks out of the page sideways.
-OVERFLOW = """() => {
-  const wide = document.documentElement.clientWidth;
-  if (document.documentElement.scrollWidth <= wide) return [];
-  return [...document.querySelectorAll("body *")]
-    .filter((n) => n.checkVisibility() && n.getBoundingClientRect().right > wide + 1)
-    .map((n) => n.outerHTML.slice(0, 100));
-}"""
+OVERFLOW = text_of("nws/web/looks_overflow.js")
 
 
 def plots_ready(page):
