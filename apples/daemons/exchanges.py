@@ -48,16 +48,12 @@ class Held(Struct, frozen=True):
     """The answer to `hold`."""
 
 
-#: Number, instants sent, received and carried out of each of the last heartbeats.
-Beats = list[tuple[int, float, float, float]]
-
 #: Requests to a node manager. `schedule` has no answer.
 NODE_REQUESTS: Mapping[str, Exchange[Any]] = {
     "register": Exchange(RegisterRequest, RegisteredProcess),
     "status": Exchange(None, NodeStatus),
     "view": Exchange(None, MachineView | None),  # type: ignore[arg-type]
     "job": Exchange(Annotated[str, Meta(max_length=LONGEST)], list[ProcessReport]),
-    "beats": Exchange(None, Beats),
     "hold": Exchange(None, Held),
     "schedule": Exchange(None, Held),
 }

@@ -34,13 +34,11 @@ class HeartbeatReceiver:
 
     word : random word of this process
     seal, group_seal : of this node's datagrams and of those by multicast, None while there is no manager
-    received : called with heartbeat, and its instant by the raw and by the monotonic clock
+    received : called with heartbeat and its instant, by the monotonic clock
     shown : number of the last presence datagram.  last : instant of the last heartbeat
     """
 
-    def __init__(
-        self, loop: Loop, word: str, received: Callable[[HeartbeatMessage, float, float], None]
-    ) -> None:
+    def __init__(self, loop: Loop, word: str, received: Callable[[HeartbeatMessage, float], None]) -> None:
         self._loop, self._word, self._received = loop, word, received
         self.seal: DatagramSeal | None = None
         self.group_seal: DatagramSeal | None = None
@@ -111,7 +109,7 @@ class HeartbeatReceiver:
             self._group_heartbeat, self._group_at = heartbeat, received
         if self._fresh.admits(heartbeat, received, late_s=_LATE_SLICES * heartbeat.slice_s):
             self.last = instant = now()
-            self._received(heartbeat, received, instant)
+            self._received(heartbeat, instant)
 
 
 def _datagrams(family: int) -> socket.socket:

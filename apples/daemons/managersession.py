@@ -5,13 +5,12 @@ The node acts at every heartbeat and resumes everything when heartbeats stop, be
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
 from apples.coscheduling.events import Process
 from apples.daemons.ipc.eventloop import Loop
-from apples.daemons.ipc.timer import now, raw
+from apples.daemons.ipc.timer import now
 from apples.daemons.ipc.wire import HeartbeatMessage
 from apples.daemons.managednode import ManagedNode
 from apples.daemons.managerconnection import ManagerConnection
@@ -38,8 +37,6 @@ ViewAnswer: TypeAlias = Callable[[MachineView | None], None]
 
 #: Slices without a heartbeat before everything runs.
 SILENT_SLICES = 1.5
-#: Number of remembered heartbeats.
-_HEARTBEATS = 600
 #: Longest wait for the manager's answer to a status query, seconds.
 _ANSWER_S = 1.5
 
@@ -48,7 +45,6 @@ class ManagerSession:
     """The node under its manager, or under none.
 
     slice_s : time slice, as the manager has it.  acted_at : instant of the last heartbeat that was acted on
-    heartbeats : number, sent, received, orders carried out, of the last ones, by clocks that nothing slews
     enforce : called after each change of the orders.  status : makes the node's report.  log : writes a log line
     acted : called with its instant after each heartbeat that was received
     """
@@ -68,7 +64,6 @@ class ManagerSession:
         self._enforce, self._status, self._acted, self._log = enforce, status, acted, log
         self.slice_s = settings.sharing.slice_s
         self.acted_at = 0.0
-        self.heartbeats: deque[tuple[int, float, float, float]] = deque(maxlen=_HEARTBEATS)
         # A datagram may overtake the line with the matrix to which it refers.
         self._pending: HeartbeatMessage | None = None
         self._queries: dict[int, ViewAnswer] = {}
@@ -172,8 +167,8 @@ class ManagerSession:
             self._node.read_all()
             self.connection.send(Report(status=self._status()))
 
-    def heartbeat(self, heartbeat: HeartbeatMessage, received: float, instant: float) -> None:
-        """Handle a heartbeat. received : by the raw clock of its `sent_s`.  instant : by the clock of timers"""
+    def heartbeat(self, heartbeat: HeartbeatMessage, instant: float) -> None:
+        """Handle a heartbeat that was received at an instant of the clock of timers."""
         # From the heartbeat: a restarted manager may have another slice.
         self.slice_s = heartbeat.slice_s
         if heartbeat.version == self._node.view.version:
@@ -182,7 +177,6 @@ class ManagerSession:
         elif heartbeat.version > self._node.view.version:
             # The matrix of this version is on its way over the stream.
             self._pending = heartbeat
-        self.heartbeats.append((heartbeat.number, heartbeat.sent_s, received, raw()))
         # After the orders: these tasks have no hurry.
         self._acted(instant)
 

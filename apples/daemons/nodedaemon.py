@@ -222,8 +222,6 @@ class NodeDaemon:
             live: list[ProcessReport] = [e for e in reports(self.node, instant) if e.job == argument]
             # Ranks that have ended are reported as well: a run asks when all of its ranks have.
             answer([*self._registry.ended.get(str(argument), {}).values(), *live])
-        elif what == "beats":
-            answer(list(self._manager.heartbeats))
         else:
             self._manager.query_view(answer)
 

@@ -8,16 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
 
 from apples.errors import HistoryError
 from apples.hosts.conversation import together
 from apples.model import jsonstore
-from apples.model.jsonstore import BadDocument, Format
+from apples.model.jsonstore import Format
 from apples.model.launchrequest import Notify
 from nws.base.hostlist import fold
 
-FORMAT = Format(name="apples-warm-hosts", version=1, lost="kernels are looked after once more on each host")
+
+class _Document(Struct):
+    """The content of the file."""
+
+    hosts: list[str]
+
+
+FORMAT = Format(
+    name="apples-warm-hosts",
+    version=1,
+    lost="kernels are looked after once more on each host",
+    content=_Document,
+    what="list of hosts",
+)
 
 #: Of more the oldest are forgotten.
 MOST = 4096
@@ -32,14 +46,15 @@ class WarmHosts:
 
     def known(self, notify: Notify) -> list[str]:
         """Return all hosts, the oldest first. `notify` gets the reason if the file cannot be used."""
-        return jsonstore.read(self._path, FORMAT, _decode, notify) or []
+        document = jsonstore.read(self._path, FORMAT, notify)
+        return [] if document is None else document.hosts
 
     def add(self, texts: Iterable[str], notify: Notify) -> None:
         """Add hosts. `notify` gets the reason if they cannot be kept."""
         # Read again: another run may have added hosts while these compiled.
         hosts = list(dict.fromkeys([*self.known(lambda problem: None), *texts]))[-MOST:]
         try:
-            jsonstore.write(self._path, FORMAT, {"hosts": hosts})
+            jsonstore.write(self._path, FORMAT, _Document(hosts=hosts))
         except HistoryError as error:
             notify(f"hosts with compiled kernels are not kept: {error}")
 
@@ -77,10 +92,3 @@ class Kernels:
         failed = {host: why for host, why in zip(new, together(compile_on, new), strict=True) if why}
         self.warm.add((texts[host] for host in new if host not in failed), notify)
         return failed
-
-
-def _decode(document: dict[str, Any]) -> list[str]:
-    hosts = document.get("hosts")
-    if not isinstance(hosts, list) or not all(isinstance(text, str) for text in hosts):
-        raise BadDocument("has no list of hosts; remove it")
-    return hosts

@@ -4,20 +4,19 @@
 second. Entries of the past are dropped at the next change.
 """
 
-import json
 import os
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
 
 from apples.model import jsonstore
-from apples.model.jsonstore import BadDocument, Format
+from apples.model.jsonstore import Format
 from apples.model.launchrequest import Notify
 from nws.client import state_dir
 
-FORMAT = Format(name="apples-drained", version=1, lost="runs use drained hosts again")
 #: Most entries, longest name of a host, and the last end: the year 9999, in seconds since the epoch.
 MOST, LONGEST, LAST = 10_000, 255, 253_370_764_800.0
 
@@ -46,6 +45,25 @@ class DrainedHost:
         return f"is drained{end} (apples drain --undo {self.host})"
 
 
+class _Document(Struct):
+    """The content of the file."""
+
+    hosts: list[DrainedHost]
+
+    def __post_init__(self) -> None:
+        if len(self.hosts) > MOST or not all(one.legal for one in self.hosts):
+            raise ValueError("hosts that messages cannot contain")
+
+
+FORMAT = Format(
+    name="apples-drained",
+    version=1,
+    lost="runs use drained hosts again",
+    content=_Document,
+    what="list of drained hosts",
+)
+
+
 class DrainedHosts:
     """The document of a state directory; without a file there are no hosts.
 
@@ -66,24 +84,12 @@ class DrainedHosts:
         if (seen := (status.st_ino, status.st_mtime_ns)) != self._seen:
             # A damaged file is reported once.
             self._seen, self._known = seen, {}
-            entries = jsonstore.read(self.path, FORMAT, _decode, self._notify) or []
-            self._known = {entry.host: entry for entry in entries}
+            document = jsonstore.read(self.path, FORMAT, self._notify) or _Document(hosts=[])
+            self._known = {entry.host: entry for entry in document.hosts}
         return {host: e for host, e in self._known.items() if e.until is None or now < e.until}
 
     def change(self, now: float, *, add: Iterable[DrainedHost] = (), remove: Collection[str] = ()) -> None:
         """Add and remove hosts; the caller holds a lock."""
         entries = self.at(now) | {drain.host: drain for drain in add}
-        remaining = [asdict(entry) for host, entry in entries.items() if host not in remove]
-        jsonstore.write(self.path, FORMAT, {"hosts": remaining[-MOST:]})
-
-
-def _decode(document: dict[str, Any]) -> list[DrainedHost]:
-    from pydantic import TypeAdapter
-
-    try:
-        entries = TypeAdapter(list[DrainedHost]).validate_json(json.dumps(document.get("hosts")), strict=True)
-    except ValueError:
-        entries = None
-    if entries is None or len(entries) > MOST or not all(one.legal for one in entries):
-        raise BadDocument(f"has no list of drained hosts; remove it ({FORMAT.lost})")
-    return entries
+        remaining = [entry for host, entry in entries.items() if host not in remove]
+        jsonstore.write(self.path, FORMAT, _Document(hosts=remaining[-MOST:]))

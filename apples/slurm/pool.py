@@ -12,20 +12,31 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
 
 from apples.errors import HistoryError
 from apples.hosts.speed import LinkSpeed
 from apples.model import jsonstore
-from apples.model.jsonstore import BadDocument, Format
+from apples.model.jsonstore import Format
 from apples.model.launchrequest import Notify
 from apples.slurm.commands import Wishes
 from apples.slurm.records import Node, Partition
 
-FORMAT = Format(name="apples-slurm-links", version=1, lost="links among nodes are measured once more")
 
-#: Stored fields of a link.
-FIELDS = ("source", "target", "latency_s", "bandwidth_Bps")
+class _Document(Struct):
+    """The content of the file: each link with the name of its cluster."""
+
+    links: list[tuple[str, LinkSpeed]]
+
+
+FORMAT = Format(
+    name="apples-slurm-links",
+    version=2,
+    lost="links among nodes are measured once more",
+    content=_Document,
+    what="list of links",
+)
 
 #: The most links in a file. Older ones are dropped.
 MOST = 20_000
@@ -44,42 +55,27 @@ class LinkStore:
 
     def among(self, hosts: Sequence[str]) -> list[LinkSpeed]:
         """Return the links with both ends in `hosts`."""
-        wanted = set(hosts)
-        return [link for link in self._all() if link.source in wanted and link.target in wanted]
+        ends, stored = set(hosts), self._read()
+        return [link for of, link in stored if of == self._cluster and {link.source, link.target} <= ends]
 
     def missing(self, hosts: Sequence[str]) -> list[str]:
         """Return the hosts that have an unknown link to another, in the order of the argument."""
-        known = {(link.source, link.target) for link in self._all()}
+        known = {(link.source, link.target) for link in self.among(hosts)}
         return [a for a in hosts if any(b != a and not {(a, b), (b, a)} <= known for b in hosts)]
 
     def add(self, links: Iterable[LinkSpeed]) -> None:
         """Store the links that could be measured."""
         measured = [link for link in links if link.latency_s is not None and link.bandwidth_Bps is not None]
-        latest = {(link.source, link.target): link for link in [*self._all(), *measured]}
-        entries = [entry for entry in self._read() if entry["cluster"] != self._cluster]
-        for link in latest.values():
-            entries.append({"cluster": self._cluster, **{field: getattr(link, field) for field in FIELDS}})
+        stored = [*self._read(), *((self._cluster, link) for link in measured)]
+        latest = {(of, link.source, link.target): (of, link) for of, link in stored}
         try:
-            jsonstore.write(self._path, FORMAT, {"links": entries[-MOST:]})
+            jsonstore.write(self._path, FORMAT, _Document(links=list(latest.values())[-MOST:]))
         except HistoryError as error:
             self._notify(f"the links measured now are not kept: {error}")
 
-    def _all(self) -> list[LinkSpeed]:
-        found = [entry for entry in self._read() if entry["cluster"] == self._cluster]
-        return [LinkSpeed(**{field: entry[field] for field in FIELDS}) for entry in found]
-
-    def _read(self) -> list[dict[str, Any]]:
-        return jsonstore.read(self._path, FORMAT, _decode, self._notify) or []
-
-
-def _decode(document: dict[str, Any]) -> list[dict[str, Any]]:
-    links = document.get("links")
-    keys = {"cluster", *FIELDS}
-    if not isinstance(links, list) or not all(
-        isinstance(link, dict) and keys <= link.keys() for link in links
-    ):
-        raise BadDocument("has no list of links; remove it")
-    return links
+    def _read(self) -> list[tuple[str, LinkSpeed]]:
+        document = jsonstore.read(self._path, FORMAT, self._notify)
+        return [] if document is None else document.links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

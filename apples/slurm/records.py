@@ -45,7 +45,7 @@ class Node:
     states : words of its state, without marks.  reason : why it is drained or down, empty for none
     cpus, allocated_cpus : as Slurm counts them, hardware threads included.  threads : of one core
     memory_bytes : that Slurm allocates; allocated_bytes of it are allocated
-    free_bytes : as its system reports it.  load : its CPU load; both are nan if unknown
+    free_bytes : as its system reports it, nan if unknown
     """
 
     name: str
@@ -58,7 +58,6 @@ class Node:
     memory_bytes: float = math.nan
     allocated_bytes: float = 0.0
     free_bytes: float = math.nan
-    load: float = math.nan
     features: tuple[str, ...] = ()
     architecture: str = ""
 
@@ -96,8 +95,6 @@ class Job:
     number: str
     state: str
     reason: str = ""
-    nodes: tuple[str, ...] = ()
-    partition: str = ""
     left_s: float = math.nan
     expected: str = ""
 
@@ -149,7 +146,6 @@ def _node(found: dict[str, str]) -> Node | None:
         memory_bytes=_megabytes(found.get("RealMemory", "")),
         allocated_bytes=_megabytes(found.get("AllocMem", "0")),
         free_bytes=_megabytes(found.get("FreeMem", "")),
-        load=float(found["CPULoad"]) if _number(found.get("CPULoad", "")) else math.nan,
         features=tuple(word for word in found.get("ActiveFeatures", "").split(",") if word),
         architecture=found.get("Arch", ""),
     )
@@ -193,8 +189,6 @@ def parse_job(text: str, now: datetime) -> Job | None:
         number=found["JobId"],
         state=found.get("JobState", "UNKNOWN"),
         reason=found.get("Reason", ""),
-        nodes=expand(found["NodeList"]) if found.get("NodeList") else (),
-        partition=found.get("Partition", ""),
         left_s=left_s,
         expected=found.get("StartTime", ""),
     )

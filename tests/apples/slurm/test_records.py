@@ -28,7 +28,7 @@ def test_a_node():
         200 * 2**20,
         900 * 2**20,
     )
-    assert (node.features, node.states, node.load) == (("ib", "big"), ("MIXED", "DRAIN"), 3.83)
+    assert (node.features, node.states) == (("ib", "big"), ("MIXED", "DRAIN"))
     assert node.away == "is drained: memory errors"
 
 
@@ -39,7 +39,6 @@ def test_nodes_in_which_nothing_is_started(answered, state):
 
 def test_node_of_which_little_is_known():
     node = records.parse_nodes("NodeName=a State=DOWN* CPULoad=N/A FreeMem=N/A RealMemory=1")["a"]
-    assert math.isnan(node.load)
     assert math.isnan(node.free_bytes)
     assert node.cpus == 1
 
@@ -69,19 +68,13 @@ def test_what_is_no_span_of_time():
 
 def test_jobs():
     job = records.parse_job(JOB, NOW)
-    assert (job.number, job.state, job.left_s, job.nodes, job.partition) == (
-        "7",
-        "RUNNING",
-        360,
-        ("n1", "n2"),
-        "all",
-    )
+    assert (job.number, job.state, job.left_s) == ("7", "RUNNING", 360)
     unlimited = records.parse_job("JobId=8 JobState=RUNNING TimeLimit=UNLIMITED EndTime=Unknown", NOW)
     assert unlimited.left_s == math.inf
     waiting = records.parse_job(
         "JobId=9 JobState=PENDING Reason=Resources StartTime=Unknown EndTime=Unknown", NOW
     )
-    assert (waiting.reason, waiting.expected, waiting.nodes) == ("Resources", "", ())
+    assert (waiting.reason, waiting.expected) == ("Resources", "")
     assert math.isnan(waiting.left_s)
     assert records.parse_job("", NOW) is None
 
