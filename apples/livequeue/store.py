@@ -20,27 +20,6 @@ from nws.base.oserrors import REASON, os_errors_as
 from nws.base.records import document_of
 from nws.base.sqlite import SqliteFile, SqliteFormat
 
-_SCHEMA = """
-CREATE TABLE jobs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    token TEXT NOT NULL UNIQUE, uid INTEGER NOT NULL, gid INTEGER NOT NULL, user TEXT NOT NULL,
-    project TEXT NOT NULL, name TEXT NOT NULL, command TEXT NOT NULL, directory TEXT NOT NULL,
-    environment TEXT, umask INTEGER NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
-    procs INTEGER NOT NULL, request_s REAL NOT NULL, model_s REAL, duties TEXT NOT NULL,
-    held INTEGER NOT NULL, after TEXT NOT NULL,
-    estimate_s REAL NOT NULL, estimates TEXT NOT NULL, state TEXT NOT NULL, submitted_s REAL NOT NULL,
-    start_s REAL, freed_s REAL, expected_s REAL, planned_s REAL, foreseen TEXT,
-    backfilled INTEGER NOT NULL DEFAULT 0, beside INTEGER,
-    ended_at REAL, exit_code INTEGER, outcome TEXT, detail TEXT, cancel TEXT,
-    supervisor INTEGER, attempts INTEGER NOT NULL DEFAULT 0, hosts TEXT NOT NULL DEFAULT '{}',
-    nice INTEGER NOT NULL, rlimits TEXT NOT NULL, affinity TEXT NOT NULL,
-    cpus TEXT NOT NULL DEFAULT '[]', bytes INTEGER NOT NULL
-);
-CREATE INDEX jobs_in_the_system ON jobs (id) WHERE freed_s IS NULL;
-CREATE INDEX jobs_by_end ON jobs (freed_s);
-CREATE TABLE queue (key TEXT PRIMARY KEY, value REAL NOT NULL)
-"""
-
 
 class QueueStoreFull(HistoryError):
     """The disk of a store has no room. Every write fails until there is room again."""
@@ -49,7 +28,7 @@ class QueueStoreFull(HistoryError):
 _FORMAT = SqliteFormat(
     application_id=0x41705175,
     version=7,
-    schema=_SCHEMA,
+    schema=Path(__file__).with_name("jobs.sql").read_text(encoding="utf-8"),
     # A state that is reported is on disk, also after a power failure.
     pragmas={"synchronous": "FULL"},
     error=HistoryError,

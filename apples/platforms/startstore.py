@@ -2,22 +2,34 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import msgspec
+from msgspec import Struct
 
 from apples.model import jsonstore
-from apples.model.jsonstore import BadDocument, Format
+from apples.model.jsonstore import Format
 from apples.model.launchrequest import Notify
 from apples.platforms.jobstarts import JudgedStart
 from nws.client import state_dir
-
-FORMAT = Format(name="apples-starts", version=1, lost="ranges of starts are learned anew")
 
 #: Predictions that are kept of a partition, the last ones.
 MOST = 500
 
 Kept = dict[str, dict[str, list[JudgedStart]]]
+
+
+class _Document(Struct):
+    """The content of the file."""
+
+    clusters: Kept
+
+
+FORMAT = Format(
+    name="apples-starts",
+    version=1,
+    lost="ranges of starts are learned anew",
+    content=_Document,
+    what="table of starts by cluster",
+)
 
 
 def store_path() -> Path:
@@ -27,7 +39,8 @@ def store_path() -> Path:
 
 def read(notify: Notify) -> Kept:
     """Return the predictions by cluster and partition. A file that cannot be used is told to `notify`."""
-    return jsonstore.read(store_path(), FORMAT, _decoded, notify) or {}
+    document = jsonstore.read(store_path(), FORMAT, notify)
+    return {} if document is None else document.clusters
 
 
 def keep(kept: Kept, cluster: str, outcomes: Mapping[str, Sequence[JudgedStart]]) -> None:
@@ -35,11 +48,4 @@ def keep(kept: Kept, cluster: str, outcomes: Mapping[str, Sequence[JudgedStart]]
     sections = kept.get(cluster, {}) | {
         name: sorted(one, key=lambda outcome: outcome.at_s)[-MOST:] for name, one in outcomes.items()
     }
-    jsonstore.write(store_path(), FORMAT, {"clusters": msgspec.to_builtins(kept | {cluster: sections})})
-
-
-def _decoded(document: dict[str, Any]) -> Kept:
-    try:
-        return msgspec.convert(document.get("clusters"), Kept)
-    except msgspec.ValidationError as error:
-        raise BadDocument(f"is damaged ({error}); remove it ({FORMAT.lost})") from None
+    jsonstore.write(store_path(), FORMAT, _Document(clusters=kept | {cluster: sections}))

@@ -5,6 +5,8 @@ a site and programs print other lines, which may hold the same words.
 """
 
 import re
+import tomllib
+from pathlib import Path
 
 #: Lines of Slurm's commands: errors, and all. `slurm_load_jobs error: text`, `salloc: error: text`, `srun: text`
 _ERROR = re.compile(r"(?:[\w.-]+: (?:error|fatal)|slurm_\w+(?: error)?): ")
@@ -15,69 +17,14 @@ _ENDS = {
     "PREEMPTED": re.compile(r"due to preemption|(?:has been|was|is being) preempted"),
 }
 
-#: Slurm's message in lower case → meaning and remedy.
-_MEANINGS = (
-    (
-        "unable to contact slurm controller",
-        "Slurm's controller cannot be reached; it is off, or cut off from this machine (scontrol ping)",
-    ),
-    ("unable to process configuration file", "Slurm is not configured here: {message}; set SLURM_CONF"),
-    (
-        "could not establish a configuration source",
-        "Slurm is not configured here: there is neither slurm.conf nor a controller that gives it; run this on a "
-        "login node of the cluster, or set SLURM_CONF",
-    ),
-    ("cannot stat file", "Slurm is not configured here: {message}; set SLURM_CONF"),
-    (
-        "munge",
-        "Slurm cannot prove who we are: {message}; munged has to run on this machine with the cluster's key",
-    ),
-    (
-        "authentication credential",
-        "Slurm does not believe who we are: {message}; munged has to run here with the cluster's key, and clocks "
-        "must agree",
-    ),
-    ("invalid partition name", "there is no such partition; sinfo -s lists them"),
-    (
-        "invalid account or account/partition",
-        "Slurm refuses the account for this partition; give another with --account (sacctmgr show assoc user=$USER "
-        "lists yours) or another --partition",
-    ),
-    ("invalid qos", "Slurm refuses the quality of service; give another with --qos (sacctmgr show qos)"),
-    (
-        "reservation is invalid",
-        "there is no such reservation, or it is not for us; scontrol show res lists them",
-    ),
-    (
-        "access denied to requested reservation",
-        "the reservation is not for us; scontrol show res says for whom it is",
-    ),
-    ("invalid feature", "no node has that feature; sinfo -o '%N %f' lists them"),
-    (
-        "time limit is invalid",
-        "Slurm refuses the time limit; give a shorter one with --time-limit, or another --partition",
-    ),
-    (
-        "requested nodes are busy",
-        "the nodes of the plan are not free just now, and --immediate does not wait longer; leave it out, or try "
-        "again",
-    ),
-    (
-        "user's group not permitted",
-        "this partition is not for us; give another with --partition (scontrol show partition)",
-    ),
-    (
-        "node configuration is not available",
-        "the partition cannot give these nodes so many CPUs or so much memory: {message}",
-    ),
-    ("invalid node name", "Slurm knows no such node; sinfo -N lists them"),
-    (
-        "policy limit",
-        "a limit of the account or of the quality of service forbids it: {message}; ask for less, or wait",
-    ),
-    ("has been cancelled", "somebody cancelled the job while it waited"),
-    ("cannot create context for mpi", "srun cannot do what was asked with --mpi: {message}; srun --mpi=list"),
+_TABLES: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("meanings.toml").read_text(encoding="utf-8")
 )
+#: Meanings of messages, texts of waits, meanings of hopeless reasons, and of states of nodes that start nothing.
+_MEANINGS, WAITS, HOPELESS, AWAY = _TABLES.values()
+#: In the reason of a job that may not start before a reservation of its nodes has ended (`May be reserved for other
+#: job`, `Reserved for maintenance`); Slurm names that time.
+RESERVED = "reserved for"
 
 
 def meaning(stderr: str, code: int | None = None) -> str:
@@ -88,7 +35,7 @@ def meaning(stderr: str, code: int | None = None) -> str:
         code: its exit code, None if it was killed after its time limit
     """
     lines = slurm_lines(stderr)
-    for mark, what in _MEANINGS:
+    for mark, what in _MEANINGS.items():
         for line in lines:
             if mark in line.lower():
                 return what.format(message=_bare(line))
@@ -117,40 +64,6 @@ def _bare(line: str) -> str:
     for mark in (": error: ", ": fatal: "):
         line = line.rpartition(mark)[2]
     return line
-
-
-#: Slurm's word for the reason of a wait → text for the user. Other words are shown unchanged.
-WAITS = {
-    "Resources": "for nodes that others hold",
-    "Priority": "for jobs of higher priority",
-    "None": "for Slurm to look at it",
-    "Dependency": "for other jobs",
-    "BeginTime": "for its time",
-    "Reservation": "for its reservation",
-    "QOSMaxJobsPerUserLimit": "for the end of other jobs of ours",
-    "AssocGrpCpuLimit": "for CPUs of the account",
-}
-
-#: In the reason of a job that may not start before a reservation of its nodes has ended (`May be reserved for other
-#: job`, `Reserved for maintenance`); Slurm names that time.
-RESERVED = "reserved for"
-
-#: Reasons for which a job waits forever, or until a repair → meaning for the run.
-HOPELESS = {
-    "PartitionTimeLimit": "the partition's time limit is shorter; give a shorter one with --time-limit",
-    "PartitionNodeLimit": "the partition does not give so many nodes; use --nodes, or another --partition",
-    "PartitionDown": "the partition takes no jobs now; use another with --partition",
-    "PartitionInactive": "the partition is inactive; use another with --partition",
-    "ReqNodeNotAvail": "nodes of the plan are not available any more",
-    "NodeDown": "a node of the plan is down",
-    "AccountNotAllowed": "the account may not use this partition; give another with --account",
-    "QOSNotAllowed": "the quality of service may not be used here; give another with --qos",
-    "InvalidAccount": "Slurm refuses the account; give another with --account",
-    "InvalidQOS": "Slurm refuses the quality of service; give another with --qos",
-    "BadConstraints": "no node fits the constraint; give another with --constraint",
-    "JobHeldUser": "the job is held; scontrol release lets it go",
-    "JobHeldAdmin": "an operator holds the job",
-}
 
 
 def hopeless(reason: str) -> str | None:

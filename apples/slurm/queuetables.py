@@ -15,7 +15,8 @@ from apples.errors import ConfigError
 from apples.platforms.clusterqueue import ClusterJob, ClusterQueue, NodeReservation, Section, SeenJob
 from apples.queueing.jobs import QueueJob
 from apples.simulation.batch.sacct import time_s
-from apples.slurm.records import AWAY, fields, seconds
+from apples.slurm.meanings import AWAY
+from apples.slurm.records import fields, seconds
 from nws.base.hostlist import expand
 
 SINFO = ("sinfo", "--all", "--Node", "--format=%N|%P|%T|%c|%l|%h|%a|%p")

@@ -10,32 +10,13 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
+from apples.slurm.meanings import AWAY
 from nws.base.hostlist import expand
 
 #: A key is a word with a capital first, at the start or after a blank; values may hold blanks (`OS`, `Reason`).
 _KEY = re.compile(r"(?:^| )([A-Z][A-Za-z0-9:/_]*)=")
 _TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(?:(\d+):)?(\d+)", re.ASCII)
 _EMPTY = ("", "(null)", "N/A", "None", "Unknown")
-
-#: States of a node in which nothing can be started there, with their meanings.
-AWAY = {
-    "DOWN": "is down",
-    "DRAIN": "is drained",
-    "DRAINED": "is drained",
-    "DRAINING": "is drained",
-    "FAIL": "is expected to fail",
-    "MAINT": "is under maintenance",
-    "NOT_RESPONDING": "does not respond to Slurm",
-    "POWERED_DOWN": "is powered down",
-    "POWERING_DOWN": "is powered down",
-    "POWERING_UP": "is powering up",
-    "REBOOT_ISSUED": "is rebooted",
-    "REBOOT_REQUESTED": "is rebooted",
-    "RESERVED": "is reserved",
-    "UNKNOWN": "is in an unknown state",
-    "FUTURE": "is not there yet",
-    "INVALID_REG": "registered with less than its configuration says",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
