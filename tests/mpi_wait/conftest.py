@@ -13,30 +13,27 @@ from tests.apples.monitoring.conftest import compiled, mpi  # noqa: F401
 DISTRIBUTION = Path(__file__).resolve().parents[2] / "mpi_wait"
 
 
-@pytest.fixture(scope="session")
-def mpi_wait(tmp_path_factory):
-    """Return the path of the installed command."""
-    directory = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    build = [
-        *pip,
-        "wheel",
-        "-q",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        str(directory),
-        str(DISTRIBUTION),
-    ]
-    done = subprocess.run(
-        build, env={**os.environ, "MPI_WAIT_CC": "cc"}, capture_output=True, text=True, check=False
-    )
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+
+
+def built_wheel(directory):
+    """Build the wheel with the C compiler of this machine."""
+    build = [*PIP, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", directory, DISTRIBUTION]
+    environment = {**os.environ, "MPI_WAIT_CC": "cc"}
+    done = subprocess.run(build, env=environment, capture_output=True, text=True, check=False)
     if "No such file or directory: 'cc'" in done.stderr:
         pytest.skip("no C compiler on this machine (Debian: gcc libc6-dev)")
     assert done.returncode == 0, done.stderr
-    bare = directory / "bare"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
-    (wheel,) = directory.glob("*.whl")
-    python = bare / "bin" / "python"
-    subprocess.run([*pip, "--python", str(python), "install", "-q", "--no-index", str(wheel)], check=True)
-    return bare / "bin" / "mpi-wait"
+    return next(directory.glob("*.whl"))
+
+
+@pytest.fixture(scope="session")
+def mpi_wait(tmp_path_factory):
+    """Return the path of the installed command, from the wheel in $MPI_WAIT_WHEEL if it is set."""
+    directory = tmp_path_factory.mktemp("wheel")
+    wheel = os.environ.get("MPI_WAIT_WHEEL") or built_wheel(directory)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory / "bare"], check=True)
+    command = directory / "bare" / "bin" / "mpi-wait"
+    python = command.with_name("python")
+    subprocess.run([*PIP, "--python", python, "install", "-q", "--no-index", wheel], check=True)
+    return command

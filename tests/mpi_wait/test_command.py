@@ -15,7 +15,7 @@ from tests.apples.monitoring.conftest import PROGRAMS
 
 LIMIT_S = 90
 #: Prints the directory of the job, and waits to be ended.
-WAITING = 'echo "$APPLES_MONITOR"; trap "exit 7" TERM; while :; do sleep 0.05; done'
+WAITING = 'trap "exit 7" TERM; echo "$APPLES_MONITOR"; while :; do sleep 0.05; done'
 
 
 def run(*command, **environment):
@@ -107,10 +107,7 @@ def test_mpi_wait_killed_leaves_nothing_to_the_next(start, mpi_wait, tmp_path):
 def test_mpi_wait_other_hosts_are_named(mpi_wait, tmp_path):
     hosts = tmp_path / "hosts"
     hosts.write_text("b1:2\nlocalhost:4 # here\n")
-    launcher = tmp_path / "mpiexec"
-    launcher.write_text("#!/bin/sh\n")
-    launcher.chmod(0o755)
-    done = run(mpi_wait, launcher, "-n", 4, "-f", hosts, "-H", "localhost,b2:3", "sh", "-H", "b3")
+    done = run(mpi_wait, tmp_path / "mpiexec", "-n", 4, "-f", hosts, "-H", "localhost,b2:3", "sh", "-H", "b3")
     assert done.stderr.startswith("mpi-wait: other hosts (b2, b1) need ")
 
 
