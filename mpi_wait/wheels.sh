@@ -19,10 +19,13 @@ unset MPI_WAIT_CC LD_PRELOAD
 fail() { echo "mpi-wait: $1" >&2; exit 1; }
 
 python3 -m venv "$work/build"
-"$work/build/bin/pip" install -q 'hatchling>=1.26' 'ziglang>=0.13,<1'
+"$work/build/bin/pip" install -q --no-compile 'hatchling>=1.26' 'ziglang>=0.13,<1'
+builds=()
 for machine in x86_64 aarch64; do
-    MPI_WAIT_MACHINE=$machine "$work/build/bin/pip" wheel -q --no-build-isolation --no-deps -w "$out" "$here"
+    MPI_WAIT_MACHINE=$machine "$work/build/bin/pip" wheel -q --no-build-isolation --no-deps -w "$out" "$here" &
+    builds+=("$!")
 done
+for build in "${builds[@]}"; do wait "$build"; done
 
 for wheel in "$out"/mpi_wait-*-manylinux_2_17_{x86_64,aarch64}.*.whl; do
     bytes=$(stat -c %s "$wheel")
@@ -35,9 +38,9 @@ for wheel in "$out"/mpi_wait-*-manylinux_2_17_{x86_64,aarch64}.*.whl; do
     echo "$(basename "$wheel"): $bytes bytes, $newest"
 done
 
-python3 -m venv "$work/bare"
+python3 -m venv --without-pip "$work/bare"
 begun=$(date +%s%N)
-"$work/bare/bin/pip" install -q --no-index --find-links "$out" mpi-wait
+"$work/build/bin/pip" --python "$work/bare/bin/python" install -q --no-index --find-links "$out" mpi-wait
 echo "installed alone in $(((($(date +%s%N) - begun)) / 1000000)) ms: $("$work/bare/bin/mpi-wait" --version)"
 if command -v mpiexec >/dev/null; then
     (cd "$work" && bare/bin/mpi-wait --check)
