@@ -23,10 +23,10 @@ from apples.platforms.programcosts import ENOUGH_CPU_S, STEADY_CPU_S, benchmark_
 from tests.transcripts import recorded, text_of
 
 FAKE_SSH = Path(__file__).parents[1] / "hosts" / "fake_ssh.sh"
-PROGRAM = text_of("apples/platforms/shortruns_program.txt")
+PROGRAM = text_of("apples/platforms/picky.c")
 FILE = """\
 name: picky
-command: ["{{ python }}", picky.py, "{{ rows | join(',') }}", "{{ iterations }}"]
+command: [PROGRAM, "{{ rows | join(',') }}", "{{ iterations }}"]
 iterations: 60
 benchmark: {iterations: 8}
 """
@@ -40,9 +40,8 @@ def called(command, *words):
 
 
 @pytest.fixture
-def picky(tmp_path, monkeypatch, library):
-    """A function that writes a program with a condition on rows, and its file, measured in a moment."""
-    pytest.importorskip("mpi4py")
+def picky(tmp_path, monkeypatch, library, mpi_programs):
+    """A function that compiles a program with a condition on rows, and writes its file, measured in a moment."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "ssh").symlink_to(FAKE_SSH)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
@@ -51,9 +50,11 @@ def picky(tmp_path, monkeypatch, library):
     for name, least in (("ENOUGH_CPU_S", 0.03), ("STEADY_CPU_S", 0.03)):
         monkeypatch.setattr(shortruns, name, least)
 
-    def write(condition, more="", hangs="False"):
-        Path("picky.py").write_text(PROGRAM.format(condition=condition, hangs=hangs))
-        Path("picky.yaml").write_text(FILE + more)
+    def write(condition, more="", hangs="0"):
+        text = f"#define CONDITION {condition}\n#define HANGS {hangs}\n{PROGRAM}"
+        program = mpi_programs("own", text, tmp_path.name)
+        Path("picky.yaml").write_text(FILE.replace("PROGRAM", program) + more)
+        return program
 
     return write
 
@@ -62,9 +63,9 @@ def picky(tmp_path, monkeypatch, library):
 @pytest.mark.parametrize(
     ("condition", "more", "hosts", "ranks"),
     [
-        ("sum(rows) == 600", "sizes: 600\n", None, {1, 2}),
+        ("sum == 600", "sizes: 600\n", None, {1, 2}),
         ("ranks > 1", "min_ranks: 2\n", None, {2}),
-        ("ranks & (ranks - 1) == 0", "ranks: powers of two\n", "alpha:3", {1, 2}),
+        ("(ranks & (ranks - 1)) == 0", "ranks: powers of two\n", "alpha:3", {1, 2}),
     ],
 )
 def test_picky_program_is_checked_planned_and_run_at_once(picky, condition, more, hosts, ranks):
@@ -81,7 +82,7 @@ def test_picky_program_is_checked_planned_and_run_at_once(picky, condition, more
 
 @pytest.mark.mpi
 def test_program_that_hangs_ends_by_its_limit(picky, tmp_path):
-    picky("True", hangs="rows[0] != rows[-1]")
+    program = picky("1", hangs="rows[0] != rows[ranks - 1]")
     stated = (
         r"pieces 32, 96 failed: .* time limit .*; rank 0 with 32 rows was running, rank 1 with 96 rows was running; "
         r"its output ended with: rank 0 waits in step 0"
@@ -89,7 +90,7 @@ def test_program_that_hangs_ends_by_its_limit(picky, tmp_path):
     with pytest.raises(LaunchError, match=stated):
         called(toolbox, "app", "check", "picky.yaml", 64, "-t", 1)
     assert not list(tmp_path.glob("apples-benchmark-*"))
-    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if b"picky.py" in _bytes(p)]
+    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if program.encode() in _bytes(p)]
 
 
 def _bytes(path):
