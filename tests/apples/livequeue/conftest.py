@@ -325,9 +325,3 @@ def request_document(tmp_path):
         return plain | more
 
     return make
-
-
-@pytest.fixture
-def dumps():
-    """One JSON line."""
-    return lambda document: json.dumps(document).encode() + b"\n"

@@ -23,34 +23,11 @@ from apples.livequeue.queueclient import QueueClient, ask
 from apples.livequeue.queuepaths import own_socket
 from apples.livequeue.status import why
 from nws.base.terminal import visible
+from tests.transcripts import text_of
 
 #: Lines that ended the manager, or that an honest client never sends.
-MALFORMED = (
-    b"",
-    b"hello",
-    b"\xff\xfe",
-    b"null",
-    b"[]",
-    b"{}",
-    b'{"why": 1, "wait": 1}',
-    b'{"fly": 1}',
-    b'{"why": "1"}',
-    b'{"why": true}',
-    b'{"why": 99999999999999999999}',
-    b'{"wait": 1e400}',
-    b'{"cancel": [9223372036854775808]}',
-    b'{"cancel": [[1]]}',
-    b'{"cancel": {"1": 2}}',
-    b'{"queue": {"after": 99999999999999999999}}',
-    b'{"queue": {"after": true}}',
-    b'{"queue": []}',
-    b'{"submit": {"token": "\\ud800"}}',
-    b'{"submit": {"umask": 1e999}}',
-    b'{"\\ud800": 1}',
-    b'{"why": ' + b"9" * 5000 + b"}",
-    b"[" * 100_000,
-    b'{"submit": ' * 2000,
-)
+#: Lines in Python's notation.
+MALFORMED = eval(text_of("apples/livequeue/malformed.txt"))
 
 as_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="needs other users' processes, which only root can start"
@@ -109,30 +86,27 @@ def other_user(script, *words, user="nobody"):
         process.stdout.close()
 
 
-def test_malformed_lines_are_refused(manager, state_file):
+def test_malformed_requests_are_refused(manager, cli, tmp_path, state_file):
+    call, queue, _ = cli
     one = manager("--procs", 1)
+    assert own_socket(state_file()).stat().st_mode & 0o777 == 0o600
+    assert state_file().stat().st_mode & 0o777 == 0o600
     with socket.socket(socket.AF_UNIX) as client, client.makefile("rb") as answers:
         client.connect(str(own_socket(state_file())))
+        refused = {}
         for line in MALFORMED:
             client.sendall(line + b"\n")
             answer = json.loads(answers.readline() or b"{}")
             assert set(answer) == {"refused", "code"} or "cancel" in answer, line[:40]
-    assert one.process.poll() is None
-    with QueueClient() as client:
-        assert client.ask("queue").jobs == ()
-    assert "Traceback" not in one.log.read_text()
-
-
-def test_why_of_a_number_beyond_the_store(manager, cli):
-    call, _, _ = cli
-    manager("--procs", 1)
+            refused[line] = answer.get("refused")
+    assert "expected one JSON object a line" in refused[b"hello"]
+    legal = "'fly' is no request; legal are submit, queue, why, cancel, hold, release, wait"
+    assert legal in refused[b'{"fly": 1}']
+    wrong = refused[b'{"submit": {"command": [], "procs": true}}']
+    assert "command []: Expected `array` of length >= 1" in wrong
+    assert "procs True: Expected `int`, got `bool`" in wrong
     assert "there is no job 99999999999999999999" in call("why", "9" * 20, code=8)
     assert "there is no job" in call("cancel", "9" * 20, code=8)
-
-
-def test_submit_in_a_directory_that_is_not_utf8(manager, cli, tmp_path):
-    call, queue, _ = cli
-    one = manager("--procs", 1)
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     odd.mkdir()
     said = call("submit", "--", "true", cwd=odd, code=2)
@@ -140,6 +114,7 @@ def test_submit_in_a_directory_that_is_not_utf8(manager, cli, tmp_path):
     assert "is not UTF-8 text" in said
     assert queue(True)["jobs"] == []
     assert one.process.poll() is None
+    assert "Traceback" not in one.log.read_text()
 
 
 def test_handler_that_fails_does_not_end_the_loop():
@@ -211,38 +186,25 @@ def test_flood_of_one_user_leaves_others_an_answer(everybodys, request_document)
     assert max(took) < 1.0
 
 
-@pytest.mark.parametrize(
-    ("limits", "legal", "refused", "said"),
-    [
-        ({"waiting": 2}, 2, {}, "has 2 waiting jobs already (limits.waiting)"),
-        ({"processors": 3}, 1, {"procs": 2}, "would request 4 processors together, at most 3 are legal"),
-        (
-            {"job_bytes": 2000},
-            1,
-            {"command": ["true", "x" * 6_000_000]},
-            "more than 2000 bytes (limits.job_bytes)",
-        ),
-        (
-            {"stored_bytes": 2000},
-            1,
-            {"command": ["x" * 1500]},
-            "at most 2000 are legal (limits.stored_bytes)",
-        ),
-    ],
-)
-def test_limits_of_one_user_are_refused_by_name(
-    manager, limited, request_document, limits, legal, refused, said
-):
-    manager("--procs", 2, *limited(**limits))
+def test_limits_of_one_user_are_refused_by_name(manager, limited, request_document):
+    manager("--procs", 2, *limited(waiting=2, processors=5, job_bytes=2000, stored_bytes=2000))
     with QueueClient() as client:
         client.ask("submit", request_document("sleep", "600", procs=2))
-        if "processors" not in limits:
-            for _ in range(legal):
-                client.ask("submit", request_document())
-        with pytest.raises(RequestRejected) as caught:
-            client.ask("submit", request_document(**refused))
-        assert said in str(caught.value)
-        assert len(client.ask("queue").jobs) == 1 + legal * ("processors" not in limits)
+        client.ask("submit", request_document())
+        for changes, said in (
+            ({"command": ["true", "x" * 6_000_000]}, "more than 2000 bytes (limits.job_bytes)"),
+            ({"command": ["x" * 1500]}, "at most 2000 are legal (limits.stored_bytes)"),
+            ({}, None),
+            ({}, "has 2 waiting jobs already (limits.waiting)"),
+            ({"procs": 2}, "would request 6 processors together, at most 5 are legal"),
+        ):
+            if said is None:
+                client.ask("submit", request_document(**changes))
+                continue
+            with pytest.raises(RequestRejected) as caught:
+                client.ask("submit", request_document(**changes))
+            assert said in str(caught.value)
+        assert len(client.ask("queue").jobs) == 3
 
 
 def test_connections_of_one_user_are_limited(manager, limited):

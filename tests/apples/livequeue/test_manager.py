@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import threading
@@ -13,7 +12,6 @@ import pytest
 
 from apples.errors import SharingError
 from apples.livequeue.queueclient import NoManager, QueueClient
-from apples.livequeue.queuepaths import own_socket
 
 
 def test_jobs_from_submission_to_end(manager, cli, tmp_path):
@@ -152,24 +150,6 @@ def test_database_of_something_else(cli, tmp_path):
         other.execute("CREATE TABLE fish (name)")
     other.close()
     assert "an SQLite database of another program" in call("manager", "--queue", path, code=4)
-
-
-def test_lines_that_are_no_requests(manager, dumps, state_file):
-    manager("--procs", 1)
-    with socket.socket(socket.AF_UNIX) as one, one.makefile("rb") as lines:
-        one.connect(str(own_socket(state_file())))
-        one.sendall(b"hello\n" + dumps({"fly": 1}) + dumps({"submit": {"command": [], "procs": True}}))
-        answers = [json.loads(lines.readline())["refused"] for _ in range(3)]
-    assert "expected one JSON object a line" in answers[0]
-    assert "'fly' is no request; legal are submit, queue, why, cancel, hold, release, wait" in answers[1]
-    assert "command []: Expected `array` of length >= 1" in answers[2]
-    assert "procs True: Expected `int`, got `bool`" in answers[2]
-
-
-def test_socket_is_its_owners_only(manager, state_file):
-    manager("--procs", 1)
-    assert own_socket(state_file()).stat().st_mode & 0o777 == 0o600
-    assert state_file().stat().st_mode & 0o777 == 0o600
 
 
 def test_running_job_outlives_the_manager_and_is_found_again(manager, cli, tmp_path):
