@@ -229,27 +229,17 @@ def test_submission_that_is_sent_twice_is_one_job(manager, asked, request_docume
 
 
 @pytest.mark.nightly
-def test_sixty_jobs_and_two_kills(manager, cli, tmp_path):
+def test_sixty_jobs_and_two_kills(manager, cli, tmp_path, request_document):
     """Every job runs exactly once, and the order of starts is what the simulator says of the same input."""
     call, queue, eventually = cli
     one = manager("--procs", 5)
     jobs = 60
 
     def document(number):
-        return {
-            "token": f"t{number}",
-            "name": f"j{number}",
-            "project": "",
-            "command": ["sh", "-c", f"echo {number} >> {tmp_path}/runs; sleep 0.0{number % 7}"],
-            "directory": str(tmp_path),
-            "environment": {"PATH": os.environ["PATH"]},
-            "umask": 0o022,
-            "output": "/dev/null",
-            "error": "/dev/null",
-            "procs": 1 + number * 7 % 5,
-            "request_s": 5.0 + number * 11 % 13,
-            "model_s": None,
-        }
+        script = f"echo {number} >> {tmp_path}/runs; sleep 0.0{number % 7}"
+        procs, request_s = 1 + number * 7 % 5, 5.0 + number * 11 % 13
+        more = {"token": f"t{number}", "name": f"j{number}", "procs": procs, "request_s": request_s}
+        return request_document("sh", "-c", script, **more)
 
     def submit_all():
         for number in range(jobs):

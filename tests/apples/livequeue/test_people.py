@@ -64,11 +64,11 @@ def test_run_asks_for_what_its_plan_needs_and_passes_its_output_on(
     assert said.endswith("of 1 h requested: the performance model's prediction\n")
 
 
-def test_interrupted_run_is_cancelled(measured, manager, cli, run_words, small, tmp_path):
+def test_interrupted_run_is_cancelled(measured, manager, cli, run_words, small, tmp_path, request_document):
     _, queue, eventually = cli
     manager("--procs", 1)
     with QueueClient() as client:
-        client.ask("submit", _document(["sleep", "600"], tmp_path))
+        client.ask("submit", request_document("sleep", "600"))
     waiting = subprocess.Popen(
         [*run_words, *small, "--queue"],
         cwd=tmp_path,
@@ -131,7 +131,7 @@ def test_queue_is_the_history_of_estimates(manager, cli, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's manager serves other users")
-def test_queue_for_everybody_runs_jobs_as_their_users(manager, cli, monkeypatch):
+def test_queue_for_everybody_runs_jobs_as_their_users(manager, cli, monkeypatch, request_document):
     _, queue, eventually = cli
     nobody = pwd.getpwnam("nobody")
     place = Path(tempfile.mkdtemp(prefix="queue-"))
@@ -142,7 +142,10 @@ def test_queue_for_everybody_runs_jobs_as_their_users(manager, cli, monkeypatch)
         os.chown(work, nobody.pw_uid, nobody.pw_gid)
         monkeypatch.setenv("APPLES_QUEUE_SOCKET", str(place / "queue.sock"))
         one = manager("--procs", 1, "--everybody", "--socket", place / "queue.sock")
-        documents = [_document(["sh", "-c", "id -un; sleep 600"], work), _document(["true"], work)]
+        documents = [
+            request_document("sh", "-c", "id -un; sleep 600", directory=str(work)),
+            request_document(directory=str(work)),
+        ]
         documents[0]["output"] = documents[0]["error"] = str(work / "out")
         assert [
             answer["job"] for answer in _as(nobody, place, [{"submit": document} for document in documents])
@@ -154,7 +157,7 @@ def test_queue_for_everybody_runs_jobs_as_their_users(manager, cli, monkeypatch)
         assert (work / "out").stat().st_uid == nobody.pw_uid
         assert queue()["jobs"][0]["user"] == "nobody"
         with QueueClient() as client:
-            client.ask("submit", _document(["true"], work))
+            client.ask("submit", request_document(directory=str(work)))
         (refused,) = _as(nobody, place, [{"cancel": [3]}])
         assert "job 3 belongs to root; only its owner may cancel it" in refused["cancel"][0]["refused"]
         (seen,) = _as(nobody, place, [{"queue": {}}])
@@ -190,20 +193,3 @@ def _as(user, place, lines):
         timeout=60,
     )
     return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def _document(command, directory):
-    return {
-        "token": os.urandom(8).hex(),
-        "name": command[0],
-        "project": "",
-        "command": command,
-        "directory": str(directory),
-        "environment": {"PATH": os.environ["PATH"]},
-        "umask": 0o022,
-        "output": "/dev/null",
-        "error": "/dev/null",
-        "procs": 1,
-        "request_s": 900,
-        "model_s": None,
-    }
