@@ -81,25 +81,12 @@ def test_killed_manager_leaves_no_process_stopped(local_cluster):
     site.wait(lambda: stopped([x, y]))
 
 
-def test_killed_node_manager_leaves_no_process_stopped(local_cluster):
+def test_failed_node_manager_leaves_no_process_stopped(local_cluster):
     site = local_cluster()
     site.start()
     (x,), (y,) = two_jobs(site).values()
     before = slots(site)
-    kill(site.nodes["a"])
-    site.wait(lambda: not stopped([x, y]))
-    time.sleep(0.3)
-    assert not stopped([x, y])
-    site.start_node("a")
-    site.wait(lambda: slots(site) == before, within_s=5.0)
-    assert "2 processes of an earlier node manager taken over" in site.log()
-    site.wait(lambda: stopped([x, y]))
-
-
-def test_node_manager_that_hangs_leaves_nobody_stopped(local_cluster):
-    site = local_cluster()
-    site.start()
-    (x,), (y,) = two_jobs(site).values()
+    # It hangs.
     site.nodes["a"].send_signal(signal.SIGSTOP)
     try:
         site.wait(lambda: not stopped([x, y]))
@@ -108,18 +95,30 @@ def test_node_manager_that_hangs_leaves_nobody_stopped(local_cluster):
     finally:
         site.nodes["a"].send_signal(signal.SIGCONT)
     site.wait(lambda: stopped([x, y]))
-
-
-def test_killed_watchdog_is_replaced(local_cluster):
-    site = local_cluster()
-    site.start()
-    (x,), (y,) = two_jobs(site).values()
+    # Its watchdog is killed, and replaced; then it is.
     first = site.ask("a", "status")["watchdog"]
     os.kill(first, signal.SIGKILL)
     site.wait(lambda: (site.ask("a", "status")["watchdog"] or first) != first)
     site.wait(lambda: stopped([x, y]))
     kill(site.nodes["a"])
     site.wait(lambda: not stopped([x, y]))
+    time.sleep(0.3)
+    assert not stopped([x, y])
+    site.start_node("a")
+    site.wait(lambda: slots(site) == before, within_s=5.0)
+    assert "2 processes of an earlier node manager taken over" in site.log()
+    site.wait(lambda: stopped([x, y]))
+    # It is told to end.
+    watchdog = site.ask("a", "status")["watchdog"]
+    site.nodes["a"].terminate()
+    assert site.nodes["a"].wait(10) == 0
+    assert not stopped([x, y])
+    assert {state_of(x), state_of(y)} <= {"R", "S"}
+    assert not site.socket("a").exists()
+    assert not os.path.exists(f"/proc/{watchdog}")
+    # The next one takes over what still runs.
+    site.start_node("a")
+    site.wait(lambda: len(site.ask("a", "status")["processes"]) == 2)
 
 
 def test_slices_are_as_long_as_the_manager_says(local_cluster):
@@ -133,22 +132,6 @@ def test_slices_are_as_long_as_the_manager_says(local_cluster):
     while time.monotonic() < until:
         assert stopped([x])
         assert not stopped([y])
-
-
-def test_term_resumes_everything_and_leaves_nothing_behind(local_cluster):
-    site = local_cluster()
-    site.start()
-    (x,), (y,) = two_jobs(site).values()
-    watchdog = site.ask("a", "status")["watchdog"]
-    site.nodes["a"].terminate()
-    assert site.nodes["a"].wait(10) == 0
-    assert not stopped([x, y])
-    assert {state_of(x), state_of(y)} <= {"R", "S"}
-    assert not site.socket("a").exists()
-    assert not os.path.exists(f"/proc/{watchdog}")
-    # The next one takes over what still runs.
-    site.start_node("a")
-    site.wait(lambda: len(site.ask("a", "status")["processes"]) == 2)
 
 
 def test_rank_that_is_killed_leaves_the_other_job_its_turns(local_cluster):
@@ -167,6 +150,11 @@ def test_cut_network_leaves_no_process_stopped_and_mends(local_cluster):
     site = local_cluster(relayed=True)
     site.start()
     (x,), (y,) = two_jobs(site).values()
+    site.relay.cut()
+    site.wait(lambda: not stopped([x, y]) and site.ask("a", "status")["silent"])
+    site.relay.mend()
+    # a short one costs its length; a line lost in the cut makes both sides connect again
+    site.wait(lambda: stopped([x, y]) and sorted(slots(site).values()) == [0, 1], within_s=5.0)
     before = slots(site)
     site.relay.cut()
     site.wait(lambda: site.ask("a", "status")["silent"])
@@ -177,17 +165,6 @@ def test_cut_network_leaves_no_process_stopped_and_mends(local_cluster):
     site.relay.mend()
     site.wait(lambda: slots(site) == before, within_s=5.0)
     site.wait(lambda: stopped([x, y]))
-
-
-def test_short_cut_costs_no_more_than_its_length(local_cluster):
-    site = local_cluster(relayed=True)
-    site.start()
-    (x,), (y,) = two_jobs(site).values()
-    site.relay.cut()
-    site.wait(lambda: not stopped([x, y]) and site.ask("a", "status")["silent"])
-    site.relay.mend()
-    # a line lost in the cut makes both sides connect again
-    site.wait(lambda: stopped([x, y]) and sorted(slots(site).values()) == [0, 1], within_s=5.0)
 
 
 def test_batch_lets_one_job_run_and_holds_the_next(local_cluster):
