@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from apples.daemons.nodeclient import MachineState
-    from apples.daemons.nodemessages import MachineView, NodeStatus, NodeView
+    from apples.daemons.nodemessages import MachineView, NodeStatus
 
 _NO_JOBS = "no jobs share these hosts now"
 
@@ -132,16 +132,16 @@ def _node_rows(machine: MachineState) -> tuple[list[str], list[list[object]]]:
             rows.append([name, None, None, None, 0, "none", heard])
         else:
             shape = (report.policy, report.processors, report.slots, len(report.processes))
-            rows.append([name, *shape, _beat(report, node.view), heard])
+            rows.append([name, *shape, _beat(report, silent=node.silent), heard])
     return header, rows
 
 
-def _beat(report: NodeStatus, view: NodeView | None) -> str:
+def _beat(report: NodeStatus, *, silent: bool) -> str:
     if report.scheduled:
         return f"{report.scheduled} scheduled"
     if not report.manager:
         return "none"
-    return "silent" if (report if view is None else view).silent else "heard"
+    return "silent" if silent else "heard"
 
 
 def _notes(machine: MachineState) -> list[str]:

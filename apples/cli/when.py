@@ -31,55 +31,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhenOptions:
-    """Options of `apples when`."""
+    """Options of `apples when`.
 
-    ntasks: str | None = option("-n", "--ntasks", metavar="N,…", help="Tasks of the job; several to compare.")
-    nodes: str | None = option("-N", "--nodes", metavar="N,…", help="Whole nodes instead.")
+    ntasks : Tasks of the job; several to compare.
+    nodes : Whole nodes instead.
+    cpus_per_task : CPUs of a task.
+    time : Its time limit: 90 (minutes), 4:00:00, 4h, 1-12.
+    partition : Partitions to compare, or all (default: Slurm's default).
+    user : Owner of the job (default: you).
+    priority : Its priority in Slurm (default: that of the owner's last job in the queue).
+    percentile : Share of starts inside their predicted ranges, 50 to 99 (default 80).
+    tables : Read sinfo.txt, squeue.txt, sacct.txt and reservations.txt there instead of asking Slurm.
+    at : Instant of these tables (default: as running jobs show).
+    record : Predict the waiting jobs, and keep that until they start; for cron.
+    prometheus : Write the answer for node_exporter's textfile collector.
+    as_json : One JSON document on stdout.
+    """
+
+    ntasks: str | None = option("-n", "--ntasks", metavar="N,…")
+    nodes: str | None = option("-N", "--nodes", metavar="N,…")
     cpus_per_task: int = option(
-        "-c", "--cpus-per-task", type=click.IntRange(1, 10**6), default=1, metavar="N", help="CPUs of a task."
+        "-c", "--cpus-per-task", type=click.IntRange(1, 10**6), default=1, metavar="N"
     )
-    time: str | None = option(
-        "-t", "--time", metavar="TIME", help="Its time limit: 90 (minutes), 4:00:00, 4h, 1-12."
-    )
-    partition: str | None = option(
-        "-p",
-        "--partition",
-        metavar="NAME,…",
-        help="Partitions to compare, or all (default: Slurm's default).",
-    )
-    user: str | None = option("--user", metavar="NAME", help="Owner of the job (default: you).")
-    priority: float | None = option(
-        "--priority",
-        type=float,
-        metavar="P",
-        help="Its priority in Slurm (default: that of the owner's last job in the queue).",
-    )
-    percentile: float = option(
-        "--percentile",
-        type=click.FloatRange(50, 99),
-        default=80.0,
-        metavar="P",
-        help="Share of starts inside their predicted ranges, 50 to 99 (default 80).",
-    )
-    tables: Path | None = option(
-        "--from",
-        metavar="DIR",
-        type=FILE,
-        help="Read sinfo.txt, squeue.txt, sacct.txt and reservations.txt there instead of asking Slurm.",
-    )
-    at: str | None = option(
-        "--at", metavar="TIME", help="Instant of these tables (default: as running jobs show)."
-    )
-    record: bool = option(
-        "--record", is_flag=True, help="Predict the waiting jobs, and keep that until they start; for cron."
-    )
-    prometheus: Path | None = option(
-        "--prometheus",
-        type=FILE,
-        metavar="FILE",
-        help="Write the answer for node_exporter's textfile collector.",
-    )
-    as_json: bool = option("--json", is_flag=True, help="One JSON document on stdout.")
+    time: str | None = option("-t", "--time", metavar="TIME")
+    partition: str | None = option("-p", "--partition", metavar="NAME,…")
+    user: str | None = option("--user", metavar="NAME")
+    priority: float | None = option("--priority", type=float, metavar="P")
+    percentile: float = option("--percentile", type=click.FloatRange(50, 99), default=80.0, metavar="P")
+    tables: Path | None = option("--from", metavar="DIR", type=FILE)
+    at: str | None = option("--at", metavar="TIME")
+    record: bool = option("--record", is_flag=True)
+    prometheus: Path | None = option("--prometheus", type=FILE, metavar="FILE")
+    as_json: bool = option("--json", is_flag=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,30 +59,15 @@ class SharedJob(JobState, frozen=True, kw_only=True):
     efficiencies: Mapping[str, float] | None
 
 
-class SurveyedNode(Struct, frozen=True, kw_only=True):
-    """A node, with its last report and the machine manager's view of it, each None if unknown."""
-
-    report: NodeStatus | None
-    view: NodeView | None = None
-
-    @property
-    def heard_s(self) -> float:
-        """Return seconds since its last sign of life."""
-        return 0.0 if self.view is None else self.view.heard_s
-
-    def document(self) -> Json:
-        """Return the fields of both in one JSON document."""
-        ages = {"heard_s": 0.0} if self.view is None else to_builtins(structs.replace(self.view, report=None))
-        ages.pop("report", None)
-        return (to_builtins(self.report) or {}) | ages
-
-
 class MachineState(Struct, frozen=True, kw_only=True):
-    """The jobs and nodes of the machine; `manager`: the machine manager's view, None without one."""
+    """The jobs and nodes of the machine; `manager`: the machine manager's view, None without one.
+
+    nodes : as the machine manager knows them; those of this host as their node managers answered now
+    """
 
     manager: MachineView | None
     jobs: Mapping[str, SharedJob]
-    nodes: Mapping[str, SurveyedNode]
+    nodes: Mapping[str, NodeView]
 
     def document(self) -> Json:
         """Return the document of `apples jobs --json`."""
@@ -90,7 +75,10 @@ class MachineState(Struct, frozen=True, kw_only=True):
         if self.manager is not None:
             about = to_builtins(structs.replace(self.manager, jobs={}, nodes={}))
             del about["jobs"], about["nodes"]
-        nodes = {name: node.document() for name, node in self.nodes.items()}
+        nodes = {}
+        for name, node in self.nodes.items():
+            ages = to_builtins(node)
+            nodes[name] = (ages.pop("report") or {}) | ages
         return {"version": 1, "manager": about, "jobs": to_builtins(self.jobs), "nodes": nodes}
 
 
@@ -127,10 +115,10 @@ def machine_state(machine: MachineView | None, here: Mapping[str, NodeStatus]) -
         machine: From the machine manager, None without one.
         here: State of the nodes whose node managers were asked.
     """
-    views = {} if machine is None else machine.nodes
-    nodes = {name: SurveyedNode(report=view.report, view=view) for name, view in views.items()}
-    # Answers of now go before reports to the manager, which may be seconds old.
-    nodes |= {name: SurveyedNode(report=status) for name, status in here.items()}
+    nodes = {} if machine is None else dict(machine.nodes)
+    for name, status in here.items():
+        # Answers of now go before reports to the manager, which may be seconds old.
+        nodes[name] = NodeView(report=status, silent=status.silent, heard_s=0.0, told_s=0.0, address=None)
     reports = (node.report for node in nodes.values() if node.report is not None)
     return MachineState(
         manager=machine, jobs=jobs_of(reports, {} if machine is None else machine.jobs), nodes=nodes
