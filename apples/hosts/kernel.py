@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     # typing alone would take 4 ms of every rank's start.
     from collections.abc import Iterable, Iterator
-    from typing import NoReturn
+    from typing import Any, NoReturn, Self
 
 #: Passed on from the launcher to the programs; those in `INTERRUPTS` ask for the end of the run.
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -41,6 +41,58 @@ def signal_pipe(numbers: Iterable[int]) -> int:
     for number in numbers:
         signal.signal(number, lambda number, frame: None)
     return read
+
+
+class SignalQueue:
+    """Signals that arrive while it is open, oldest first; `fileno()` is readable when there are any.
+
+    numbers : of these signals.  ignored : also those that are ignored
+    """
+
+    def __init__(self, numbers: Iterable[int], *, ignored: bool = False) -> None:
+        self._numbers, self._ignored = tuple(numbers), ignored
+        self._before: dict[int, Any] = {}
+        self._wakeup: int | None = None
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def __enter__(self) -> Self:
+        """Install handlers that do nothing, in the main thread only: Python writes the numbers to the pipe."""
+        try:
+            # Before the handlers, which alone would lose a signal. It also wakes a loop if another thread gets it.
+            self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        except ValueError:
+            # Python refuses that in other threads; a run there is interrupted by `post`.
+            return self
+        for number in self._numbers:
+            # A run that was started under `nohup` has to survive HUP.
+            if self._ignored or signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, lambda number, frame: None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Put the handlers of before back."""
+        if self._wakeup is not None:
+            signal.set_wakeup_fd(self._wakeup)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._read)
+        os.close(self._write)
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait on."""
+        return self._read
+
+    def post(self, number: int) -> None:
+        """Add a signal as if it had been received."""
+        os.write(self._write, bytes([number]))
+
+    def take(self) -> list[signal.Signals]:
+        """Return all signals received since the last call."""
+        try:
+            # Other signals that have handlers are written to the pipe, too.
+            return [signal.Signals(number) for number in os.read(self._read, 4096) if number in self._numbers]
+        except BlockingIOError:
+            return []
 
 
 def close_all_but(keep: set[int]) -> None:

@@ -11,18 +11,12 @@ handlers in the main thread only; elsewhere `post` still works. The effect of a 
 `apples.launching.termination`.
 """
 
-import os
 import select
-import signal
-import threading
 import time
-from collections import deque
 from dataclasses import replace
-from types import FrameType
-from typing import Self
 
 from apples.hosts.hostmessages import RankRecord
-from apples.hosts.kernel import FORWARDED
+from apples.hosts.kernel import FORWARDED, SignalQueue
 from apples.launching.command import LaunchMethod
 from apples.launching.filelock import locked
 from apples.launching.runprocesses import RunProcesses
@@ -42,65 +36,6 @@ from apples.model.progress import CheckpointAndEnd, NewSlabs, Order, parse_progr
 
 #: Seconds between two looks for drained hosts.
 LOOK_S = 1.0
-
-
-class SignalQueue:
-    """Signals received while it was open, oldest first; `fileno()` is readable when there are any."""
-
-    def __init__(self) -> None:
-        self._received: deque[signal.Signals] = deque()
-        self._previous: dict[signal.Signals, object] = {}
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        # A handler must not block: it runs in the thread that would empty the pipe.
-        os.set_blocking(self._write, False)
-
-    def __enter__(self) -> Self:
-        """Install the handlers, in the main thread only."""
-        # Python refuses to install handlers elsewhere; a run in a thread is interrupted by `post`.
-        if threading.current_thread() is threading.main_thread():
-            for number in FORWARDED:
-                # A run that was started under `nohup` has to survive HUP.
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._previous[number] = signal.signal(number, self._receive)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Restore the previous handlers."""
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-        self._previous.clear()
-        os.close(self._read)
-        os.close(self._write)
-
-    def fileno(self) -> int:
-        """Return the descriptor to wait on."""
-        return self._read
-
-    def post(self, number: int) -> None:
-        """Add a signal as if it had been received."""
-        # First the number, then the byte: the loop finds it when it wakes. `deque.append` is atomic.
-        self._received.append(signal.Signals(number))
-        try:
-            os.write(self._write, b"!")
-        except BlockingIOError:
-            # The pipe is full, so the loop will wake.
-            return
-
-    def take(self) -> list[signal.Signals]:
-        """Return all signals received since the last call."""
-        try:
-            # The bytes only wake the loop. Signals that arrive after this read wake it once more.
-            os.read(self._read, 4096)
-        except BlockingIOError:
-            return []
-        taken = []
-        while self._received:
-            taken.append(self._received.popleft())
-        return taken
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        self.post(number)
 
 
 class RunLoop:
@@ -227,7 +162,10 @@ def launch(request: LaunchRequest, method: LaunchMethod, grace: GracePeriods, no
     """
     hosts = [a.host for a in sorted(request.plan.assignments, key=lambda a: a.rank)]
     # Signals are queued before the first process starts, and until the last one has ended.
-    with locked(request.run_dir / ".in-use", f"run directory {request.run_dir}"), SignalQueue() as signals:
+    with (
+        locked(request.run_dir / ".in-use", f"run directory {request.run_dir}"),
+        SignalQueue(FORWARDED) as signals,
+    ):
         started = time.monotonic()
         termination = Termination(started=started, time_limit_s=request.time_limit_s, grace=grace)
         processes = RunProcesses(request, method)

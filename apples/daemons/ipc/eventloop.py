@@ -14,6 +14,7 @@ import signal
 from collections.abc import Callable
 
 from apples.daemons.ipc.timer import Timer, now
+from apples.hosts.kernel import SignalQueue
 
 Handler = Callable[[], None]
 
@@ -178,33 +179,22 @@ def run_until_signal(
     Returns the number of the signal, None if the loop was stopped without one. A second signal ends the process.
     """
     ended_by: list[int] = []
-    read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    # Handlers that do nothing: Python writes the number to the pipe, and a signal to a blocked thread wakes the loop.
-    before = {
-        number: signal.signal(number, lambda number, frame: None)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    }
-    wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-
-    def end() -> None:
-        # Other signals that have handlers are written to the pipe, too.
-        ended_by.extend(number for number in os.read(read, 64) if number in before)
-        if ended_by:
-            for number in before:
-                signal.signal(number, signal.SIG_DFL)
-            loop.stop()
-
-    loop.watch(read, end)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     try:
-        starting()
-        loop.run()
+        with SignalQueue(numbers, ignored=True) as signals:
+
+            def end() -> None:
+                ended_by.extend(signals.take())
+                if ended_by:
+                    for number in numbers:
+                        signal.signal(number, signal.SIG_DFL)
+                    loop.stop()
+
+            loop.watch(signals.fileno(), end)
+            starting()
+            loop.run()
+            loop.forget(signals.fileno())
     finally:
-        loop.forget(read)
-        signal.set_wakeup_fd(wakeup)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.close(read)
-        os.close(write)
         closing()
     return ended_by[0] if ended_by else None
 

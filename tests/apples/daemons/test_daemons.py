@@ -276,7 +276,7 @@ def test_illegal_request_is_answered_with_the_legal_ones(shared_cluster):
     site = shared_cluster("uncoordinated")
     for line, why in (
         (b"nonsense\n", "expected one JSON object a line"),
-        (b'{"dance": 1}\n', "legal are register, status, view, job, beats, hold"),
+        (b'{"dance": 1}\n', "legal are register, status, view, job, hold"),
         (b'{"register": 7}\n', "register 7: Expected `object`, got `int`"),
     ):
         with socket.socket(socket.AF_UNIX) as client:

@@ -7,12 +7,12 @@ import select
 import signal
 import threading
 
-from apples.launching.engine import SignalQueue
+from apples.hosts.kernel import FORWARDED, SignalQueue
 
 
 def test_signals_are_received_in_order_and_handlers_put_back() -> None:
     before = signal.getsignal(signal.SIGUSR1)
-    with SignalQueue() as inbox:
+    with SignalQueue(FORWARDED) as inbox:
         os.kill(os.getpid(), signal.SIGUSR1)
         os.kill(os.getpid(), signal.SIGINT)
         assert select.select([inbox], [], [], 5)[0] == [inbox]
@@ -25,7 +25,7 @@ def test_signals_are_received_in_order_and_handlers_put_back() -> None:
 def test_ignored_signals_stay_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with SignalQueue() as inbox:
+        with SignalQueue(FORWARDED) as inbox:
             os.kill(os.getpid(), signal.SIGHUP)
             assert inbox.take() == []
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -38,7 +38,7 @@ def test_another_thread_installs_nothing_but_can_be_posted_to() -> None:
     before = signal.getsignal(signal.SIGINT)
 
     def work() -> None:
-        with SignalQueue() as inbox:
+        with SignalQueue(FORWARDED) as inbox:
             assert signal.getsignal(signal.SIGINT) is before
             inbox.post(signal.SIGTERM)
             taken.extend(inbox.take())
