@@ -37,7 +37,7 @@ from apples.hosts.hostmessages import (
     encoded,
     read,
 )
-from apples.hosts.travelling import CHECK_MODULES, agent_program
+from apples.hosts.travelling import CHECK, agent_program
 
 #: Seconds a host may take for its check, connection included.
 LIMIT_S = 20.0
@@ -153,7 +153,7 @@ def conversations_with(
 ) -> Iterator[list[tuple[Checked, AgentConversation]]]:
     """Return the same with the connections still open for orders; all are closed at the end, whatever happens."""
     connections: list[AgentConversation] = []
-    program = agent_program(CHECK_MODULES)
+    program = agent_program(CHECK)
     over_ssh = [candidate.address is not None and not candidate.through for candidate in candidates]
     try:
         with CallbackListener() if any(over_ssh) else contextlib.nullcontext() as listener:

@@ -20,8 +20,8 @@ from nws.base.paths import local_host
 from nws.base.sentprogram import sent_program
 from nws.base.terminal import visible
 
-#: Modules that are sent to hosts, the program first. Hosts may have another release of this package or none.
-_SENT = ("apples_deploy.agent", "apples.hosts.frames", "nws.base.files", "nws.base.lock", "nws.base.program")
+#: The program that is sent to hosts. They may have another release of this package or none.
+_SENT = ("apples_deploy.agent",)
 #: Oldest Python that the package runs on.
 OLDEST_PYTHON = (3, 11)
 #: Seconds for a host's report, for a comparison, and for a host's changes.

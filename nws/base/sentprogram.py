@@ -52,6 +52,11 @@ _EITHER = (
 )
 
 
+#: An import, wherever it stands; and imports for type checkers, which the host does not need.
+_IMPORT = re.compile(r"^ *(?:from ([\w.]+) )?import (\([^)]*\)|.+)", re.MULTILINE)
+_FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:(?: .*)?\n)+", re.MULTILINE)
+
+
 def interpreter(*words: str) -> list[str]:
     """Return the command that runs Python with these words on any host."""
     return ["sh", "-c", _EITHER, "sh", sys.executable, *words]
@@ -67,14 +72,16 @@ def sent_program(modules: Sequence[str], *arguments: str, kept: bool = True) -> 
     """Return the program that calls `main` of the first module with `arguments`.
 
     Args:
-        modules: All modules of this distribution that the program imports; their packages are empty on the host.
+        modules: Modules that the program imports; those that they import are sent, too. Their packages are empty on
+            the host.
         arguments: Of `main`.
         kept: Whether the host keeps the modules for the next time.
     """
-    packages = {name.rpartition(".")[0] for name in ("nws.base.files", *modules)}
+    sources = with_imports(("nws.base.files", *modules))
+    packages = {name.rpartition(".")[0] for name in sources}
     packages |= {name.rpartition(".")[0] for name in packages} - {""}
     texts = {f"{_path(name)}/__init__.py": "" for name in sorted(packages)}
-    texts |= {f"{_path(name)}.py": _text(name) for name in ("nws.base.files", *modules)}
+    texts |= {f"{_path(name)}.py": text for name, text in sources.items()}
     content = json.dumps(texts).encode()
     digest = hashlib.sha256(content).hexdigest()[:16]
     packed = base64.b64encode(zlib.compress(content, 9)).decode()
@@ -82,12 +89,36 @@ def sent_program(modules: Sequence[str], *arguments: str, kept: bool = True) -> 
     return f"{_text(unpacking.__name__)}\n{call}\n".encode()
 
 
+def with_imports(modules: Sequence[str]) -> dict[str, str]:
+    """Return the sources of modules, and of those of our packages that they import, by name."""
+    sources: dict[str, str] = {}
+    waiting = list(modules)
+    while waiting:
+        name = waiting.pop()
+        if name in sources or (text := _text(name)) is None:
+            continue
+        sources[name] = text
+        for package, words in _IMPORT.findall(_FOR_TYPES.sub("", text)):
+            names = re.findall(r"[\w.]+", words)
+            # `from package.module import name`, or `from package import module`
+            waiting += [package, *(f"{package}.{name}" for name in names)] if package else names
+    return sources
+
+
 def _path(module: str) -> str:
     return module.replace(".", "/")
 
 
-def _text(module: str) -> str:
-    """Return the source of a module with an empty line for each of its docstring, which the host does not need."""
-    package, _, name = module.rpartition(".")
-    text = (files(package) / f"{name}.py").read_text(encoding="utf-8")
+def _text(module: str) -> str | None:
+    """Return the source of a module with an empty line for each of its docstring, which the host does not need.
+
+    None if it is no module of ours.
+    """
+    package, _, path = _path(module).partition("/")
+    if package in sys.stdlib_module_names or package not in sys.modules:
+        return None
+    file = files(package) / f"{path}.py"
+    if not file.is_file():
+        return None
+    text = file.read_text(encoding="utf-8")
     return re.sub(r'\A""".*?"""', lambda docstring: "\n" * docstring[0].count("\n"), text, flags=re.DOTALL)

@@ -21,7 +21,7 @@ from apples.hosts.hostmessages import (
     SurveyedAnswer,
 )
 from apples.hosts.hostpreflight import CallbackListener, Candidate
-from apples.hosts.travelling import CHECK_MODULES, agent_program
+from apples.hosts.travelling import CHECK, agent_program
 
 
 def candidates(*names):
@@ -29,7 +29,7 @@ def candidates(*names):
 
 
 def conversation(host, request=b'{"files": [], "disks": {}}'):
-    return AgentConversation(host, (ToAgent.CHECK, request), program=agent_program(CHECK_MODULES))
+    return AgentConversation(host, (ToAgent.CHECK, request), program=agent_program(CHECK))
 
 
 def needs(**more):
@@ -143,7 +143,7 @@ def test_host_that_breaks_off_is_told(fake_ssh):
 
 
 def test_conversation_of_an_unknown_kind_is_refused(fake_ssh):
-    alpha = AgentConversation("alpha", (b"?", b""), program=agent_program(CHECK_MODULES))
+    alpha = AgentConversation("alpha", (b"?", b""), program=agent_program(CHECK))
     with (
         alpha,
         pytest.raises(HostCheckError, match=r"cannot take part: the launcher's setup: the first frame"),
