@@ -79,10 +79,10 @@ def stand_in(launcher: str, arguments: Sequence[str]) -> NoReturn:
     if program is None:
         fail(f"{launcher}: no such program in PATH after {LAUNCHERS}; install an MPI library", 127)
     wait = os.environ.get(WAIT_VARIABLE) or WAITS[0]
-    start([program, *arguments], wait, is_launcher=True)
+    start([program, *arguments], wait, is_launcher=True, stands_in=True)
 
 
-def start(command: Sequence[str], wait: str, *, is_launcher: bool) -> NoReturn:
+def start(command: Sequence[str], wait: str, *, is_launcher: bool, stands_in: bool = False) -> NoReturn:
     """Run a command with the library, and end as it does."""
     if is_launcher and (hosts := other_hosts(command, os.environ)):
         note(
@@ -97,15 +97,17 @@ def start(command: Sequence[str], wait: str, *, is_launcher: bool) -> NoReturn:
                 variables.update({WAIT_VARIABLE: wait, PYTHON_VARIABLE: sys.executable})
             status = run(command, variables, job.lock)
             if is_launcher:
-                report(job, wait)
+                report(job, wait, stands_in=stands_in)
     except OSError as error:
         fail(f"no directory for the ranks: {error}; make room in /dev/shm or set TMPDIR", 125)
     end_like(status)
 
 
-def report(job: JobDirectory, wait: str) -> None:
+def report(job: JobDirectory, wait: str, *, stands_in: bool) -> None:
     """Print what the user should know of the ranks that have ended."""
     pages = list(job.pages())
+    if not pages and not stands_in:
+        note("no rank left a page here: not an MPI program, linked statically, or on other hosts")
     missing = max((page.ranks for page in pages), default=0) - len(pages)
     if missing > 0:
         note(

@@ -63,19 +63,22 @@ def _become(
 
 def _await(child: int) -> int:
     """Pass signals on until the command ends; return its status."""
-    suspending = False
+    suspending = stopped = False
     while True:
         event = signal.sigwaitinfo(_PASSED | {signal.SIGCHLD})
-        if event.si_signo != signal.SIGCHLD:
+        if event.si_signo == signal.SIGCHLD:
+            pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+            if pid == child and not os.WIFSTOPPED(status):
+                return status
+            stopped = stopped or pid == child
+        else:
             suspending = event.si_signo == signal.SIGTSTP
+            stopped = stopped and event.si_signo != signal.SIGCONT
             if event.si_code != _FROM_KERNEL:
                 os.kill(child, event.si_signo)
-            continue
-        pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
-        if pid == child and not os.WIFSTOPPED(status):
-            return status
-        if pid == child and suspending:
+        if suspending and stopped:
             # The shell sees the job stopped, and continues all of it. Stops by others are the command's alone.
+            suspending = stopped = False
             os.kill(os.getpid(), signal.SIGSTOP)
 
 

@@ -83,7 +83,9 @@ def test_mpi_wait_signal_is_passed_on(start):
 def test_mpi_wait_suspended_stops_and_continues(start):
     process, _ = start("python3", "-c", "import time; print(flush=True); time.sleep(60)")
     (child,) = psutil.Process(process.pid).children()
-    process.send_signal(signal.SIGTSTP)
+    # A terminal stops both, and the kernel may report the child's stop first.
+    for stopped in (child, process):
+        stopped.send_signal(signal.SIGTSTP)
     assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
     assert child.status() == psutil.STATUS_STOPPED
     process.send_signal(signal.SIGCONT)
