@@ -101,7 +101,8 @@ def leave_combinations_to_nightly(items):
     """Keep one combination or more for each value of the parameters that `covering` names; the others run nightly."""
     combinations = {}
     for item in items:
-        if marker := item.get_closest_marker("covering"):
+        marker = item.get_closest_marker("covering")
+        if marker and not item.get_closest_marker("nightly"):
             combinations.setdefault((function_of(item.nodeid), marker.args), []).append(item)
     for (_, names), covering in combinations.items():
         numbers, counts = [0] * len(covering), []

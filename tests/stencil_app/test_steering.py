@@ -157,7 +157,7 @@ def test_environment_names_places_where_the_command_line_does_not(tmp_path):
     "words",
     [
         ("heat", "--size", 24, "--nx", 64, "--ny", 64),
-        ("jacobi2d", "--size", 24, "--nx", 4000),
+        pytest.param(("jacobi2d", "--size", 24, "--nx", 4000), marks=pytest.mark.nightly),
         ("mhd", "blast", "--n", 24, "--until", 9),
     ],
     ids=lambda words: words[0],

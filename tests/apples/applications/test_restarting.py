@@ -21,7 +21,11 @@ def run(name, settings, keep, rows=(16,)):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module", params=SMALL)
+#: Those of jacobi2d are of the same kind as heat's.
+CODES = ["heat", pytest.param("jacobi2d", marks=pytest.mark.nightly), "mhd3d"]
+
+
+@pytest.fixture(scope="module", params=CODES)
 def kept(request, tmp_path_factory):
     """An application, its options, and a checkpoint of one of its runs."""
     file = tmp_path_factory.mktemp(request.param) / "run.ckpt"

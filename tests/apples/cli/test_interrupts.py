@@ -69,7 +69,12 @@ def test_while_benchmarking(start, nothing_left, state_of_its_own, send, number,
 
 
 @pytest.mark.parametrize(
-    ("after_s", "send", "number"), [(0.0, to_group, INT), (0.3, to_process, TERM), (1.0, to_process, INT)]
+    ("after_s", "send", "number"),
+    [
+        (0.0, to_group, INT),
+        pytest.param(0.3, to_process, TERM, marks=pytest.mark.nightly),
+        (1.0, to_process, INT),
+    ],
 )
 def test_while_running(start, nothing_left, known, send, number, after_s):
     """Ranks that start, ranks that meet in MPI, ranks that compute."""

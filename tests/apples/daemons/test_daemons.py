@@ -197,7 +197,8 @@ def test_policy_that_needs_the_monitor_refuses_who_has_none(local_cluster):
         site.spin("x", 0, 1, "a")
 
 
-@pytest.mark.parametrize("freezer", ["cgroup", "auto"])
+# Where it may, `auto` takes cgroup.
+@pytest.mark.parametrize("freezer", [pytest.param("cgroup", marks=pytest.mark.nightly), "auto"])
 def test_freezer_serves_as_well_where_it_is_allowed(local_cluster, freezer):
     try:
         cgroups.find("freezer")

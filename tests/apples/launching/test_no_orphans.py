@@ -41,7 +41,11 @@ def test_killed_process_leaves_no_rank(launch, runs, wait_for, part: str) -> Non
         )
 
 
-@pytest.mark.parametrize("part", ["launcher", "agent", "mpiexec", "proxy", "supervisor", "program"])
+@pytest.mark.parametrize(
+    "part",
+    ["launcher", "mpiexec", "program"]
+    + [pytest.param(part, marks=pytest.mark.nightly) for part in ("agent", "proxy", "supervisor")],
+)
 def test_killed_process_leaves_no_mpi_rank(launch, runs, wait_for, part: str) -> None:
     launched = launch(sys.executable, "-c", MPI)
     for _ in range(2):

@@ -162,7 +162,8 @@ def test_sensor_killed_in_its_turn_costs_the_others_nothing(stub, sensor):
 _UNDER_FAKETIME = text_of("nws/daemon/daemons_under_faketime.txt")
 
 
-@pytest.mark.parametrize("step", ["+1h", "-1h"])
+# `test_periodic.py` has both for the jobs alone.
+@pytest.mark.parametrize("step", [pytest.param("+1h", marks=pytest.mark.nightly), "-1h"])
 def test_wall_clock_that_is_set_moves_no_sample_and_stops_no_job(stub, sensor, tmp_path, step):
     library = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
     if library is None:
