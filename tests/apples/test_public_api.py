@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 import apples
 import nws
+from tests.transcripts import recorded
 
 PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
 
@@ -83,37 +83,11 @@ def test_import_loads_nothing_heavy():
     assert not {"numpy", "numba", "click", "pydantic", "sqlite3", "yaml"} & set(done.stdout.split())
 
 
-WRONG = {
-    "size: expected a whole number; got '64'": lambda: apples.plan("64"),
-    "size: expected a whole number; got 64.5": lambda: apples.plan(64.5),
-    "plan: missing a required argument: 'size'": lambda: apples.plan(),
-    "settings: expected Mapping or None": lambda: apples.plan(64, settings="nx=3"),
-    "settings: expected texts as names": lambda: apples.plan(64, settings={3: 4}),
-    "service: expected Endpoint or a text or None": lambda: apples.plan(64, service=3),
-    "colour: no argument of plan; legal are model, counts": lambda: apples.plan(64, colour=3),
-    "max_ranks: expected a whole number or None; got 2.5": lambda: apples.plan(64, max_ranks=2.5),
-    "quantile: expected a number; got 'x'": lambda: apples.plan(64, quantile="x"),
-    "counts: expected 'every' or 'even'; got 'odd'": lambda: apples.plan(64, counts="odd"),
-    "scheduler: expected apples or paper": lambda: apples.plan(64, scheduler="x"),
-    "time_limit_s: expected more than 0 seconds; got -1": lambda: apples.plan(64, time_limit_s=-1),
-    "limits: expected Limits; got 'x'": lambda: apples.plan(64, limits="x"),
-    "notify: expected Callable; got 3": lambda: apples.plan(64, notify=3),
-    "command: expected the program and its arguments": lambda: apples.submit([]),
-    "command: expected Sequence; got 'true'": lambda: apples.submit("true"),
-    "job_document: got an unexpected keyword": lambda: apples.submit(["true"], colour=1),
-    "duties: expected Sequence; got 3": lambda: apples.submit(["true"], duties=3),
-    "procs: expected a whole number; got 'x'": lambda: apples.submit(["true"], procs="x"),
-    "path: expected a text or Path; got 3": lambda: apples.load_grid(3),
-    "3 is not a series name": lambda: nws.Series.parse(3),
-    "store_path: expected a Path or None": lambda: nws.LocalWeather("x"),
-    "3 is no address of a service": lambda: nws.RemoteWeather(3),
-}
-
-
-@pytest.mark.parametrize("problem", WRONG)
-def test_argument_of_another_type_is_a_reported_error(problem):
-    with pytest.raises(nws.ReportedError, match=re.escape(problem)):
-        WRONG[problem]()
+@recorded("apples/wrong_arguments.txt", "call")
+def test_argument_of_another_type_is_a_reported_error(answered, call):
+    with pytest.raises(nws.ReportedError) as caught:
+        eval(call, {"apples": apples, "nws": nws})
+    answered(str(caught.value))
 
 
 def test_plan_takes_the_numbers_of_numpy():

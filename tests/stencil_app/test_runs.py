@@ -142,17 +142,7 @@ def test_signal_to_one_rank_ends_all_cleanly(tmp_path: Path, number: signal.Sign
 
 def test_unexpected_failure_of_one_rank_ends_the_others(tmp_path: Path) -> None:
     program = tmp_path / "broken.py"
-    program.write_text(
-        "from stencil_app.running import slabrun\n"
-        "from stencil_app.cli import main\n"
-        "from stencil_app.running.mpi import world\n"
-        "def fail(comm, problem, slabs):\n"
-        "    if comm.rank == 1:\n"
-        "        raise RuntimeError('disk on fire')\n"
-        "    comm.Barrier()\n"
-        "slabrun.allocate = fail\n"
-        "main()\n"
-    )
+    program.write_text(text_of("stencil_app/runs_program.txt"))
     mpiexec = Path(sys.executable).with_name("mpiexec")
     command = [str(mpiexec), "-n", "2", sys.executable, str(program), "heat", "--size", "4"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -21,12 +21,7 @@ from tests.transcripts import text_of
 NICENESS = os.getpriority(os.PRIO_PROCESS, 0)
 #: A shell whose child computes with it in one group.
 FAMILY = ("sh", "-c", "while :; do :; done & echo $!; while :; do :; done")
-THREADS = """
-import threading, time
-threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-print("ready", flush=True)
-time.sleep(600)
-"""
+THREADS = text_of("apples/daemons/threads.txt")
 
 
 def capabilities(kind):

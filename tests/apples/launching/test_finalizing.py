@@ -16,6 +16,7 @@ from apples.hosts.relays import FINALIZE_S
 from apples.launching import mpirun
 from apples.launching.command import BARE, RANK_WRAPPER
 from apples.launching.mpirun import HostAccess
+from tests.transcripts import text_of
 
 #: A program that talks to hydra as MPICH does.
 PMI = "import os; pmi = int(os.environ['PMI_FD']); ask = lambda line: (os.write(pmi, line), os.read(pmi, 100)); "
@@ -170,16 +171,7 @@ def test_supervisor_ends_if_hydra_never_answers(hydra, end: str) -> None:
 def test_rank_that_skips_exit_handlers_ends_no_other(runs) -> None:
     # Rank 1 still runs after MPI_Finalize when hydra sees the end of rank 0. Without the finalize message hydra
     # kills it within milliseconds of the end of rank 0's supervisor.
-    program = MPI + (
-        "MPI.Finalize()\n"
-        "while rank:\n"
-        "    status = json.load(open('status-00000.json'))\n"
-        "    if status['ended'] and not os.path.exists(f\"/proc/{status['keeper']}\"):\n"
-        "        time.sleep(0.5)\n"
-        "        break\n"
-        "    time.sleep(0.01)\n"
-        "os._exit(0)"
-    )
+    program = MPI + (text_of("apples/launching/finalizes.txt"))
     request = runs.request("sh", "-c", f'cd "{runs.directory}" && exec "$0" -c "$1"', sys.executable, program)
     outcome = mpirun.run(request, HostAccess(here=True), lambda line: None)
     assert outcome.finished, outcome.message

@@ -20,6 +20,7 @@ from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
+from tests.transcripts import text_of
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
 
@@ -73,14 +74,7 @@ def test_labels_keep_lines_whole_under_load_through_a_pipe(launch) -> None:
 
 def test_ranks_inherit_no_descriptors_and_no_stdin(runs, capfd, monkeypatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    program = (
-        "import os, sys\n"
-        "fds = [int(n) for n in os.listdir('/proc/self/fd')]\n"
-        "others = [fd for fd in fds if fd > 2 and os.path.exists(f'/proc/self/fd/{fd}')]\n"
-        "pmi = int(os.environ['PMI_FD'])\n"
-        "seen = os.environ['OMP_NUM_THREADS'], 'APPLES_RANK_FDS' in os.environ, sys.stdin.read(), others == [pmi]\n"
-        "os.write(1, f'{seen}\\n'.encode())"
-    )
+    program = text_of("apples/launching/descriptors.txt")
     assert run(runs.request(sys.executable, "-c", program)).finished
     assert capfd.readouterr().out == "('1', False, '', True)\n" * 2
 

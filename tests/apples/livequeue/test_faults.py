@@ -145,14 +145,7 @@ def test_client_sends_nothing_to_another_users_socket(tmp_path):
 
 @as_root
 def test_idle_connections_of_one_user_lock_nobody_out(everybodys):
-    script = (
-        "import resource, socket, sys\n"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 4000))\n"
-        "held = [socket.socket(socket.AF_UNIX) for _ in range(1015)]\n"
-        "for one in held: one.connect(sys.argv[1])\n"
-        "answer = held[-1].makefile().readline()\n"
-        "print('ready'); print(answer, flush=True); sys.stdin.read()\n"
-    )
+    script = text_of("apples/livequeue/idle_connections.txt")
     with other_user(script, everybodys) as process:
         refused = json.loads(process.stdout.readline())
         assert "connections already (limits.connections)" in refused["refused"]
@@ -164,19 +157,7 @@ def test_idle_connections_of_one_user_lock_nobody_out(everybodys):
 @as_root
 def test_flood_of_one_user_leaves_others_an_answer(everybodys, request_document):
     junk = request_document("sleep", "600", directory="/")
-    script = (
-        "import json, socket, sys, threading\n"
-        "one = socket.socket(socket.AF_UNIX); one.connect(sys.argv[1]); lines = one.makefile()\n"
-        "junk = json.loads(sys.argv[2])\n"
-        "for n in range(200):\n"
-        "    one.sendall(json.dumps({'submit': {**junk, 'token': str(n)}}).encode() + b'\\n')\n"
-        "    answer = json.loads(lines.readline()); assert 'job' in answer, answer\n"
-        "print('ready', flush=True)\n"
-        "threading.Thread(target=sys.stdin.read, daemon=False).start()\n"
-        "while threading.active_count() > 1:\n"
-        "    one.sendall(b'{\"queue\": null}\\n' * 60)\n"
-        "    for _ in range(60): lines.readline()\n"
-    )
+    script = text_of("apples/livequeue/flood.txt")
     with other_user(script, everybodys, json.dumps(junk)):
         took = []
         for _ in range(10):

@@ -11,6 +11,7 @@ import pytest
 from apples.coscheduling.events import Wait
 from apples.monitoring.counters import MonitorState
 from apples.monitoring.page import MonitorPage
+from tests.transcripts import text_of
 
 WAITS = {"as MPI": None, "poll": Wait.POLL, "adaptive": Wait.ADAPTIVE, "block": Wait.SPIN_BLOCK}
 ITERATIONS = 40
@@ -196,17 +197,7 @@ def test_settings_that_cannot_be_understood_are_said(start, compiled, mpi, varia
 def test_child_of_the_program_leaves_the_page_alone(start, mpi, tmp_path):
     """Programs start programs, and Python forks: a copy of the process is another process."""
     script = tmp_path / "forks.py"
-    script.write_text(
-        "import os\n"
-        "from mpi4py import MPI\n"
-        "MPI.COMM_WORLD.Barrier()\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    os._exit(0)\n"
-        "os.waitpid(child, 0)\n"
-        "os.system('true')\n"
-        "MPI.COMM_WORLD.Barrier()\n"
-    )
+    script.write_text(text_of("apples/monitoring/forks.txt"))
     started = start(mpi, 1, [sys.executable, script], RDMAV_FORK_SAFE="1")
     started.end()
     assert [(f.rank, f.calls) for f in started.job.figures()] == [(0, 2)]

@@ -14,15 +14,12 @@ from testbed import gridengine, oar, running
 from testbed.description import parse
 from testbed.grid import Testbed
 
+from tests.transcripts import text_of
+
 NODES = ("n1", "n2", "n3")
 KINDS = {"gridengine": (gridengine, gridengine.GridEngine), "oar": (oar, oar.Oar)}
 #: Grid Engine writes lines of a host and its slots, OAR a host once for each of its resources.
-JOB = """#!/bin/sh
-export APPLES_STATE={directory}/state
-cp ${{OAR_NODEFILE:-$PE_HOSTFILE}} {directory}/nodes
-{program} 48 --app heat -s nx=32 -s ny=32 -s iterations=20 --scheduler default --launcher ssh \\
-    --json >{directory}/run.json
-"""
+JOB = text_of("apples/platforms/batch_job.txt")
 
 
 @pytest.fixture

@@ -24,12 +24,7 @@ from tests.transcripts import recorded, text_of
 
 FAKE_SSH = Path(__file__).parents[1] / "hosts" / "fake_ssh.sh"
 PROGRAM = text_of("apples/platforms/picky.c")
-FILE = """\
-name: picky
-command: [PROGRAM, "{{ rows | join(',') }}", "{{ iterations }}"]
-iterations: 60
-benchmark: {iterations: 8}
-"""
+FILE = text_of("apples/platforms/picky.txt")
 
 
 def called(command, *words):

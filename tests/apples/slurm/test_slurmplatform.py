@@ -22,14 +22,10 @@ from apples.slurm.platform import SlurmPlatform
 from apples.slurm.pool import LinkStore, Offer
 from apples.slurm.records import Node
 from tests.hostfacts import host_facts
+from tests.transcripts import text_of
 
 #: Prints the file that is named after its words, as in `show-nodes`; complains as Slurm does where there is none.
-SCRIPT = """#!/bin/sh
-name=
-for word; do case $word in -*) ;; *) name=$name-$word;; esac; done
-if [ -f "SAYS/down" ]; then echo "scontrol: Unable to contact slurm controller (connect failure)" >&2; exit 1; fi
-cat "SAYS/${name#-}" 2>/dev/null || { echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }
-"""
+SCRIPT = text_of("apples/slurm/says.txt")
 NODE = (
     "NodeName={0} Arch=x86_64 CPUTot=2 CPUAlloc={1} RealMemory=1000 AllocMem=100 FreeMem=800 State={2} "
     "NodeAddr={0}\n"

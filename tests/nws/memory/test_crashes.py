@@ -10,35 +10,14 @@ import pytest
 
 from nws.memory import Memory
 from nws.series import Series
+from tests.transcripts import text_of
 
 HOUR = 3600.0
 PER_STEP = 24
 
 # Each step is one delivery of a numbered stream, four minutes of measured time after the one before, so that hours
 # close all the while. What is acknowledged is printed; a new process asks where to go on.
-WRITER = textwrap.dedent("""
-    import sys
-    from pathlib import Path
-    import numpy as np
-    from nws.memory import Delivery, Memory
-    path, per_step = Path(sys.argv[1]), int(sys.argv[2])
-    now = [1.8e9]
-    with Memory(path, clock=lambda: now[0]) as memory:
-        ids = memory.series_ids([f"cpu.new@h{i}" for i in range(per_step)])
-        def deliver(first, n):
-            return memory.deliver([Delivery(
-                source="s/1", first=first, ids=ids[:n], times=np.full(n, now[0]), values=np.full(n, float(first)),
-                received=now[0],
-            )])[0].next
-        number = deliver(0, 0)
-        # the step before is sent once more, as by a sender that never heard the answer
-        number = max(number - per_step, 0)
-        while True:
-            now[0] = 1.8e9 + 240.0 * (number // per_step)
-            number = deliver(number, per_step)
-            print(number, flush=True)
-            memory.tend(budget_s=0.002)
-""")
+WRITER = textwrap.dedent(text_of("nws/memory/crashes_writer.txt"))
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -11,6 +11,7 @@ import pytest
 from nws.base.errors import StoreError
 from nws.memory import Memory, StoreFull
 from nws.series import Measurement, Resource, Series
+from tests.transcripts import text_of
 
 A = Series(Resource.CPU_NEW, "a")
 HOUR = 3600.0
@@ -75,27 +76,7 @@ def test_what_is_kept_is_said_to_be_kept_though_housekeeping_finds_no_room(
 
 def test_file_as_long_as_it_may_be(path):
     """The limit is of a process, so it is a process of its own that meets it, and lives on."""
-    code = textwrap.dedent("""
-        import resource, sys
-        from pathlib import Path
-        from nws.memory import Memory, StoreFull
-        from nws.series import Measurement, Series
-        series = Series.parse("cpu.new@a")
-        with Memory(Path(sys.argv[1])) as memory:
-            memory.append([Measurement(series, 0.0, 0.5)])
-            resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
-            kept = 1
-            try:
-                for i in range(1, 1000):
-                    memory.append([Measurement(series, 1000.0 * i + j, 0.5) for j in range(200)])
-                    kept += 200
-            except StoreFull as error:
-                print(error)
-            assert len(memory.samples(series)) == kept > 1, kept
-            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            memory.append([Measurement(series, 1.0, 0.5)])
-            assert len(memory.samples(series)) == kept + 1
-    """)
+    code = textwrap.dedent(text_of("nws/memory/full_writer.txt"))
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
     )

@@ -11,6 +11,7 @@ import pytest
 from nws.base.errors import UsageError
 from nws.memory import Keep, Memory
 from nws.series import Measurement, Resource, Series
+from tests.transcripts import text_of
 
 A, B = Series(Resource.CPU_NEW, "a"), Series(Resource.LATENCY, "a", "b")
 HOUR = 3600.0
@@ -181,15 +182,7 @@ def test_tables_of_others_live_in_the_same_file(path, memory):
 
 
 def test_processes_write_at_once_and_nothing_is_lost(path):
-    code = textwrap.dedent("""
-        import sys
-        from pathlib import Path
-        from nws.memory import Memory
-        from nws.series import Measurement, Series
-        with Memory(Path(sys.argv[1])) as memory:
-            for i in range(100):
-                memory.append([Measurement(Series.parse(f"cpu.new@{sys.argv[2]}"), float(i), 0.5)])
-    """)
+    code = textwrap.dedent(text_of("nws/memory/memory_program.txt"))
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in "ab"]
     assert [w.wait(timeout=60) for w in writers] == [0, 0]
     with Memory(path) as memory:

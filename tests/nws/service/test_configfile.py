@@ -10,7 +10,7 @@ from nws.memory import Keep
 from nws.service.configfile import load_config
 from nws.service.serviceconfig import Every, Limits, Listen, ServiceConfig, parse_listen
 from nws.sources.prometheussettings import PrometheusSettings
-from tests.transcripts import recorded
+from tests.transcripts import recorded, text_of
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "weather.yaml"
 
@@ -51,29 +51,7 @@ def test_what_the_shipped_file_has_in_comments_is_legal_too(written):
 
 
 def test_everything_can_be_set(written, tmp_path):
-    path = written(
-        """
-grid: lab
-listen: "[::1]:0"
-store: data/weather.db
-tokens: {read: [r.token, /etc/r2.token], write: [w.token], admin: [a.token]}
-tls: {certificate: host.crt, key: host.key}
-keep: {samples: 1d, minutes: 2d, ten_minutes: 3d}
-limits: {body: 1MB, requests_per_minute: 60, series_per_host: 10, hosts: 20, ahead: 1h, streams_per_host: 3,
-  composed_pairs: 99}
-every: {cpu: 5s, memory: 1m, deliver: 15}
-frame: 8s
-guard: 200ms
-clique_most: 4
-lost_after: 1m30s
-sites: {east: [e1, e2], west: [w1]}
-cliques:
-  east: {members: [e1, e2], every: 60s}
-prometheus:
-  - {url: "http://127.0.0.1:9090/", every: 30s, hosts: {"10.0.0.1:9100": alpha}, match: 'job="node"', over: 2m,
-     nice_counts: true, timeout: 9s, user: nws, password_file: p.secret, ca: /etc/ca.pem}
-""".replace("200ms", "0.2")
-    )
+    path = written(text_of("nws/service/settings_whole.txt").replace("200ms", "0.2"))
     config = load_config(path)
     assert config.listen == Listen(host="::1", port=0)
     assert config.store == tmp_path / "data" / "weather.db"
