@@ -16,6 +16,7 @@ import click
 
 from apples.cli.optiongroups import HeadedCommand, given_words, headed, with_options
 from apples.errors import ConfigError
+from nws.base.closing import Closing
 from nws.base.command import FILE
 from nws.base.detach import notify, service
 from nws.base.files import write_whole
@@ -138,7 +139,7 @@ def _follow(server: QueueServer, this_machine: Machine) -> None:
     server.loop.watch(0, read)
 
 
-class QueueBeside:
+class QueueBeside(Closing):
     """The queue of a manager of nodes, as a context manager.
 
     It is a process of its own, so that no heartbeat waits for a disk.
@@ -162,10 +163,8 @@ class QueueBeside:
                 self._process.stdin.write(f"{json.dumps(dict(nodes))}\n".encode())
                 self._process.stdin.flush()
 
-    def __enter__(self) -> QueueBeside:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
+    def close(self) -> None:
+        """End it, and wait for its end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()

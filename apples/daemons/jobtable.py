@@ -56,11 +56,6 @@ class JobTable:
         self._here: dict[str, int] = {}
         self._away: dict[str, float] = {}
 
-    @property
-    def nodes(self) -> Mapping[str, int]:
-        """Number of processors of the connected nodes."""
-        return self._here
-
     def joined(
         self,
         node: str,

@@ -61,7 +61,6 @@ class RegistrationServer:
             all_users=all_users or path.parent == SYSTEM_DIRECTORY,
             # The user of this node manager is not limited: its own runs may have thousands of ranks here.
             limits=SocketLimits(connections=most_of_user, line_bytes=UNTRUSTED_LINE, own=False),
-            remedy="name another path with --socket",
             log=log,
             on_line=self._line,
             on_close=self._ended,

@@ -93,8 +93,10 @@ class AgentConversation(Closing):
             self._stderr.close()
             raise
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin, self._process.stdout
         # a host that does not read must not block this process; `answer` sends the rest
-        os.set_blocking(self._process.stdin.fileno(), False)
+        os.set_blocking(self._in.fileno(), False)
         self._unframer, self._frames = Unframer(preamble=True), deque[tuple[bytes, bytes]]()
         self._notify, self._late = notify, False
         self._unsent = memoryview(framed(program) + frame(*opening))
@@ -111,16 +113,14 @@ class AgentConversation(Closing):
 
     def close(self) -> None:
         """End the program, whatever it is doing."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         with contextlib.suppress(OSError):
-            self._process.stdin.close()
+            self._in.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             # A program that is done ends by itself, and so does its ssh connection.
             self._process.wait(0.5)
         self._process.kill()
         self._process.wait()
-        self._process.stdout.close()
+        self._out.close()
         self._stderr.close()
 
     def question(self, question: Struct, kind: type[Kind], within_s: float) -> Kind:
@@ -138,20 +138,17 @@ class AgentConversation(Closing):
 
     def answer(self, within_s: float) -> bytes:
         """Return the payload of the next answer; raises `HostCheckError` if there is none in time."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
         deadline = time.monotonic() + within_s
         while (payload := self._taken()) is None:
             left_s = max(deadline - time.monotonic(), 0.0)
-            ready = select.select([stdout], [stdin] if self._unsent else [], [], left_s)
+            ready = select.select([self._out], [self._in] if self._unsent else [], [], left_s)
             if left_s == 0 or not any(ready):
                 self._late = True
                 raise HostCheckError(f"did not answer within {within_s:g} s; {silence(self._noise())}")
             if ready[1]:
                 self._send()
             if ready[0]:
-                data = os.read(stdout.fileno(), CHUNK)
+                data = os.read(self._out.fileno(), CHUNK)
                 if not data:
                     raise HostCheckError(self._why_ended())
                 try:
@@ -180,9 +177,8 @@ class AgentConversation(Closing):
 
     def _send(self) -> None:
         """Send as much as the connection takes at once."""
-        assert self._process.stdin is not None
         try:
-            self._unsent = self._unsent[os.write(self._process.stdin.fileno(), self._unsent) :]
+            self._unsent = self._unsent[os.write(self._in.fileno(), self._unsent) :]
         except BlockingIOError:
             return
         except OSError:

@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 import psutil
 from msgspec import structs
@@ -38,6 +37,7 @@ from apples.hosts.hostmessages import (
     read,
 )
 from apples.hosts.travelling import CHECK, agent_program
+from nws.base.closing import Closing
 
 #: Seconds a host may take for its check, connection included.
 LIMIT_S = 20.0
@@ -50,7 +50,7 @@ _RANGES = ("MPIEXEC_PORT_RANGE", "MPICH_PORT_RANGE", "I_MPI_PORT_RANGE")
 _ANSWER_S = 2.0
 
 
-class CallbackListener:
+class CallbackListener(Closing):
     """Answers every connection with a token; a context manager. Listens on all IPv4 interfaces."""
 
     def __init__(self) -> None:
@@ -60,10 +60,8 @@ class CallbackListener:
         self._thread = threading.Thread(target=self._answer, name="callback listener", daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Stop listening."""
         with contextlib.suppress(OSError):
             # Wakes the thread; closing alone would not.
             self._listener.shutdown(socket.SHUT_RDWR)

@@ -46,20 +46,8 @@ INTERFACE_VARIABLES = ("UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_i
 #: Variables that are valid on one machine only, or belong to the remote shell.
 HOST_ONLY = frozenset(
     (
-        *(
-            "HOME",
-            "USER",
-            "LOGNAME",
-            "SHELL",
-            "HOSTNAME",
-            "MAIL",
-            "PWD",
-            "OLDPWD",
-            "SHLVL",
-            "_",
-            "TERM",
-            "TMPDIR",
-        ),
+        *("HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "MAIL"),
+        *("PWD", "OLDPWD", "SHLVL", "_", "TERM", "TMPDIR"),
         *("DISPLAY", "XAUTHORITY", "WAYLAND_DISPLAY", "LS_COLORS", "APPLES_RSH"),
     )
 )

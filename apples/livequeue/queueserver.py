@@ -145,9 +145,9 @@ class QueueServer:
                 f"{path}: another manager serves this queue already; end it first, or name another file"
             )
         self.live = LiveQueue(self._store, chosen, machine)
-        self._loop = Loop(failed=self._failed)
+        self.loop = Loop(failed=self._failed)
         self._supervisors = Supervisors(
-            self._loop, self._store, locks, grace_s=grace_s, on_end=self._job_ended, log=self._log
+            self.loop, self._store, locks, grace_s=grace_s, on_end=self._job_ended, log=self._log
         )
         self._ended: list[int] = []
         self._requests: list[tuple[Client, str, Any]] = []
@@ -159,11 +159,10 @@ class QueueServer:
         address = socket or (SYSTEM_SOCKET if all_users else own_socket(path))
         private_directory(address.parent, all_users=all_users)
         self._listener = UnixServer(
-            self._loop,
+            self.loop,
             address,
             all_users=all_users,
             limits=_socket_limits(chosen),
-            remedy="name another path with --socket",
             log=self._log,
             on_line=self._receive,
             on_close=self._status.disconnected,
@@ -176,7 +175,7 @@ class QueueServer:
             self._log(self._summary())
             ready()
 
-        return run_until_signal(self._loop, self.close, starting=starting)
+        return run_until_signal(self.loop, self.close, starting=starting)
 
     def _summary(self) -> str:
         machine, chosen = self.live.machine, self.live.chosen
@@ -191,13 +190,8 @@ class QueueServer:
         """Close all connections. Jobs continue."""
         self._listener.close()
         self._supervisors.close()
-        self._loop.close()
+        self.loop.close()
         self._store.close()
-
-    @property
-    def loop(self) -> Loop:
-        """Return the event loop, for callers with more descriptors to watch."""
-        return self._loop
 
     def set_machine(self, machine: Machine) -> None:
         """Set the hosts and their processors after the machine has grown or shrunk."""
@@ -233,7 +227,7 @@ class QueueServer:
 
     def _schedule_instant(self, after_s: float = 0.0) -> None:
         if self._due is None:
-            self._due = self._loop.after(after_s, self._instant)
+            self._due = self.loop.after(after_s, self._instant)
 
     def _instant(self) -> None:
         """Handle all events since the last instant in one transaction, then answer."""

@@ -76,16 +76,11 @@ class ServiceWeather:
     """One weather service. stale_after_s : older forecasts count as unmeasured"""
 
     def __init__(self, endpoint: Endpoint, *, stale_after_s: float = STALE_AFTER_S) -> None:
-        self._endpoint = endpoint
+        self._endpoint, self.url = endpoint, endpoint.url
         self.stale_after_s = stale_after_s
         #: Seconds that the service's clock is ahead of this one; None before it has answered.
         self._ahead_s: float | None = None
         self._gone: WeatherError | None = None
-
-    @property
-    def url(self) -> str:
-        """Return its address."""
-        return self._endpoint.url
 
     def pool(self, notify: Notify) -> Grid | None:
         """Return all registered hosts that are not lost; None if there are none.

@@ -23,6 +23,7 @@ from apples.model.snapshots import TimeShares
 from apples.monitoring.build import monitor_library
 from apples.monitoring.names import JOB_VARIABLE
 from apples.platforms.nodemanagers import Addresses, NodeManagers, check_policies
+from nws.base.closing import Closing
 from nws.base.errors import ReportedError
 
 #: Seconds between looks at the node managers of a run; they double with each that fails, up to the second.
@@ -31,7 +32,7 @@ _LOOK_S, _LONGEST_S = 2.0, 60.0
 _TRIES = 4
 
 
-class SharedHosts:
+class SharedHosts(Closing):
     """The policy of one run over several hosts; a context manager.
 
     kind : the policy, None while a run under `--policy auto` has none
@@ -58,13 +59,8 @@ class SharedHosts:
         self._watcher: threading.Thread | None = None
         self._observed: dict[str, Any] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._close()
-
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Leave the hosts."""
         self._stop_watching()
         self.managers.close()
 
@@ -202,7 +198,7 @@ class SharedHosts:
     def end(self) -> None:
         """Note the node managers' values of an ended run and leave its hosts, while they are still allocated."""
         self._observed = self.observed()
-        self._close()
+        self.close()
 
     def observed(self) -> dict[str, Any]:
         """Return the node managers' values of an ended run; empty if one of them has ended too."""

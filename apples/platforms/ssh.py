@@ -41,6 +41,7 @@ from apples.platforms.platform import (
 from apples.platforms.requirements import Requirements
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
 from nws.base.paths import local_host
+from nws.base.records import document_of
 from nws.base.sshcommand import find_ssh, ssh_command
 from nws.base.wording import counted
 from nws.series import Forecast, Series
@@ -102,10 +103,10 @@ class SshPlatform(Platform):
     @classmethod
     def open(cls, setup: PlatformSetup) -> Self:
         """Return the hosts of the grid, of the service or of the list."""
-        service, sharing, state = setup.service, setup.sharing, setup.state
+        common = document_of(setup, "service", "sharing", "state")
         if setup.grid is not None or setup.of_service:
             pool = setup.restrict(setup.grid or this_machine())
-            return cls(pool, service=service, sharing=sharing, state=state)
+            return cls(pool, **common)
         source = "the hosts named"
         if not setup.listed and (allocated := allocated_hosts(os.environ)) is not None:
             system, hosts = allocated
@@ -117,14 +118,7 @@ class SshPlatform(Platform):
                 "start in an allocation of PBS, LSF, Grid Engine, OAR or the MPI Operator"
             )
         pool = setup.restrict(replace(setup.listed_grid(), source=source))
-        return cls(
-            pool,
-            open_slots=setup.open_slots,
-            open_types=setup.open_types,
-            service=service,
-            sharing=sharing,
-            state=state,
-        )
+        return cls(pool, **common, **document_of(setup, "open_slots", "open_types"))
 
     def prepare(self, preparation: Preparation) -> None:
         """Include the run's requirements in each check."""

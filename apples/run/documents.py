@@ -78,16 +78,11 @@ def run_document(document: dict[str, Any], outcome: Outcome, *, platform: str, r
 
 def move_document(move: Move) -> dict[str, Any]:
     """Return rows that moved during the run. gain_s, cost_s : predicted.  took_s : measured, null if unknown."""
-    return {
-        "iteration": move.iteration,
-        "rows_before": list(move.before),
-        "rows_after": list(move.after),
-        "reason": move.reason,
-        "gain_s": _finite(move.gain_s),
-        "cost_s": _finite(move.cost_s),
-        "took_s": move.took_s,
-        "refused": move.refused,
-    }
+    rows = {"iteration": move.iteration, "rows_before": move.before, "rows_after": move.after}
+    document: dict[str, Any] = strict(
+        rows | document_of(move, "reason", "gain_s", "cost_s", "took_s", "refused")
+    )
+    return document
 
 
 def checkpoint_document(keep: Checkpointing, interval: Interval) -> dict[str, Any]:
@@ -95,16 +90,11 @@ def checkpoint_document(keep: Checkpointing, interval: Interval) -> dict[str, An
 
     The plan's overhead includes all of them.
     """
-    return {
-        "file": str(keep.file),
-        "every": interval.every,
-        "restart": keep.restart,
-        "count": interval.count,
-        "size_bytes": _finite(interval.size_bytes),
-        "cost_s": _finite(interval.cost_s),
-        "mtbf_s": None if interval.mtbf_s is None else _finite(interval.mtbf_s),
-        "why": interval.why,
-    }
+    file = {"file": str(keep.file), "every": interval.every, "restart": keep.restart}
+    document: dict[str, Any] = strict(
+        file | document_of(interval, "count", "size_bytes", "cost_s", "mtbf_s", "why")
+    )
+    return document
 
 
 def even_document(even: Plan | None, observed_s: float | None) -> dict[str, Any] | None:

@@ -50,6 +50,7 @@ from apples.slurm.nodecheck import NodeCheckResult, prefixes
 from apples.slurm.pool import Offer, PartitionPool, cpu_type, offered
 from apples.slurm.records import Node
 from nws.base.hostlist import fold
+from nws.base.records import document_of
 from nws.base.wording import counted
 from nws.series import Forecast, Resource, Series
 
@@ -106,10 +107,8 @@ class SlurmPlatform(Platform):
         given = Given(
             wishes=read_wishes(setup.options),
             grid=None if grid is None else setup.restrict(grid),
-            open_types=setup.open_types,
-            open_slots=setup.open_slots,
+            **document_of(setup, "open_types", "open_slots", "state"),
             job=current_job(),
-            state=setup.state,
             reads=is_yes(setup.options.get("check", "yes")),
         )
         return cls(given, service=setup.service, sharing=setup.sharing)

@@ -39,7 +39,7 @@ class Stream:
         self._lines = Lines(drop=drop_overlong)
         self._waiting = bytearray()
         self._most_waiting = most_waiting
-        self._open, self._writing = True, False
+        self.open, self._writing = True, False
         connection.setblocking(False)
         loop.watch(connection.fileno(), self._ready)
 
@@ -50,26 +50,21 @@ class Stream:
     def send(self, line: bytes) -> None:
         """Send a line, later if the socket is full. A line to an ended stream is lost, as on the wire."""
         # Looked at before the line is added: a single line may be longer than the limit.
-        if self._open and len(self._waiting) > self._most_waiting:
+        if self.open and len(self._waiting) > self._most_waiting:
             self.close("it does not read what it is sent")
-        if self._open:
+        if self.open:
             self._waiting += line
             self._flush()
 
     def close(self, reason: str = "closed") -> None:
         """End the stream."""
-        if self._open:
-            self._open = False
+        if self.open:
+            self.open = False
             # While the descriptor still has its number.
             self._loop.forget(self.socket.fileno())
             self.socket.close()
             # Last: the owner may drop this stream.
             self._on_end(reason)
-
-    @property
-    def open(self) -> bool:
-        """Whether it has not ended."""
-        return self._open
 
     def _flush(self) -> None:
         try:
@@ -89,7 +84,7 @@ class Stream:
     def _ready(self) -> None:
         if self._waiting:
             self._flush()
-        if self._open:
+        if self.open:
             self._read()
 
     def _read(self) -> None:

@@ -85,7 +85,6 @@ class UnixServer:
     """A socket that listens at `path`, until `close`.
 
     all_users: users other than the daemon's own and root may connect.
-    remedy: the end of the message if the socket cannot be opened.
     log: receives one text for each request that failed in the daemon, and few for refused users.
     on_line: receives client and text of each request. An error that it raises becomes the answer.
     on_close: receives each client whose connection has ended.
@@ -98,7 +97,6 @@ class UnixServer:
         *,
         all_users: bool,
         limits: SocketLimits,
-        remedy: str,
         log: Callable[[str], None],
         on_line: Callable[[Client, bytes], None],
         on_close: Callable[[Client], None],
@@ -112,7 +110,7 @@ class UnixServer:
         self._most = min(limits.connections, max(raise_descriptors() // _SHARE, 1))
         self._turns: dict[int, _Turn] = {}
         self._due: Alarm | None = None
-        self._listener = Listener(loop, _listening(path, all_users=all_users, remedy=remedy), self._accept)
+        self._listener = Listener(loop, _listening(path, all_users=all_users), self._accept)
 
     def close(self) -> None:
         """Close the socket and all connections. The path stays: clients that find it wait for the next daemon."""
@@ -208,7 +206,7 @@ class UnixServer:
         self._on_close(client)
 
 
-def _listening(path: Path, *, all_users: bool, remedy: str) -> socket.socket:
+def _listening(path: Path, *, all_users: bool) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         # The caller holds the lock, so an existing socket was left by a daemon that was killed.
@@ -227,6 +225,6 @@ def _listening(path: Path, *, all_users: bool, remedy: str) -> socket.socket:
     except OSError as error:
         listener.close()
         raise SharingError(
-            f"{path}: no socket can be opened there ({error.strerror or error}); {remedy}"
+            f"{path}: no socket can be opened there ({error.strerror or error}); name another path with --socket"
         ) from error
     return listener
