@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from benchmarks.common.report import ROOT, output, print_document
 from nws.base.errors import UsageError
 from nws.forecasting.accuracy import NOT_SCORED
-from nws.forecasting.batteries import Battery, BatteryBank
+from nws.forecasting.batteries import BatteryBank
 from nws.forecasting.kernel import trace
 from nws.forecasting.statelayout import LAST, METHODS, SELECTORS, STATE
 from nws.series import Resource, Series
@@ -237,11 +237,11 @@ ALLOWED_US = 60.0
 FIRST_FORECAST = """
 import time
 began = time.perf_counter()
-from nws.forecasting.batteries import Battery
+from nws.forecasting.batteries import BatteryBank
 imported = time.perf_counter()
-battery = Battery()
-battery.update(1.0, t=0.0)
-battery.forecast()
+battery = BatteryBank(1)
+battery.update(0, 1.0, t=0.0)
+battery.forecast(0)
 print(imported - began, time.perf_counter() - imported)
 """
 
@@ -272,12 +272,11 @@ def measure(series: int, rounds: int) -> dict[str, object]:
     indices = np.arange(series)
 
     bank, weather = BatteryBank(series), InMemoryWeather()
-    bank.add(series)
     for i, row in enumerate(values[:100]):
         bank.update_many(indices, row, float(i))
         weather.record_many(names, float(i), row)
     rows = values[100:]
-    battery, stored = Battery(), rng.random(10_000)
+    battery, stored = BatteryBank(1), rng.random(10_000)
     together = timed(lambda i: bank.update_many(indices, rows[i], i + 100.0), rounds)
     recorded = timed(lambda i: weather.record_many(names, i + 100.0, rows[i]), rounds)
     return {
@@ -291,10 +290,12 @@ def measure(series: int, rounds: int) -> dict[str, object]:
         "allowed_over_mean": ALLOWED_US * 1e-6 * series * rounds / sum(together),
         "record_many_us": percentiles(recorded, series),
         "single_update_us": percentiles(
-            timed(lambda i: battery.update(float(rows[i, 0]), t=float(i)), rounds)
+            timed(lambda i: battery.update(0, float(rows[i, 0]), t=float(i)), rounds)
         ),
         "forecast_us": percentiles(timed(lambda _: bank.forecasts(), 50), series),
-        "replay_10000_s": float(np.median(timed(lambda _: Battery().replay(stored, range(10_000)), 7))),
+        "replay_10000_s": float(
+            np.median(timed(lambda _: battery.update_many([0] * 10_000, stored, range(10_000)), 7))
+        ),
     }
 
 

@@ -1,8 +1,8 @@
 """The battery over many series: values in, forecasts out.
 
 `BatteryBank` holds one record of fixed size for every series in one array that grows, so that a thousand series are
-updated in one call; `Battery` is the same for one series. The state is rebuilt from a store by `update_many` over the
-stored values, some microseconds each. Values that are not numbers are rejected. Names of series and history are kept
+updated in one call. The state is rebuilt from a store by `update_many` over the stored values, some microseconds each.
+Values that are not numbers are rejected. Names of series and history are kept
 elsewhere (see `nws.testing.InMemoryWeather`). One thread at a time may update a bank. Source: Wolski et al. 2000, §2.4.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from io import BufferedIOBase
@@ -119,17 +119,17 @@ def _pages(series: int) -> mmap.mmap:
 class BatteryBank:
     """Batteries of many series; a series is its index, counted from 0 in the order of `add`."""
 
-    def __init__(self, capacity: int = 16) -> None:
+    def __init__(self, series: int = 0) -> None:
+        """Start with so many series."""
         # pages grow without a second copy of what they hold
-        self._pages = _pages(max(capacity, 1))
+        self._pages = _pages(max(series, 1))
         self._states: NDArray[np.void] = np.frombuffer(self._pages, STATE)
-        self._size = 0
+        self._size = series
 
     @classmethod
     def restored(cls, file: BufferedIOBase, series: int) -> BatteryBank:
         """Return a bank that continues from the states of so many series, read from a file; raises `ValueError`."""
         bank = cls(series)
-        bank._size = series
         read = file.readinto(bank._states[:series].view(np.uint8).data)
         if read != series * STATE.itemsize:
             raise ValueError(f"{read} bytes of the states of {series} series")
@@ -247,30 +247,13 @@ class BatteryBank:
             raise WeatherError(
                 f"series {empty} has no measurement yet; record one before asking for a forecast"
             )
-        columns = (
-            answered.value,
-            answered.mae,
-            answered.rmse,
-            answered.method,
-            answered.samples,
-            answered.measured_at,
-            answered.last,
+        columns = {name: getattr(answered, name).tolist() for name in Columns.__dataclass_fields__}
+        columns["method"] = [METHOD_TEXTS[method] for method in columns["method"]]
+        columns["outlooks"] = (
+            [()] * len(at) if ahead is None else _outlooks(self.outlooks(at, ahead), ahead.over_s)
         )
-        rows = [()] * len(at) if ahead is None else _outlooks(self.outlooks(at, ahead), ahead.over_s)
         return [
-            Forecast(
-                value=value,
-                mae=mae,
-                rmse=rmse,
-                method=METHOD_TEXTS[method],
-                samples=count,
-                measured_at=t,
-                last=last,
-                outlooks=outlooks,
-            )
-            for value, mae, rmse, method, count, t, last, outlooks in zip(
-                *(c.tolist() for c in columns), rows, strict=True
-            )
+            Forecast(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
         ]
 
     def outlooks(self, indices: ArrayLike, ahead: Ahead) -> NDArray[np.float64]:
@@ -313,29 +296,3 @@ class BatteryBank:
         wrong = (indices < 0) | (indices >= self._size)
         if wrong.any():
             raise UsageError(f"no series {indices[wrong][0]} in a bank of {self._size}; `add` makes one")
-
-
-class Battery:
-    """The battery of one series."""
-
-    def __init__(self) -> None:
-        self._bank = BatteryBank(1)
-        self._bank.add()
-
-    @property
-    def samples(self) -> int:
-        """Return values taken so far."""
-        return self._bank.samples(0)
-
-    def update(self, value: float, *, t: float) -> None:
-        """Take one value, measured at `t` seconds since the epoch; raises `UsageError` if not finite."""
-        self._bank.update(0, value, t=t)
-
-    def replay(self, values: Iterable[float], times: Iterable[float]) -> None:
-        """Take a stored series, oldest first; as `update` for each, and far faster."""
-        value = np.fromiter(values, np.float64)
-        self._bank.update_many(np.zeros(len(value), np.int64), value, np.fromiter(times, np.float64))
-
-    def forecast(self, pick: Pick = Pick.MAE) -> Forecast:
-        """Return the battery's forecast of the next value; raises `WeatherError` before the first one."""
-        return self._bank.forecast(0, pick)

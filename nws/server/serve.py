@@ -243,8 +243,7 @@ def warm_up() -> None:
     from nws.forecasting.compiling import Kernel
 
     Kernel.left = -1
-    bank = BatteryBank()
-    bank.add(2)
+    bank = BatteryBank(2)
     bank.update_many([0] * 30, [0.5, 0.25] * 15, range(30))
     bank.lend([1], [0, 0])
     bank.columns([0])

@@ -5,20 +5,20 @@ import pytest
 
 from nws.base.errors import UsageError
 from nws.forecasting.backtest import expected
-from nws.forecasting.batteries import Battery, Pick
+from nws.forecasting.batteries import BatteryBank, Pick
 
 
 @pytest.mark.parametrize("pick", list(Pick))
 def test_it_is_what_the_battery_answered(pick):
     values = 5 + np.random.default_rng(3).standard_normal(150).cumsum()
     found = expected(values, pick)
-    battery = Battery()
+    battery = BatteryBank(1)
     for i, value in enumerate(values):
         if i:
-            forecast = battery.forecast(pick)
+            forecast = battery.forecast(0, pick)
             assert found.forecast[i] == forecast.value
             assert np.array_equal([found.error[i]], [forecast.mae], equal_nan=True)
-        battery.update(value, t=float(i))
+        battery.update(0, value, t=float(i))
 
 
 def test_nothing_is_expected_of_the_first_value_and_no_error_charged_for_it():

@@ -17,7 +17,6 @@ LOW, HIGH = KNOWN + SHARES.index(0.1), KNOWN + SHARES.index(0.9)
 def outlooks(values, spans, *, interval_s=10.0, age_s=0.0, **bounds):
     """Return outlooks, float64[spans, …], of a series measured every `interval_s` up to `age_s` ago."""
     bank = BatteryBank(1)
-    bank.add()
     times = np.arange(len(values)) * interval_s
     bank.update_many(np.zeros(len(values), int), values, times)
     return bank.outlooks([0], Ahead(over_s=spans, now=times[-1] + age_s, **bounds))[0]
@@ -48,7 +47,6 @@ def test_outlook_of_few_equal_values_is_not_certain():
 def test_outlooks_after_load_hold_at_nominal_rate(load):
     spans = [10.0, 300.0]
     bank = BatteryBank(1)
-    bank.add()
     held = np.zeros(2)
     rows = range(500, 2900, 5)
     bank.update_many(np.zeros(500, int), load[:500], np.arange(500) * 10.0)
@@ -112,7 +110,6 @@ def test_outlook_uses_interval_of_series(load):
 
 def test_forecast_after_pause_judges_no_forecast_across_it(load):
     bank = BatteryBank(1)
-    bank.add()
     for start in (0.0, 1e6):
         bank.update_many(np.zeros(50, int), load[:50], start + np.arange(50) * 10.0)
     judged = bank.states()["outcomes"][0]
@@ -122,7 +119,6 @@ def test_forecast_after_pause_judges_no_forecast_across_it(load):
 
 def test_outlooks_hold_soon_after_quiet_ends(load):
     bank = BatteryBank(1)
-    bank.add()
     values = np.concatenate((np.ones(10_000), load[:360]))
     bank.update_many(np.zeros(10_060, int), values[:10_060], np.arange(10_060) * 10.0)
     held = 0

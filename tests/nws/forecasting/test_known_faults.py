@@ -7,21 +7,21 @@ import math
 import numpy as np
 import pytest
 
-from nws.forecasting.batteries import Battery, Pick
+from nws.forecasting.batteries import BatteryBank, Pick
 from nws.forecasting.statelayout import ADAPTIVE_MEAN, ADAPTIVE_MEDIAN, SLIDING
 
 
 @pytest.mark.parametrize("pick", Pick)
 def test_no_error_is_charged_to_a_forecast_made_from_no_data(pick):
     # 40 ms came from nobody's forecast: an imagined first forecast of 0 would be off by 40
-    battery = Battery()
-    battery.update(40.0, t=0.0)
-    assert math.isnan(battery.forecast(pick).mae)
-    assert math.isnan(battery.forecast(pick).rmse)
+    battery = BatteryBank(1)
+    battery.update(0, 40.0, t=0.0)
+    assert math.isnan(battery.forecast(0, pick).mae)
+    assert math.isnan(battery.forecast(0, pick).rmse)
     for n in range(1, 30):
-        battery.update(40.0, t=float(n))
-        assert battery.forecast(pick).mae == 0.0
-        assert battery.forecast(pick).rmse == 0.0
+        battery.update(0, 40.0, t=float(n))
+        assert battery.forecast(0, pick).mae == 0.0
+        assert battery.forecast(0, pick).rmse == 0.0
 
 
 def test_adaptive_window_that_has_grown_shrinks_again_when_the_series_moves(follow):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from nws.forecasting.batteries import Battery, Pick
+from nws.forecasting.batteries import BatteryBank, Pick
 from nws.forecasting.kernel import trace
 from nws.forecasting.statelayout import MAE, METHODS, MSE, STATE
 
@@ -65,24 +65,24 @@ def test_first_value_is_charged_to_nobody(follow):
 
 
 def test_expected_error_is_unknown_after_one_value_and_the_mean_error_afterwards():
-    battery = Battery()
-    battery.update(5.0, t=0.0)
-    assert math.isnan(battery.forecast().mae)
-    assert math.isnan(battery.forecast().rmse)
-    battery.update(8.0, t=1.0)
-    assert battery.forecast().mae == 3.0
-    assert battery.forecast().rmse == 3.0
+    battery = BatteryBank(1)
+    battery.update(0, 5.0, t=0.0)
+    assert math.isnan(battery.forecast(0).mae)
+    assert math.isnan(battery.forecast(0).rmse)
+    battery.update(0, 8.0, t=1.0)
+    assert battery.forecast(0).mae == 3.0
+    assert battery.forecast(0).rmse == 3.0
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=80), st.sampled_from(Pick))
 def test_expected_errors_are_those_of_what_the_battery_answered(values, pick):
-    battery, errors = Battery(), []
+    battery, errors = BatteryBank(1), []
     for i, value in enumerate(values):
         if i > 0:
-            errors.append(abs(battery.forecast(pick).value - value))
-        battery.update(value, t=float(i))
-    forecast = battery.forecast(pick)
+            errors.append(abs(battery.forecast(0, pick).value - value))
+        battery.update(0, value, t=float(i))
+    forecast = battery.forecast(0, pick)
     assert forecast.mae == pytest.approx(np.mean(errors), rel=1e-9, abs=1e-12)
     assert forecast.rmse == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-9, abs=1e-12)
 
@@ -107,10 +107,10 @@ def test_short_memories_follow_a_change_that_the_whole_history_hides(follow):
 @given(st.lists(st.floats(-1e3, 1e3, width=32), min_size=2, max_size=80), st.integers(-20, 20))
 def test_another_unit_gives_the_same_forecast_in_that_unit(values, exponent):
     scale = 2.0**exponent
-    here, there = Battery(), Battery()
-    here.replay(values, range(len(values)))
-    there.replay([scale * v for v in values], range(len(values)))
-    a, b = here.forecast(), there.forecast()
+    here, there = BatteryBank(1), BatteryBank(1)
+    here.update_many([0] * len(values), values, range(len(values)))
+    there.update_many([0] * len(values), [scale * v for v in values], range(len(values)))
+    a, b = here.forecast(0), there.forecast(0)
     assert (b.value, b.mae, b.rmse, b.method) == (scale * a.value, scale * a.mae, scale * a.rmse, a.method)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from nws.base.errors import Refused, StoreError, UnknownSeries
-from nws.forecasting.batteries import Battery
+from nws.forecasting.batteries import BatteryBank
 from nws.memory import Memory
 from nws.series import Measurement, Series
 from nws.service import batteryfile, forecaster
@@ -34,9 +34,9 @@ def feed(service, samples, name=ALPHA):
 
 
 def of(samples):
-    battery = Battery()
-    battery.replay([v for _, v in samples], [t for t, _ in samples])
-    return battery.forecast()
+    battery = BatteryBank(1)
+    battery.update_many([0] * len(samples), [v for _, v in samples], [t for t, _ in samples])
+    return battery.forecast(0)
 
 
 def forecast_of(service, name=ALPHA):
@@ -364,9 +364,9 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_forecasts_go_on(s
         found = service.samples(ALPHA, since=0, until=4e9, resolution="raw", most=20_000)
         assert acknowledged <= len(found.value) <= acknowledged + 7
         assert found.value.tolist() == values[: len(found.value)].tolist()
-        battery = Battery()
-        battery.replay(found.value, found.t)
-        assert forecast_of(service) == battery.forecast()
+        battery = BatteryBank(1)
+        battery.update_many([0] * len(found.t), found.value, found.t)
+        assert forecast_of(service) == battery.forecast(0)
         kill(service)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nws.base.errors import Refused, UnknownSeries
-from nws.forecasting.batteries import Battery
+from nws.forecasting.batteries import BatteryBank
 from nws.memory import Keep, Memory
 from nws.messages.encoding import encode
 from nws.series import Measurement, Series
@@ -104,15 +104,15 @@ def test_plot_shows_what_was_expected_before_each_point(measured):
     service, times = measured
     plot = service.plot(ALPHA, since=times[0], until=times[100])
     assert plot.resolution_s == 0
-    battery, error = Battery(), []
+    battery, error = BatteryBank(1), []
     for i, (t, value) in enumerate(zip(plot.t, plot.value, strict=True)):
         if i:
-            forecast = battery.forecast()
+            forecast = battery.forecast(0)
             assert plot.forecast[i] == forecast.value
             assert plot.error[i] == forecast.mae or (i == 1 and np.isnan(plot.error[i]))
             error.append(abs(forecast.value - value))
-        battery.update(value, t=t)
-    assert battery.forecast().mae == pytest.approx(np.mean(error))
+        battery.update(0, value, t=t)
+    assert battery.forecast(0).mae == pytest.approx(np.mean(error))
     assert plot.low.tolist() == plot.high.tolist() == plot.value.tolist()
 
 

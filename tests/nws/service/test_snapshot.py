@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from nws.base.errors import TooMany
-from nws.forecasting.batteries import Battery
+from nws.forecasting.batteries import BatteryBank
 from nws.messages.encoding import encode
 from nws.service.serviceconfig import Limits
 
@@ -211,6 +211,6 @@ def test_series_are_found_by_host_and_resource(grid):
 
 
 def test_battery_of_one_agrees(grid):
-    battery = Battery()
-    battery.replay([0.5, 0.6, 0.7], [START, START + 10, START + 20])
-    assert grid.forecasts(["cpu.new@b"]).popitem()[1] == battery.forecast()
+    battery = BatteryBank(1)
+    battery.update_many([0] * 3, [0.5, 0.6, 0.7], [START, START + 10, START + 20])
+    assert grid.forecasts(["cpu.new@b"]).popitem()[1] == battery.forecast(0)
