@@ -18,6 +18,7 @@ from apples.queueing.scoring import Scoreboard
 from apples.queueing.settings import PRIORITIES, QueueSettings
 from nws.base.durations import Period_s
 from nws.base.reader import load_yaml
+from nws.base.records import copied
 
 
 def _priority(text: str) -> str:
@@ -71,9 +72,7 @@ class QueueSection:
 
     def settings(self) -> QueueSettings:
         """Return the settings of the policy."""
-        return QueueSettings(
-            priority=self.priority, backfill=self.backfill, overrun=self.overrun, increment_s=self.increment
-        )
+        return copied(QueueSettings, self, increment_s=self.increment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +96,7 @@ class EstimatesSection:
     @property
     def scheme(self) -> Scheme:
         """Return the adjustment by similar jobs."""
-        return Scheme(
-            key=self.key,
-            window_s=self.window,
-            percentile=self.percentile,
-            floor=self.floor,
-            minimum=self.minimum,
-        )
+        return copied(Scheme, self, window_s=self.window)
 
     def switches(self) -> Switches:
         """Return where estimates replace requests: nowhere if the source is the request."""

@@ -13,7 +13,7 @@ import numpy as np
 from apples.errors import LaunchError
 from apples.launching.verdict import LAUNCHER_FAILED, TIME_LIMIT
 from apples.model.launchrequest import LaunchRequest, Notify
-from apples.model.plan import Outcome, Plan, RankObservation, RankStatus
+from apples.model.plan import Assignment, Outcome, Plan, RankObservation, RankStatus
 from apples.model.template import Workload
 from apples.simulation.execution import Execution, MockJob, execute
 from apples.simulation.gridsteering import SimulatedSteering
@@ -23,6 +23,8 @@ from nws.base.records import copied
 
 #: Signal that ends the remaining ranks after one was lost: SIGTERM.
 _TERMINATED = 15
+#: Times of a rank in a simulated run.
+_SPENT = ("setup_s", "compute_s", "communicate_s", "wait_s")
 
 
 def check_hosts(grid: MockGrid, request: LaunchRequest) -> None:
@@ -92,44 +94,41 @@ def job_of(grid: MockGrid, plan: Plan, workload: Workload) -> MockJob:
 
 
 def _finished(plan: Plan, happened: Execution) -> Outcome:
-    finish = happened.ended - happened.launched
-    observations = tuple(
-        copied(
-            RankObservation,
-            a,
-            iterations=happened.iterations,
-            setup_s=float(happened.setup_s[a.rank]),
-            compute_s=float(happened.compute_s[a.rank]),
-            communicate_s=float(happened.communicate_s[a.rank]),
-            wait_s=float(happened.wait_s[a.rank]),
-            total_s=float(
-                happened.setup_s[a.rank]
-                + happened.compute_s[a.rank]
-                + happened.communicate_s[a.rank]
-                + happened.wait_s[a.rank]
-                + happened.checkpoint_s
-            ),
-            checkpoint_s=happened.checkpoint_s,
-            checkpoints=happened.checkpoints,
-        )
-        for a in plan.assignments
-    )
-    statuses = tuple(RankStatus(rank=a.rank, host=a.host, exit_code=0) for a in plan.assignments)
     return Outcome(
-        ended="finished", exit_code=0, observed_s=finish, statuses=statuses, observations=observations
+        ended="finished",
+        exit_code=0,
+        observed_s=happened.ended - happened.launched,
+        statuses=_statuses(plan, exit_code=0),
+        observations=tuple(_observation(a, happened) for a in plan.assignments),
+    )
+
+
+def _observation(rank: Assignment, happened: Execution) -> RankObservation:
+    spent_s = {name: float(getattr(happened, name)[rank.rank]) for name in _SPENT}
+    return copied(
+        RankObservation,
+        rank,
+        iterations=happened.iterations,
+        **spent_s,
+        total_s=sum(spent_s.values()) + happened.checkpoint_s,
+        checkpoint_s=happened.checkpoint_s,
+        checkpoints=happened.checkpoints,
+    )
+
+
+def _statuses(plan: Plan, exit_code: int | None = None, signal: int | None = None) -> tuple[RankStatus, ...]:
+    return tuple(
+        RankStatus(rank=a.rank, host=a.host, exit_code=exit_code, signal=signal) for a in plan.assignments
     )
 
 
 def _adapted(plan: Plan, happened: Execution) -> Outcome:
     """Return the outcome of a run that ended with a checkpoint, to resume with another plan."""
-    statuses = tuple(
-        RankStatus(rank=a.rank, host=a.host, exit_code=128 + _TERMINATED) for a in plan.assignments
-    )
     return Outcome(
         ended="adapted",
         exit_code=128 + _TERMINATED,
         observed_s=happened.ended - happened.launched,
-        statuses=statuses,
+        statuses=_statuses(plan, exit_code=128 + _TERMINATED),
         message="the run was ended to go on with another plan",
         kept_iterations=happened.iterations,
     )
@@ -137,15 +136,14 @@ def _adapted(plan: Plan, happened: Execution) -> Outcome:
 
 def _lost(plan: Plan, host: str, happened: Execution) -> Outcome:
     took = happened.ended - happened.launched
-    statuses = tuple(
-        RankStatus(rank=a.rank, host=a.host, exit_code=None, signal=None if a.host == host else _TERMINATED)
-        for a in plan.assignments
-    )
     return Outcome(
         ended="failed",
         exit_code=LAUNCHER_FAILED,
         observed_s=took,
-        statuses=statuses,
+        statuses=tuple(
+            one if one.host != host else replace(one, signal=None)
+            for one in _statuses(plan, signal=_TERMINATED)
+        ),
         message=f"host {host} was lost after {took:.1f} s; the other ranks were ended. "
         f"Run again without it: --exclude {host}",
         lost={host: f"was lost after {took:.1f} s"},
@@ -153,13 +151,10 @@ def _lost(plan: Plan, host: str, happened: Execution) -> Outcome:
 
 
 def _ended_by_limit(plan: Plan, limit_s: float) -> Outcome:
-    statuses = tuple(
-        RankStatus(rank=a.rank, host=a.host, exit_code=None, signal=_TERMINATED) for a in plan.assignments
-    )
     return Outcome(
         ended="time limit",
         exit_code=TIME_LIMIT,
         observed_s=limit_s,
-        statuses=statuses,
+        statuses=_statuses(plan, signal=_TERMINATED),
         message=f"the time limit of {limit_s:g} s ended the run",
     )

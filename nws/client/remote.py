@@ -62,25 +62,7 @@ class Connection:
         body: Mapping[str, object] | None = None,
         accept: tuple[int, ...] = (),
     ) -> Document:
-        """Return the JSON object that answers a request; arguments as for `call`."""
-        answer = self.call(method, path, query=query, body=body, accept=accept)
-        document = _parsed(answer)
-        if not isinstance(document, dict):
-            raise ServiceError(
-                f"{self.url}: {path} was answered with {_glimpse(answer)}, not a JSON object; {_OTHER}"
-            )
-        return document
-
-    def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: Mapping[str, object] | None = None,
-        accept: tuple[int, ...] = (),
-    ) -> requests.Response:
-        """Return the answer to a request; raises `ServiceUnreachable`, and `ServiceError` after a refusal.
+        """Return the JSON object that answers; raises `ServiceUnreachable`, and `ServiceError` after a refusal.
 
         query : parameters; None stands for absent.  accept : statuses that are no refusal, beside 2xx
         """
@@ -91,9 +73,14 @@ class Connection:
             {} if query is None else {key: value for key, value in query.items() if value is not None}
         )
         answer = self._send(method, path, parameters, data)
-        if 200 <= answer.status_code < 300 or answer.status_code in accept:
-            return answer
-        raise self._refused(answer)
+        if not (200 <= answer.status_code < 300 or answer.status_code in accept):
+            raise self._refused(answer)
+        document = _parsed(answer)
+        if not isinstance(document, dict):
+            raise ServiceError(
+                f"{self.url}: {path} was answered with {_glimpse(answer)}, not a JSON object; {_OTHER}"
+            )
+        return document
 
     def _send(
         self, method: str, path: str, query: Mapping[str, object], data: bytes | None
@@ -244,7 +231,7 @@ class ServiceClient(Connection, Closing):
 
     def forget(self, name: str) -> None:
         """Make the service forget a host; needs the admin role. Raises `NotFound`."""
-        self.call("DELETE", f"/v1/hosts/{_quoted(name)}")
+        self.ask("DELETE", f"/v1/hosts/{_quoted(name)}")
 
     # memory
 
@@ -348,7 +335,7 @@ class ServiceClient(Connection, Closing):
 
     def event(self, kind: str, text: str, *, t: float, host: str | None = None) -> None:
         """Report an event at `t` seconds since the epoch; kind : a-z and blanks, at most 40."""
-        self.call("POST", "/v1/events", body={"t": t, "kind": kind, "host": host, "text": text})
+        self.ask("POST", "/v1/events", body={"t": t, "kind": kind, "host": host, "text": text})
 
     def health(self) -> Document:
         """Return `status` and why it is not ``ok``, also from a server that cannot do its work."""

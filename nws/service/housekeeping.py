@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
 
 from nws.base.errors import StoreError
 from nws.memory.database import Database
@@ -24,22 +23,15 @@ _PROBE = "probe"
 _PROBE_BYTES = 1 << 16
 
 
-@dataclass(slots=True, kw_only=True)
-class _Due:
-    """Steady seconds of the next write and the next deletion."""
-
-    seen: float
-    sweep: float
-
-
 class Housekeeping:
     """The periodic work over the parts of a service; thread-safe."""
 
     def __init__(self, parts: ServiceParts) -> None:
         self._parts = parts
         self._running = threading.Lock()
-        steady_s = parts.steady()
-        self._due = _Due(seen=steady_s + _KEEP_SEEN_EVERY_S, sweep=steady_s)
+        # steady seconds of the next write and the next deletion
+        self._sweep_due = parts.steady()
+        self._seen_due = self._sweep_due + _KEEP_SEEN_EVERY_S
 
     def tick(self) -> None:
         """Do the work that is due; return at once if another thread is doing it."""
@@ -48,12 +40,12 @@ class Housekeeping:
         try:
             with self._parts.lock:
                 self._parts.events.enqueue(self._parts.directory.expire())
-            steps: tuple[Callable[[], None], ...] = (
+            steps: tuple[Callable[[], object], ...] = (
                 self._probe,
                 self._schedule,
                 self._parts.events.flush,
-                self._follow,
-                self._tend,
+                lambda: self._parts.forecaster.follow(self._parts.clock()),
+                lambda: self._parts.memory.tend(budget_s=_TEND_S),
                 self._keep_seen,
                 self._sweep,
             )
@@ -90,21 +82,15 @@ class Housekeeping:
         with self._parts.lock:
             self._parts.schedules.update_when_due(self._parts.directory.members())
 
-    def _follow(self) -> None:
-        self._parts.forecaster.follow(self._parts.clock())
-
-    def _tend(self) -> None:
-        self._parts.memory.tend(budget_s=_TEND_S)
-
     def _keep_seen(self) -> None:
-        if self._parts.steady() >= self._due.seen:
-            self._due.seen = self._parts.steady() + _KEEP_SEEN_EVERY_S
+        if self._parts.steady() >= self._seen_due:
+            self._seen_due = self._parts.steady() + _KEEP_SEEN_EVERY_S
             with self._parts.lock:
                 self._parts.directory.save()
 
     def _sweep(self) -> None:
-        if self._parts.steady() >= self._due.sweep:
-            self._due.sweep = self._parts.steady() + _SWEEP_EVERY_S
+        if self._parts.steady() >= self._sweep_due:
+            self._sweep_due = self._parts.steady() + _SWEEP_EVERY_S
             self._parts.events.forget(self._parts.clock() - self._parts.config.keep.ten_minutes_s)
             with self._parts.lock:
                 hosts = frozenset(self._parts.directory.entries)
