@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,10 +10,7 @@ from nws.base.durations import format_seconds, parse_period
 from nws.base.errors import ConfigError
 from nws.cli.common import echo_json, finite, finite_document, json_option, series_document
 from nws.cli.forecastsource import ForecastSource, is_stale, stale_option, with_source
-from nws.series import LONGEST_SPAN_S, MOST_SPANS, SHARES, SHORTEST_SPAN_S
-
-if TYPE_CHECKING:
-    from nws.series import Forecast, Outlook, Series
+from nws.series import LONGEST_SPAN_S, MOST_SPANS, SHARES, SHORTEST_SPAN_S, Forecast, Outlook, Series
 
 
 def _spans(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> list[float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -11,9 +12,6 @@ from nws.base.terminal import visible
 from nws.cli.common import echo_json, finite, finite_document, json_option, series_document
 from nws.cli.forecastsource import ForecastSource, ServiceSource, is_stale, stale_option, with_source
 from nws.client.remotesnapshot import KeptSeries, RemoteHost
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: Counts of a sensor's runs without a measurement.
 _LOST_RUNS = ("failed", "missed", "skipped")

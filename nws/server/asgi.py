@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,12 +22,10 @@ from nws.messages.snapshotcolumns import WeatherSnapshot
 from nws.server import bodies, openapi, routes
 from nws.server.answers import answer, refused
 from nws.server.backend import Backend, Operation, run
+from nws.server.driver import DrivenSource
 from nws.server.middleware import RequestMiddleware
 from nws.server.tokens import Role, Tokens
-
-if TYPE_CHECKING:
-    from nws.server.driver import DrivenSource
-    from nws.service.weatherservice import WeatherService
+from nws.service.weatherservice import WeatherService
 
 #: Installed files of the weather page.
 WEB = Path(__file__).resolve().parent.parent / "web"

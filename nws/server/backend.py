@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,13 +26,11 @@ from nws.base.threads import start_all
 from nws.messages.encoding import encode
 from nws.server.answers import encoded, refusal_of
 from nws.server.bodies import must_close, parse_object, read_body, read_query
+from nws.server.driver import DrivenSource
 from nws.server.middleware import RequestContext, RequestCounters
 from nws.server.tokens import Role, Tokens
 from nws.server.writer import Writer
-
-if TYPE_CHECKING:
-    from nws.server.driver import DrivenSource
-    from nws.service.weatherservice import WeatherService
+from nws.service.weatherservice import WeatherService
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")

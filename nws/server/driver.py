@@ -11,18 +11,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nws.base.errors import WeatherError
 from nws.messages.weatherdocuments import Batch
+from nws.series import Measurement
+from nws.service.weatherservice import WeatherService
+from nws.sources.prometheus import PrometheusSource
 from nws.timing.periodic import Tally, Timetable
-
-if TYPE_CHECKING:
-    from nws.series import Measurement
-    from nws.service.weatherservice import WeatherService
-    from nws.sources.prometheus import PrometheusSource
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,19 +14,16 @@ import os
 import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nws.base.residentmemory import resident_bytes
+from nws.messages.snapshotcolumns import SnapshotOutlooks, SnapshotSeries
+from nws.messages.weatherdocuments import HostState
 from nws.series import Series
+from nws.server.backend import Backend
 from nws.server.middleware import BUCKETS_S
-
-if TYPE_CHECKING:
-    from nws.messages.snapshotcolumns import SnapshotOutlooks, SnapshotSeries
-    from nws.messages.weatherdocuments import HostState
-    from nws.server.backend import Backend
-    from nws.service.parts import Counters
+from nws.service.parts import Counters
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from nws.messages.fieldtypes import HOST, SERIES, field_of
 from nws.messages.weatherdocuments import Error, Partial
+from nws.server.backend import Operation
 from nws.server.bodies import parameters
 from nws.server.tokens import Role
-
-if TYPE_CHECKING:
-    from nws.server.backend import Operation
-    from nws.service.serviceconfig import ServiceConfig
+from nws.service.serviceconfig import ServiceConfig
 
 Schema = dict[str, Any]
 

@@ -13,13 +13,10 @@ import queue
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nws.base.errors import ServiceError, StoreError, WeatherError
-
-if TYPE_CHECKING:
-    from nws.messages.weatherdocuments import Batch, PutReceipt
-    from nws.service.weatherservice import WeatherService
+from nws.messages.weatherdocuments import Batch, PutReceipt
+from nws.service.weatherservice import WeatherService
 
 _LOG = logging.getLogger(__name__)
 

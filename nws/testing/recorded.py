@@ -10,17 +10,14 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nws.base.errors import UsageError
+from nws.client.remote import ServiceClient
 from nws.messages.fieldtypes import understood
 from nws.messages.weatherdocuments import PutReceipt
 from nws.series import Forecast, Measurement, Series
 from nws.sources.csvfile import read_columns
 from nws.testing.weather import InMemoryWeather
-
-if TYPE_CHECKING:
-    from nws.client.remote import ServiceClient
 
 
 class RecordedWeather:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import fsum, prod
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,13 +17,11 @@ from nws.base.oserrors import REASON, os_errors_as
 from stencil_app.errors import OutputError
 from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.layout import Array
+from stencil_app.mesh.slab import Slab
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, RHO, E
 from stencil_app.mhd.solution import mhd_problem
 from stencil_app.running.mpi import agreed
-
-if TYPE_CHECKING:
-    from stencil_app.mesh.slab import Slab
-    from stencil_app.running.runtime import State
+from stencil_app.running.runtime import State
 
 COLUMNS = (
     "cycle",

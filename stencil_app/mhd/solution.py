@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +26,11 @@ from nws.base.files import Replacement, write_whole
 from nws.base.oserrors import REASON, os_errors_as
 from stencil_app.errors import OutputError
 from stencil_app.mesh.layout import Array
+from stencil_app.mesh.slab import Slab
 from stencil_app.mhd.equations import MhdProblem
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, RHO, E
 from stencil_app.running.mpi import agreed
-
-if TYPE_CHECKING:
-    from stencil_app.mesh.slab import Slab
-    from stencil_app.running.runtime import State
+from stencil_app.running.runtime import State
 
 #: Quantities in the order in which they are given and written.
 QUANTITIES = ("rho", "p", "vx", "vy", "vz", "Bx", "By", "Bz")
