@@ -45,7 +45,9 @@ class HostSharing:
         self.started = False
         self._lasting = lasting
         self._daemons: Sequence[subprocess.Popen[bytes]] = ()
-        self._joined: tuple[Path, NodeStatus] | None = None
+        #: Socket of the node manager that was joined, and its answer then.
+        self.path: Path
+        self.status: NodeStatus
         self._notify = notify
         self._client: NodeClient | None = None
 
@@ -54,11 +56,12 @@ class HostSharing:
 
         Raises `SharingError`, also if it has another policy.
         """
-        self._joined = find_node()
-        if self._joined is None:
+        joined = find_node()
+        if joined is None:
             started = start_node(kind, self._notify, machine=machine, listen=listen)
-            self._joined, self._daemons = (started.path, started.status), started.daemons
+            joined, self._daemons = (started.path, started.status), started.daemons
             self.started |= bool(started.daemons)
+        self.path, self.status = joined
         check_policy(kind, self.status, self.path)
         if self.status.cut_off:
             self._notify(
@@ -68,18 +71,6 @@ class HostSharing:
         self._client = NodeClient(self.path)
         # Else a node manager that was started for runs could end between two of them.
         self._client.ask("hold")
-
-    @property
-    def path(self) -> Path:
-        """The socket of the node manager that was joined."""
-        assert self._joined is not None
-        return self._joined[0]
-
-    @property
-    def status(self) -> NodeStatus:
-        """Its answer when the run joined it."""
-        assert self._joined is not None
-        return self._joined[1]
 
     def ask(self, what: str, argument: object = None) -> Any:
         """Return the node manager's answer to one request; raises `SharingError`."""
