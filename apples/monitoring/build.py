@@ -21,8 +21,6 @@ from nws.client import state_dir
 
 SOURCES = Path(__file__).with_name("shim")
 COMPILERS = ("cc", "gcc", "clang")
-#: Flags of the compiler; the build of `mpi_wait` reads the same file.
-FLAGS = tuple((SOURCES / "flags.txt").read_text(encoding="ascii").split())
 
 #: Seconds a compiler may take.
 _COMPILE_S = 120.0
@@ -79,8 +77,8 @@ def monitor_library() -> Path:
 
 
 def _sources_digest() -> str:
-    """Return a digest of the sources, flags and kind of processor."""
-    digest = hashlib.sha256(repr((FLAGS, platform.machine())).encode())
+    """Return a digest of the sources, the file of flags among them, and kind of processor."""
+    digest = hashlib.sha256(platform.machine().encode())
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
@@ -97,10 +95,12 @@ def _compiler_digest(command: list[str]) -> str:
 
 def _build(command: list[str], path: Path) -> None:
     sources = [str(source) for source in sorted(SOURCES.glob("*.c"))]
+    # The build of `mpi_wait` reads the same file.
+    flags = (SOURCES / "flags.txt").read_text(encoding="ascii").split()
     try:
         make_private(path.parent)
         with Replacement(path) as temporary:
-            output_of([*command, *FLAGS, "-o", temporary, *sources, "-ldl", "-lm"], limit_s=_COMPILE_S)
+            output_of([*command, *flags, "-o", temporary, *sources, "-ldl", "-lm"], limit_s=_COMPILE_S)
             # with a umask of 0 the linker lets everybody write
             Path(temporary).chmod(0o755)
     except ProgramFailed as failed:
