@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _policy, _estimates = headed("Policy"), headed("Estimates")
 
-_QUEUE = ("priority", "backfill", "overrun", "increment")
+_QUEUE = ("priority", "backfill", "backfill_order", "delay_budget", "overrun", "increment")
 _ESTIMATES = ("source", "adjust", "learn_from", "key", "window", "percentile", "floor", "minimum", "last")
 _NAMED_OTHERWISE = {"source": "estimates", "minimum": "min-similar"}
 _PLACE = re.compile(r"^options:1: (?:queue|estimates)\.(?P<name>\w+): ", re.MULTILINE)
@@ -44,12 +44,14 @@ class ReplayOptions:
 
     procs : Processors of the machine (default: the log's).
     config : Settings (YAML), as in configs/queue.yaml; options override it.
-    priority : fcfs (default), sjf, wfp, or an expression over wait, estimate, …
+    priority : wfp (default), fcfs, sjf, or an expression over wait, estimate, …
     backfill : none, easy (default) or conservative.
+    backfill_order : priority, shortest or area (default: shortest with estimates, else priority).
+    delay_budget : Delay of the head from which requests count for jobs that overtake it (default 1d), or none.
     overrun : Past its estimate: request (default), increment, doubling, half.
     increment : Of that rule (default 5m).
-    source : request (default), history, recent or actual.
-    adjust : selective (default), regular, or a list: priority,backfill,running.
+    source : ensemble (default), request, history, recent or actual.
+    adjust : selective, regular, or a list: priority,backfill,running (default: backfill).
     learn_from : Job ends to learn from: simulation (default) or log.
     key : Similar jobs: triple (default), double, user, project or all.
     window : Age limit of similar jobs (default 30d).
@@ -70,6 +72,8 @@ class ReplayOptions:
     config: str | None = _policy("--config", metavar="FILE")
     priority: str | None = _policy("--priority", metavar="NAME")
     backfill: str | None = _policy("--backfill", metavar="NAME")
+    backfill_order: str | None = _policy("--backfill-order", metavar="NAME")
+    delay_budget: str | None = _policy("--delay-budget", metavar="TIME")
     overrun: str | None = _policy("--overrun", metavar="RULE")
     increment: str | None = _policy("--increment", metavar="TIME")
     source: str | None = _estimates("--estimates", metavar="SOURCE")
@@ -102,7 +106,7 @@ def simulate_queue(trace: Path, options: ReplayOptions) -> None:
 
     chosen = _settings(options)
     how = Replay(
-        queue=chosen.queue.settings(),
+        queue=chosen.settings(),
         switches=chosen.estimates.switches(),
         event_order=options.event_order,
         predict=options.predict is not None,

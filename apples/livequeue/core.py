@@ -268,7 +268,7 @@ class LiveQueue:
         # True until memory is complete: reading may fail, too.
         self._stale = True
         self.clock.last_s = max(self.clock.last_s, self.store.numbers()["last"])
-        self.queue = JobQueue(self.chosen.queue.settings(), self.processors)
+        self.queue = JobQueue(self.chosen.settings(), self.processors)
         self.board = self.chosen.estimates.scoreboard()
         self.jobs: dict[int, JobRecord] = {}
         self.blocked = BlockedJobs(self)

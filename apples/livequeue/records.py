@@ -85,7 +85,7 @@ class JobRecord(JobDemand):
     estimate_s: run time, estimated at submission.
     estimates: estimate of each source at submission, s.
     expected_s: expected end of a running job.
-    planned_s: reservation of a waiting job (conservative backfilling).
+    planned_s: reservation of a waiting job, under EASY the first one that it had as the head.
     foreseen: waits that were predicted at the submission (`apples.queueing.startranges.ForeseenWait` as JSON), or None.
     after: only until all of it holds.
     beside: job that held the processors when this job started as its guest, or None.

@@ -3,6 +3,7 @@
 `apples.queueing.settings` and `apples.queueing.estimates` define the meaning of the values.
 """
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,11 +13,11 @@ from pydantic import AfterValidator, Field
 from apples.errors import ConfigError
 from apples.model.config import find_config
 from apples.queueing import expressions
-from apples.queueing.estimates import Estimator, RecentRuns, Scheme, SimilarJobs
+from apples.queueing.estimates import Estimator, RecentRuns, RunTimeEnsemble, Scheme, SimilarJobs
 from apples.queueing.jobs import OFF, SWITCHES, Switches
 from apples.queueing.scoring import Scoreboard
 from apples.queueing.settings import PRIORITIES, QueueSettings
-from nws.base.durations import Period_s
+from nws.base.durations import Duration_s, Period_s
 from nws.base.reader import load_yaml
 from nws.base.records import copied
 
@@ -61,18 +62,17 @@ def _adjust(text: str) -> str:
 class QueueSection:
     """Section `queue`; see `apples.queueing.settings.QueueSettings`.
 
+    backfill_order: None for shortest first where estimates are used for backfilling, else by priority.
     oversubscribe: jobs of a live queue that allow it may share processors. The simulator ignores it.
     """
 
-    priority: Annotated[str, AfterValidator(_priority)] = "fcfs"
+    priority: Annotated[str, AfterValidator(_priority)] = "wfp"
     backfill: Literal["none", "easy", "conservative"] = "easy"
+    backfill_order: Literal["priority", "shortest", "area"] | None = None
+    delay_budget: Duration_s | Literal["none"] = 86400.0
     overrun: Literal["request", "increment", "doubling", "half"] = "request"
     increment: Period_s = 300.0
     oversubscribe: bool = True
-
-    def settings(self) -> QueueSettings:
-        """Return the settings of the policy."""
-        return copied(QueueSettings, self, increment_s=self.increment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +83,8 @@ class EstimatesSection:
     learns from its own jobs.
     """
 
-    source: Literal["request", "history", "recent", "actual"] = "request"
-    adjust: Annotated[str, AfterValidator(_adjust)] = "selective"
+    source: Literal["request", "history", "recent", "ensemble", "actual"] = "ensemble"
+    adjust: Annotated[str, AfterValidator(_adjust)] = "backfill"
     learn_from: Literal["simulation", "log"] = "simulation"
     key: Literal["all", "project", "user", "double", "triple"] = "triple"
     window: Period_s = 30 * 86400.0
@@ -104,15 +104,16 @@ class EstimatesSection:
 
     def estimator(self) -> Scoreboard | None:
         """Return an estimator that is scored against the other source, or None if the source does not learn."""
-        return self.scoreboard() if self.source in ("history", "recent") else None
+        return None if self.source in ("request", "actual") else self.scoreboard()
 
     def scoreboard(self) -> Scoreboard:
-        """Return a scoreboard of both sources. History decides unless the source is another one that learns."""
+        """Return a scoreboard of all sources. History decides unless the source is another one that learns."""
         sources: dict[str, Estimator] = {
             "history": SimilarJobs(self.scheme),
             "recent": RecentRuns(self.last),
+            "ensemble": RunTimeEnsemble(),
         }
-        return Scoreboard("recent" if self.source == "recent" else "history", sources)
+        return Scoreboard(self.source if self.source in sources else "history", sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +141,18 @@ class QueueFile:
     queue: QueueSection = field(default_factory=QueueSection)
     estimates: EstimatesSection = field(default_factory=EstimatesSection)
     limits: LimitsSection = field(default_factory=LimitsSection)
+
+    def settings(self) -> QueueSettings:
+        """Return the settings of the policy."""
+        queue = self.queue
+        return copied(
+            QueueSettings,
+            queue,
+            backfill_order=queue.backfill_order
+            or ("shortest" if self.estimates.switches().backfill else "priority"),
+            delay_budget_s=math.inf if queue.delay_budget == "none" else float(queue.delay_budget),
+            increment_s=queue.increment,
+        )
 
 
 def load_queue_file(name: str | Path) -> QueueFile:

@@ -110,7 +110,7 @@ class JobQueue:
         kernel.resumed(self._state, self._rules, slot, float(start_s), float(expected_s))
 
     def promise(self, job_id: int, planned_s: float) -> None:
-        """Set the reservation of a waiting job, made before the queue was rebuilt (conservative backfilling)."""
+        """Set the reservation of a waiting job, made before the queue was rebuilt."""
         self._state.jobs[self._slots[job_id]]["reservation"] = planned_s
 
     def sample_waits(self, now_s: float, past: PastRuns) -> dict[int, SampledWait]:
@@ -185,7 +185,7 @@ class JobQueue:
         return slot is not None and bool(self._state.jobs[slot]["backfilled"])
 
     def planned_start_s(self, job_id: int) -> float | None:
-        """Return a waiting job's reservation as of the last pass (conservative backfilling), or None."""
+        """Return a waiting job's reservation, under EASY the first one that it had as the head, or None."""
         slot = self._slots.get(job_id)
         if slot is None or not self._state.jobs[slot]["waiting"]:
             return None

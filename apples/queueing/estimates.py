@@ -5,14 +5,18 @@ submission; *aggressive* is the percentile. A is at most 1 and at least a floor.
 its request. Estimators receive ended jobs and estimate submitted ones. No estimator sees a run time before the end.
 """
 
+import math
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from apples.errors import ConfigError
 from apples.queueing.jobs import QueueJob
+from apples.queueing.state import Floats
 
 KEYS = ("all", "project", "user", "double", "triple")
 """double: user and project. triple: user, project and requested time."""
@@ -179,6 +183,63 @@ class RecentRuns:
             return RunTimeEstimate(seconds=job.request_s, source="request", similar=len(runs))
         seconds = min(max(sum(runs) / len(runs), 1.0), job.request_s)
         return RunTimeEstimate(seconds=seconds, source="history", similar=len(runs))
+
+
+class RunTimeEnsemble:
+    """Mean of three online estimates, each at most the request. It covers for what each of them gets wrong.
+
+    The mean of the user's last two run times; the geometric mean of the last five of the most similar jobs (user,
+    request and processors, then user and request, then user); a recursive least squares fit with forgetting of the
+    logarithm of the run time to those of the request, of the processors and of these earlier run times.
+    """
+
+    _FORGETTING, _PRIOR = 0.999, 100.0
+
+    def __init__(self) -> None:
+        """Start without history."""
+        self._last: dict[Hashable, deque[float]] = {}
+        self._logarithms: dict[Hashable, deque[float]] = {}
+        self._weights = np.zeros(6)
+        self._covariance = self._PRIOR * np.eye(6)
+
+    def ended(self, job: QueueJob, run_s: float, end_s: float) -> None:
+        """Learn from an ended job."""
+        run_s = max(run_s, 1.0)
+        features = self._features(job)
+        projected = self._covariance @ features
+        gain = projected / (self._FORGETTING + features @ projected)
+        self._weights = self._weights + gain * (math.log(run_s) - features @ self._weights)
+        covariance = (self._covariance - np.outer(gain, projected)) / self._FORGETTING
+        # Rounding would make it asymmetric, and forgetting let it grow without bound in directions never seen.
+        covariance = (covariance + covariance.T) / 2.0
+        self._covariance = covariance / max(1.0, covariance.trace() / (1e6 * self._PRIOR))
+        self._last.setdefault(job.user, deque(maxlen=2)).append(run_s)
+        for group in self._groups(job):
+            self._logarithms.setdefault(group, deque(maxlen=5)).append(math.log(run_s))
+
+    def estimate(self, job: QueueJob, now_s: float) -> RunTimeEstimate:
+        """Return the mean, or the request for a user of whom no job has ended."""
+        last = self._last.get(job.user, ())
+        if not last:
+            return RunTimeEstimate(seconds=job.request_s, source="request", similar=0)
+        features = self._features(job)
+        # The logarithms of a request are at most some tens; a fit may be anything.
+        logarithms = [features[4], min(float(features @ self._weights), 50.0)]
+        values = [*map(math.exp, logarithms), *([sum(last) / 2] if len(last) == 2 else [])]
+        seconds = sum(min(max(value, 1.0), job.request_s) for value in values) / len(values)
+        return RunTimeEstimate(seconds=seconds, source="history", similar=len(last))
+
+    def _features(self, job: QueueJob) -> Floats:
+        """Return 1 and logarithms: request, processors + 1, mean of the last runs, the most similar runs, last run."""
+        request = math.log(max(job.request_s, 1.0))
+        last = self._last.get(job.user, ())
+        mean, latest = (math.log(sum(last) / len(last)), math.log(last[-1])) if last else (request, request)
+        similar = next((self._logarithms[g] for g in self._groups(job) if g in self._logarithms), None)
+        level = request if similar is None else sum(similar) / len(similar)
+        return np.array([1.0, request, math.log(job.procs + 1), mean, level, latest])
+
+    def _groups(self, job: QueueJob) -> tuple[Hashable, ...]:
+        return (job.user, job.request_s, job.procs), (job.user, job.request_s), (job.user,)
 
 
 class ModelFirst:

@@ -2,8 +2,10 @@
 
 EASY (Lifka; Mu'alem and Feitelson): jobs start from the head of the queue while they fit. The first that does not fit
 gets a reservation at the *shadow time*, when enough running jobs are expected to have ended. Another job may overtake
-it if it is expected to end by then, or if it fits in the *extra* processors that the reserved job leaves. The queue is
-ordered by priority, ties by submission. `apples.queueing.conservative` has conservative backfilling.
+it if it is expected to end by then, or if it fits in the *extra* processors that the reserved job leaves. Estimates may
+be too short and delay the reservation. Once it is later than the first one by a budget, a job may overtake only if its
+request ends by then. The queue is ordered by priority, ties by submission. `apples.queueing.conservative` has
+conservative backfilling.
 
 The head of the queue: the waiting job of highest priority, found without scoring all jobs at every pass.
 
@@ -19,6 +21,7 @@ from apples.queueing.jit import compiled, part, unit
 from apples.queueing.running import enter, leave, renew, restore, shadow
 from apples.queueing.scores import score, score_all
 from apples.queueing.state import (
+    BY_PRIORITY,
     CHECKED,
     CONSERVATIVE,
     EASY,
@@ -35,6 +38,7 @@ from apples.queueing.state import (
     RANKED,
     SCRATCH,
     SHADOW,
+    SHORTEST,
     SJF,
     SPAN,
     STARTED,
@@ -183,46 +187,71 @@ def _overtake(state: QueueState, rules: Rules, now: float) -> None:
     if counts[CHECKED] == 0:
         procs = int(state.columns[PROCS, counts[HEAD]])
         state.times[SHADOW], counts[EXTRA] = shadow(state, rules, procs, now)
-    left = _candidates(state, now)
+    head = state.jobs[state.lists[QUEUE, counts[HEAD]]]
+    if head["reservation"] == np.inf:
+        head["reservation"] = state.times[SHADOW]
+    late = state.times[SHADOW] > head["reservation"] + rules.delay_budget_s
+    left = _candidates(state, now, late)
     counts[CHECKED] = counts[QUEUED]
-    if rules.priority != FCFS:
-        for index in range(left):
-            state.scores[pool[index]] = score(state, rules, pool[index], now)
+    for index in range(left):
+        state.scores[pool[index]] = _backfill_score(state, rules, pool[index], now)
     while left > 0:
-        chosen = 0 if rules.priority == FCFS else _best(state, left)
-        position = pool[chosen]
-        if now + state.columns[SPAN, position] > state.times[SHADOW]:
+        position = pool[_best(state, left)]
+        if now + _length(state, position, late) > state.times[SHADOW]:
             counts[EXTRA] -= int(state.columns[PROCS, position])
         state.jobs[state.lists[QUEUE, position]]["backfilled"] = 1
         enter(state, position, now)
-        left = _keep_eligible(state, now, left)
+        left = _keep_eligible(state, now, left, late)
 
 
 @part
-def _candidates(state: QueueState, now: float) -> int:
+def _length(state: QueueState, position: int, late: bool) -> float:
+    """Return the run time that is assumed for a job that may overtake: its request if the head is late."""
+    if late:
+        return float(state.jobs[state.lists[QUEUE, position]]["request"])
+    return float(state.columns[SPAN, position])
+
+
+@part
+def _backfill_score(state: QueueState, rules: Rules, position: int, now: float) -> float:
+    """Return the score among the jobs that may overtake the head; the highest starts first."""
+    if rules.backfill_order == BY_PRIORITY:
+        return score(state, rules, position, now)
+    shortness = -float(state.columns[SPAN, position])
+    return (
+        shortness if rules.backfill_order == SHORTEST else shortness * float(state.columns[PROCS, position])
+    )
+
+
+@part
+def _may_overtake(state: QueueState, position: int, now: float, late: bool) -> bool:
+    """Return whether the job fits and does not delay the head. Never true for the head, nor for a vacant place."""
+    procs = state.columns[PROCS, position]
+    if procs > state.counts[FREE]:
+        return False
+    return bool(procs <= state.counts[EXTRA] or now + _length(state, position, late) <= state.times[SHADOW])
+
+
+@part
+def _candidates(state: QueueState, now: float, late: bool) -> int:
     """Fill the scratch list with the places of jobs that may overtake the head, and return their number."""
     counts, pool = state.counts, state.lists[SCRATCH]
-    procs, span = state.columns[PROCS], state.columns[SPAN]
-    free, extra, by = float(counts[FREE]), float(counts[EXTRA]), state.times[SHADOW]
     count = 0
     for position in range(counts[CHECKED], counts[QUEUED]):
-        # Never true for the head, nor for a vacant place.
-        if procs[position] <= free and (procs[position] <= extra or now + span[position] <= by):
+        if _may_overtake(state, position, now, late):
             pool[count] = position
             count += 1
     return count
 
 
 @part
-def _keep_eligible(state: QueueState, now: float, left: int) -> int:
+def _keep_eligible(state: QueueState, now: float, left: int, late: bool) -> int:
     """Keep the places of the scratch list, in order, that may still overtake, and return their number."""
-    counts, pool = state.counts, state.lists[SCRATCH]
-    procs, span = state.columns[PROCS], state.columns[SPAN]
-    free, extra, by = float(counts[FREE]), float(counts[EXTRA]), state.times[SHADOW]
+    pool = state.lists[SCRATCH]
     eligible = 0
     for index in range(left):
         position = pool[index]
-        if procs[position] <= free and (procs[position] <= extra or now + span[position] <= by):
+        if _may_overtake(state, position, now, late):
             pool[eligible] = position
             eligible += 1
     return eligible

@@ -16,6 +16,9 @@ PRIORITIES = ("fcfs", "sjf", "wfp")
 
 BACKFILLS = ("none", "easy", "conservative")
 
+BACKFILL_ORDERS = ("priority", "shortest", "area")
+"""Order of the jobs that may overtake the head: by priority, by run time, or by run time × processors."""
+
 OVERRUNS = ("request", "increment", "doubling", "half")
 """Expected end of a running job that outlives its estimate. request: the end of its request. increment: max(estimate,
 now + increment), renewed at every pass (Cobalt). doubling: the doubled estimate, at most the request (OpenPBS). half:
@@ -32,12 +35,17 @@ class QueueSettings:
 
     priority: one of `PRIORITIES`, or an expression (`apples.queueing.expressions`).
     backfill: one of `BACKFILLS`.
+    backfill_order: one of `BACKFILL_ORDERS`, under EASY.
+    delay_budget_s: delay of the head, against its first reservation, from which a job that overtakes it must end in
+        time by its request, not by its estimate (EASY). Infinity: never.
     overrun: one of `OVERRUNS`.
     increment_s: value for that rule, and for jobs that outlive their request.
     """
 
     priority: str = "fcfs"
     backfill: str = "easy"
+    backfill_order: str = "priority"
+    delay_budget_s: float = float("inf")
     overrun: str = "request"
     increment_s: float = 300.0
 
@@ -46,12 +54,15 @@ class QueueSettings:
             f"{what} {got!r} is unknown; legal are {', '.join(legal)}"
             for what, got, legal in (
                 ("backfill", self.backfill, BACKFILLS),
+                ("backfill order", self.backfill_order, BACKFILL_ORDERS),
                 ("overrun", self.overrun, OVERRUNS),
             )
             if got not in legal
         ]
         if not 0.0 < self.increment_s < float("inf"):
             problems.append(f"increment_s {self.increment_s!r}: a time above 0 s is legal")
+        if not self.delay_budget_s >= 0.0:
+            problems.append(f"delay_budget_s {self.delay_budget_s!r}: 0 s or more are legal")
         if self.priority not in PRIORITIES:
             try:
                 expressions.compile_expression(self.priority)
@@ -73,7 +84,9 @@ class QueueSettings:
             priority=PRIORITIES.index(self.priority) if named else EXPRESSION,
             backfill=BACKFILLS.index(self.backfill),
             overrun=OVERRUNS.index(self.overrun),
+            backfill_order=BACKFILL_ORDERS.index(self.backfill_order),
             increment_s=float(self.increment_s),
+            delay_budget_s=float(self.delay_budget_s),
             operations=np.array([code for code, _ in program], np.int64),
             constants=np.array([constant for _, constant in program], np.float64),
             stack=np.zeros(DEPTH),

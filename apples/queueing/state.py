@@ -39,13 +39,16 @@ FCFS, SJF, WFP, EXPRESSION = 0, 1, 2, 3
 #: Codes of `Rules.backfill`.
 NO_BACKFILL, EASY, CONSERVATIVE = 0, 1, 2
 
+#: Codes of `Rules.backfill_order`.
+BY_PRIORITY, SHORTEST, SMALLEST_AREA = 0, 1, 2
+
 #: Codes of `Rules.overrun`.
 TO_REQUEST, BY_INCREMENT, BY_DOUBLING, BY_HALF = 0, 1, 2, 3
 
 #: A job. Times in s since the caller's origin. procs: requested processors. request: requested run time.
 #: priority_s, backfill_s, running_s: assumed run times for the order, for backfilling, and for a running job.
-#: start, expected: start and expected end of a started job. reservation: of a waiting job under conservative
-#: backfilling, or infinity. waiting: 1 while in the queue. backfilled: 1 if the job overtook another one.
+#: start, expected: start and expected end of a started job. reservation: of a waiting job, or infinity; under EASY the
+#: first one that it had as the head. waiting: 1 while in the queue. backfilled: 1 if the job overtook another one.
 JOB = np.dtype(
     [
         ("submit", np.float64),
@@ -84,15 +87,17 @@ class QueueState(NamedTuple):
 class Rules(NamedTuple):
     """The policy as numbers.
 
-    increment_s: see `apples.queueing.settings`.
+    increment_s, delay_budget_s: see `apples.queueing.settings`.
     operations, constants: stack program of the expression.
     stack: float64, space for its values.
     """
 
     priority: int
     backfill: int
+    backfill_order: int
     overrun: int
     increment_s: float
+    delay_budget_s: float
     operations: Ints
     constants: Floats
     stack: Floats

@@ -217,7 +217,7 @@ def test_replay_of_the_log_starts_the_same_jobs_at_the_same_instants(bench, aske
         log = parse_swf(swf_lines(document), "log")
         estimator = one.chosen.estimates.estimator()
         how = Replay(
-            queue=one.chosen.queue.settings(),
+            queue=one.chosen.settings(),
             switches=OFF if estimator is None else one.chosen.estimates.switches(),
             predict=True,
         )
