@@ -66,12 +66,11 @@ class StoredPredictions:
         self.ends: dict[int, float] = {}
         self.plans: dict[int, float] = {}
 
-    def write(self, store: Store, queue: JobQueue, backfill: str) -> None:
+    def write(self, store: Store, queue: JobQueue) -> None:
         """Write the predictions that have changed, within a transaction."""
-        waiting = queue.waiting if backfill == "conservative" else ()
         for job_id, at_s in _changed(self.ends, queue.running, queue.expected_end_s):
             store.change(job_id, expected_s=at_s)
-        for job_id, at_s in _changed(self.plans, waiting, queue.planned_start_s):
+        for job_id, at_s in _changed(self.plans, queue.reserved, queue.planned_start_s):
             store.change(job_id, planned_s=at_s)
 
 
@@ -189,7 +188,7 @@ class LiveQueue:
         self.starts.learn(sorted(started, key=lambda record: record.id))
         for job_id in self.starts.keep([*ids, *eligible], now, self.store):
             self.jobs[job_id] = self.record(job_id)
-        self._predictions.write(self.store, self.queue, self.chosen.queue.backfill)
+        self._predictions.write(self.store, self.queue)
         self.store.set_numbers(last=now, policy=self._policy())
         return Instant(at_s=now, submitted=ids, started=started, left=tuple(left))
 

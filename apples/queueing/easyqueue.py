@@ -29,6 +29,7 @@ from apples.queueing.state import (
     STARTS,
     VACANT,
     WAITING,
+    Ints,
     empty_state,
 )
 
@@ -70,9 +71,21 @@ class JobQueue:
     @property
     def waiting(self) -> tuple[QueueJob, ...]:
         """Return the waiting jobs in order of submission."""
+        return tuple(self._jobs[slot] for slot in self._waiting_slots().tolist())
+
+    @property
+    def reserved(self) -> tuple[QueueJob, ...]:
+        """Return the waiting jobs with a reservation, under EASY also those that had one as the head."""
+        slots = self._waiting_slots()
+        return tuple(
+            self._jobs[slot] for slot in slots[np.isfinite(self._state.jobs["reservation"][slots])].tolist()
+        )
+
+    def _waiting_slots(self) -> Ints:
+        """Return the slots of the waiting jobs in order of submission."""
         used = self._state.counts[QUEUED]
-        queue, procs = self._state.lists[QUEUE, :used], self._state.columns[PROCS, :used]
-        return tuple(self._jobs[int(slot)] for slot in queue[procs != VACANT])
+        slots: Ints = self._state.lists[QUEUE, :used][self._state.columns[PROCS, :used] != VACANT]
+        return slots
 
     @property
     def running(self) -> tuple[QueueJob, ...]:

@@ -226,7 +226,9 @@ class RunTimeEnsemble:
         # The logarithms of a request are at most some tens; a fit may be anything.
         logarithms = [features[4], min(float(features @ self._weights), 50.0)]
         values = [*map(math.exp, logarithms), *([sum(last) / 2] if len(last) == 2 else [])]
-        seconds = sum(min(max(value, 1.0), job.request_s) for value in values) / len(values)
+        seconds = min(
+            sum(min(max(value, 1.0), job.request_s) for value in values) / len(values), job.request_s
+        )
         return RunTimeEstimate(seconds=seconds, source="history", similar=len(last))
 
     def _features(self, job: QueueJob) -> Floats:

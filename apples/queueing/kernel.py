@@ -193,10 +193,14 @@ def _overtake(state: QueueState, rules: Rules, now: float) -> None:
     late = state.times[SHADOW] > head["reservation"] + rules.delay_budget_s
     left = _candidates(state, now, late)
     counts[CHECKED] = counts[QUEUED]
-    for index in range(left):
-        state.scores[pool[index]] = _backfill_score(state, rules, pool[index], now)
+    in_order = rules.priority == FCFS and rules.backfill_order == BY_PRIORITY
+    if rules.backfill_order != BY_PRIORITY:
+        _score_size(state, rules, left)
+    elif rules.priority != FCFS:
+        for index in range(left):
+            state.scores[pool[index]] = score(state, rules, pool[index], now)
     while left > 0:
-        position = pool[_best(state, left)]
+        position = pool[0 if in_order else _best(state, left)]
         if now + _length(state, position, late) > state.times[SHADOW]:
             counts[EXTRA] -= int(state.columns[PROCS, position])
         state.jobs[state.lists[QUEUE, position]]["backfilled"] = 1
@@ -213,45 +217,43 @@ def _length(state: QueueState, position: int, late: bool) -> float:
 
 
 @part
-def _backfill_score(state: QueueState, rules: Rules, position: int, now: float) -> float:
-    """Return the score among the jobs that may overtake the head; the highest starts first."""
-    if rules.backfill_order == BY_PRIORITY:
-        return score(state, rules, position, now)
-    shortness = -float(state.columns[SPAN, position])
-    return (
-        shortness if rules.backfill_order == SHORTEST else shortness * float(state.columns[PROCS, position])
-    )
-
-
-@part
-def _may_overtake(state: QueueState, position: int, now: float, late: bool) -> bool:
-    """Return whether the job fits and does not delay the head. Never true for the head, nor for a vacant place."""
-    procs = state.columns[PROCS, position]
-    if procs > state.counts[FREE]:
-        return False
-    return bool(procs <= state.counts[EXTRA] or now + _length(state, position, late) <= state.times[SHADOW])
+def _score_size(state: QueueState, rules: Rules, left: int) -> None:
+    """Score the jobs that may overtake the head by their size: the shortest, or that of the smallest area, is first."""
+    pool, procs, span = state.lists[SCRATCH], state.columns[PROCS], state.columns[SPAN]
+    for index in range(left):
+        position = pool[index]
+        width = 1.0 if rules.backfill_order == SHORTEST else procs[position]
+        state.scores[position] = -span[position] * width
 
 
 @part
 def _candidates(state: QueueState, now: float, late: bool) -> int:
     """Fill the scratch list with the places of jobs that may overtake the head, and return their number."""
     counts, pool = state.counts, state.lists[SCRATCH]
+    procs, span = state.columns[PROCS], state.columns[SPAN]
+    free, extra, by = float(counts[FREE]), float(counts[EXTRA]), state.times[SHADOW]
     count = 0
     for position in range(counts[CHECKED], counts[QUEUED]):
-        if _may_overtake(state, position, now, late):
+        # By estimates, which are at most the requests. Never true for the head, nor for a vacant place.
+        if procs[position] <= free and (procs[position] <= extra or now + span[position] <= by):
             pool[count] = position
             count += 1
-    return count
+    return _keep_eligible(state, now, count, True) if late else count
 
 
 @part
 def _keep_eligible(state: QueueState, now: float, left: int, late: bool) -> int:
     """Keep the places of the scratch list, in order, that may still overtake, and return their number."""
-    pool = state.lists[SCRATCH]
+    counts, pool = state.counts, state.lists[SCRATCH]
+    procs, span = state.columns[PROCS], state.columns[SPAN]
+    free, extra, by = float(counts[FREE]), float(counts[EXTRA]), state.times[SHADOW]
     eligible = 0
     for index in range(left):
         position = pool[index]
-        if _may_overtake(state, position, now, late):
+        if procs[position] <= free and (
+            procs[position] <= extra
+            or now + (_length(state, position, True) if late else span[position]) <= by
+        ):
             pool[eligible] = position
             eligible += 1
     return eligible

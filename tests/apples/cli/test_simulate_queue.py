@@ -36,8 +36,12 @@ def document(*arguments):
     return json.loads(done.stdout)
 
 
+#: EASY by requests, first come first served.
+PLAIN = ("--priority", "fcfs", "--estimates", "request")
+
+
 def test_one_document(log):
-    found = document(log)
+    found = document(log, *PLAIN)
     assert found["version"] == 1
     assert found["trace"]["jobs"] == 300
     assert found["trace"]["dropped"] == {"not 18 numbers": 1}
@@ -45,13 +49,20 @@ def test_one_document(log):
     assert found["queue"] == {
         "priority": "fcfs",
         "backfill": "easy",
+        "backfill_order": None,
+        "delay_budget": 86400.0,
         "overrun": "request",
         "increment": 300.0,
         "oversubscribe": True,
     }
     assert set(found["metrics"]) >= {"wait", "response", "slowdown", "bounded_slowdown", "weighted_wait"}
     assert found["metrics"]["estimates"]["not_adjusted"] == 1.0
-    assert document(log) == found
+    assert (
+        document(log, *PLAIN, "--delay-budget", "none", "--backfill-order", "priority")["metrics"]
+        == found["metrics"]
+    )
+    default = document(log)
+    assert (default["queue"]["priority"], default["estimates"]["source"]) == ("wfp", "ensemble")
 
 
 def test_starts_of_every_job(log, tmp_path):
@@ -65,8 +76,8 @@ def test_starts_of_every_job(log, tmp_path):
 
 def test_predict_writes_ranges_and_changes_no_start(log, tmp_path):
     path, starts = tmp_path / "predicted.txt", tmp_path / "starts.txt"
-    metrics = document(log, "--load", "1.5", "--predict", path, "--starts", starts)["metrics"]
-    assert metrics == document(log, "--load", "1.5")["metrics"]
+    metrics = document(log, *PLAIN, "--load", "1.5", "--predict", path, "--starts", starts)["metrics"]
+    assert metrics == document(log, *PLAIN, "--load", "1.5")["metrics"]
     rows = [[float(word) for word in line.split()] for line in path.read_text().splitlines()]
     assert [row[:3] for row in rows] == [
         [float(word) for word in line.split()] for line in starts.read_text().splitlines()
@@ -83,7 +94,8 @@ def test_predict_writes_ranges_and_changes_no_start(log, tmp_path):
 
 def test_policies_and_estimates_change_the_schedule(log):
     def wait(*more):
-        return document(log, "--load", "1.2", *more)["metrics"]["wait"]["mean"]
+        words = (*PLAIN, "--adjust", "selective", "--backfill-order", "priority", *more)
+        return document(log, "--load", "1.2", *words)["metrics"]["wait"]["mean"]
 
     plain = wait()
     assert wait("--priority", "sjf") < plain
@@ -93,6 +105,7 @@ def test_policies_and_estimates_change_the_schedule(log):
     learnt = ("--estimates", "history", "--key", "user", "--floor", "0")
     assert wait(*learnt, "--adjust", "priority,backfill") == wait(*learnt)
     assert wait(*learnt, "--adjust", "off") == plain
+    assert wait("--backfill-order", "area") != plain
     assert wait(*learnt, "--adjust", "running") != plain
     assert (
         wait("--estimates", "recent", "--last", "1", "--adjust", "regular", "--overrun", "doubling") != plain
@@ -108,8 +121,8 @@ def test_history_may_come_from_the_log(log):
 
 def test_sources_of_estimates_are_compared(log):
     found = document(log, "--estimates", "recent")
-    assert set(found["estimators"]) == {"request", "history", "recent"}
-    assert "estimators" not in document(log)
+    assert set(found["estimators"]) == {"request", "history", "recent", "ensemble"}
+    assert "estimators" not in document(log, *PLAIN)
     assert "mean accuracy by source: " in call(log, "--estimates", "history").stdout
 
 

@@ -31,7 +31,7 @@ def test_jobs_from_submission_to_end(manager, cli, tmp_path):
     assert (long["name"], long["project"], long["procs"], long["request_s"]) == ("long", "sun", 2, 3600.0)
     assert second["start_late"] == pytest.approx(long["start"] + 3600, abs=1)
     table = call("queue").splitlines()
-    assert table[0].startswith("0 of 2 processors free, 2 jobs waiting; priority fcfs, backfill easy")
+    assert table[0].startswith("0 of 2 processors free, 2 jobs waiting; priority wfp, backfill easy")
     assert "job 2 waits for 1 processor, 0 are free; job 1 is expected to end in" in call("why", 2)
     assert call("cancel", 1, 3) == "job 1: ending\njob 3: cancelled\n"
     eventually(lambda: not queue()["jobs"])

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from apples.errors import ConfigError
-from apples.queueing.estimates import ModelFirst, Ratios, RecentRuns, Scheme, SimilarJobs, percentile_of
+from apples.queueing.estimates import (
+    ModelFirst,
+    Ratios,
+    RecentRuns,
+    RunTimeEnsemble,
+    Scheme,
+    SimilarJobs,
+    percentile_of,
+)
 from apples.queueing.jobs import QueueJob
 
 
@@ -117,3 +125,29 @@ def test_scheme_says_all_that_is_wrong():
         assert part in text
     with pytest.raises(ConfigError, match="1 or more are legal"):
         RecentRuns(0)
+
+
+def test_ensemble_learns_the_share_that_a_user_needs():
+    ensemble = RunTimeEnsemble()
+    assert ensemble.estimate(job(request=4000.0), 0.0).source == "request"
+    for end in range(40):
+        one = job(request=4000.0 if end % 2 else 400.0)
+        ensemble.ended(one, one.request_s / 4, float(end))
+    short, long = (ensemble.estimate(job(request=request), 50.0).seconds for request in (400.0, 4000.0))
+    # Two of three estimates know the request, and the mean of the last two runs is 550.
+    assert 100 <= short < 300
+    assert 600 < long <= 1000
+
+
+@given(
+    runs=st.lists(
+        st.tuples(st.sampled_from("ab"), st.floats(1, 1e7), st.floats(1e-3, 1e7), st.integers(1, 10**5)),
+        max_size=60,
+    )
+)
+def test_ensemble_is_finite_and_at_most_the_request(runs):
+    ensemble = RunTimeEnsemble()
+    for end, (user, request, run, procs) in enumerate(runs):
+        one = QueueJob(id=end, procs=procs, request_s=request, submit_s=0.0, user=user)
+        assert min(1.0, request) <= ensemble.estimate(one, float(end)).seconds <= request
+        ensemble.ended(one, run, float(end))

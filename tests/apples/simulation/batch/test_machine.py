@@ -1,5 +1,7 @@
 """Replays of small traces: the same decisions as the live queue, both event orders, estimates from three places."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -123,3 +125,30 @@ def test_nothing_to_replay(trace):
 def test_job_of_a_trace_is_known_by_its_place(trace):
     jobs = trace((3, 1, 4, 9), users=[7])
     assert Jobs(jobs)[0] == QueueJob(id=0, procs=4, request_s=9.0, submit_s=3.0, user="7", project="0")
+
+
+def test_head_is_delayed_by_its_budget_and_no_more(trace):
+    """A job of both processors is the head; short ones that run a hundred times as long as estimated overtake it."""
+    long, wide = (0, 100, 1, 100), (1, 10, 2, 10)
+    short = [(2 + 40 * n, 100, 1, 100) for n in range(40)]
+    jobs = trace(long, wide, *short, processors=2)
+    estimates = np.array([100.0, 10.0, *[1.0] * 40])
+    waits = {}
+    for budget_s in (math.inf, 1000.0, 300.0, 0.0):
+        policy = QueueSettings(delay_budget_s=budget_s)
+        how = Replay(queue=policy, switches=SELECTIVE)
+        waits[budget_s] = simulate(jobs, how, estimates).start[1] - 1
+    assert waits[math.inf] > waits[1000.0] > waits[300.0] > waits[0.0]
+    # The first reservation is at 100; a job that overtakes within the budget may still run for its request.
+    assert all(waits[budget_s] <= 100 + budget_s + 100 for budget_s in (1000.0, 300.0, 0.0))
+
+
+@pytest.mark.parametrize(("order", "first"), [("priority", 2), ("shortest", 3), ("area", 4)])
+def test_jobs_that_overtake_start_in_the_order_of_the_policy(trace, order, first):
+    """Three jobs fit beside the first and before the reservation of the second, one at a time."""
+    jobs = trace(
+        (0, 100, 4, 100), (1, 10, 8, 10), (2, 40, 3, 40), (2, 20, 4, 20), (2, 30, 2, 30), processors=8
+    )
+    start = simulate(jobs, Replay(queue=QueueSettings(backfill_order=order))).start
+    assert start[first] == 2
+    assert start[1] == 100
