@@ -25,9 +25,8 @@ from apples.cli.toolbox import toolbox
 from apples.queueing.easyqueue import warm
 trace = Path("small.swf")
 trace.write_text("".join(f"{n} {n} -1 60 4 -1 -1 4 100 -1 1 {n} 1 -1 -1 -1 -1 -1\\n" for n in (1, 2, 3)))
-for order in ("batch", "pyss"):
-    arguments = ["simulate-queue", str(trace), "--procs", "4", "--event-order", order]
-    toolbox.main(arguments, standalone_mode=False)
+for more in ((), ("--event-order", "pyss", "--estimates", "request")):
+    toolbox.main(["simulate-queue", str(trace), "--procs", "4", *more], standalone_mode=False)
 warm()
 """,
     "forecasters": """

@@ -183,8 +183,8 @@ def _check(trace: Trace, how: Replay, estimates: object) -> None:
     learns = estimates is not None and not isinstance(estimates, np.ndarray)
     if (learns or how.predict) and how.event_order == "pyss":
         raise ConfigError(
-            "event order pyss has no learning from the simulation, and no predicted starts; use batch, or a log's "
-            "history"
+            "event order pyss has no learning from the simulation, and no predicted starts; use batch, a log's "
+            "history, or requests as estimates"
         )
 
 
