@@ -287,7 +287,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
             f"{name} {score['accuracy']:.3f} ({score['under']:.1%} under)"
             for name, score in document["estimators"].items()
         )
-        lines.append(f"mean accuracy by source: {scores}")
+        lines.append(f"mean accuracy by source: {scores or 'no job ended before the last submission'}")
     if trace["mean_wait_in_log_s"] is not None:
         lines.append(f"in the log itself the mean wait is {format_seconds(trace['mean_wait_in_log_s'])}")
     return lines

@@ -369,7 +369,8 @@ def test_start_of_a_job_is_predicted_and_nothing_submitted(cluster):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    on_head("sbatch -n 6 -t 10 --wrap 'sleep 600'; sbatch -n 8 -t 5 --dependency=afterany:1 --wrap true")
+    first = on_head("sbatch --parsable -n 6 -t 10 --wrap 'sleep 600'").strip()
+    on_head(f"sbatch -n 8 -t 5 --dependency=afterany:{first} --wrap true")
     try:
         wait_for(lambda: "RUNNING" in on_head("squeue --noheader --format=%T"))
         answer = json.loads(on_head(f"{BIN}/apples when -n 2,8 -t 20 -p all,shared --json --record"))
