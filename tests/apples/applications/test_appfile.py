@@ -52,7 +52,7 @@ def test_rendered_file_behind_a_link_is_not_written(program, tmp_path):
     [
         # Some seconds of CPU time, memory beyond the limit, a text beyond it.
         "{% for i in range(9000) %}{% for j in range(9000) %}{% endfor %}{% endfor %}",
-        "{% set text = 'a' * 4000000 %}",
+        "{% set text = 'a' * 90000000 %}",
         "{{ 'a' * 70000 }}",
     ],
 )
