@@ -7,9 +7,10 @@ rank import this module, so it imports `os` alone.
 from __future__ import annotations
 
 import os
-from types import TracebackType
 
 TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
 
 _SUFFIX = ".whole-tmp"
 #: A temporary file of this age, in seconds, belongs to a writer that was killed.

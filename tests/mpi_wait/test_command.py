@@ -31,7 +31,10 @@ def start(mpi_wait):
     processes = []
 
     def begin(*command):
-        process = subprocess.Popen([mpi_wait, "--", *command], stdout=subprocess.PIPE, text=True)
+        # In a group that is not orphaned, as a shell makes it: the kernel ignores SIGTSTP in others.
+        process = subprocess.Popen(
+            [mpi_wait, "--", *command], stdout=subprocess.PIPE, text=True, process_group=0
+        )
         processes.append(process)
         return process, process.stdout.readline().strip()
 
