@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ import click
 
 from apples.cli.optiongroups import Problems, option, with_options
 from apples.errors import ConfigError
+from apples.model.drained import LAST
 from nws.base.command import FILE
 from nws.base.files import write_whole
 from nws.base.lock import user_name
@@ -119,7 +121,7 @@ def _asked(options: WhenOptions) -> tuple[list[int], float]:
         problems.append("-n and -N exclude each other; give one of them")
     words = (options.ntasks or options.nodes or "").split(",") if options.ntasks or options.nodes else []
     flag = "-n" if options.ntasks else "-N"
-    wrong = [word for word in words if not (word.isascii() and word.isdecimal() and 0 < int(word) < 10**7)]
+    wrong = [word for word in words if not re.fullmatch(r"0*[1-9][0-9]{0,6}", word)]
     if wrong:
         problems.append(
             f"{flag} {','.join(words)}: expected whole numbers from 1 on, such as {flag} 16,32,64"
@@ -243,9 +245,14 @@ def _span(span: StartRange, now_s: float) -> tuple[str, str]:
     return _clock(span.median_s, now_s), f"{low} … {high}"
 
 
+def _local(at_s: float) -> datetime:
+    """Return a local time of the site; of starts that no calendar has, the last one."""
+    return datetime.fromtimestamp(min(at_s, LAST), UTC)
+
+
 def _clock(at_s: float, now_s: float) -> str:
     """Return a local time of the site, with the day if it is not today's."""
-    then, now = (datetime.fromtimestamp(instant, UTC) for instant in (at_s, now_s))
+    then, now = _local(at_s), _local(now_s)
     return then.strftime("%H:%M" if then.date() == now.date() else "%a %d %H:%M")
 
 
@@ -257,7 +264,7 @@ def _document(
     def span(one: StartRange) -> dict[str, str]:
         times = {"low": one.low_s, "median": one.median_s, "high": one.high_s}
         return {
-            name: datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+            name: _local(at_s).replace(tzinfo=None).isoformat(timespec="seconds")
             for name, at_s in times.items()
         }
 

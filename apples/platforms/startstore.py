@@ -38,7 +38,7 @@ def store_path() -> Path:
 
 
 def read(notify: Notify) -> Kept:
-    """Return the predictions by cluster and partition. A file that cannot be used is told to `notify`."""
+    """Return the predictions by cluster and partition. `notify` receives why a file cannot be used."""
     document = jsonstore.read(store_path(), FORMAT, notify)
     return {} if document is None else document.clusters
 

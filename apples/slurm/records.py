@@ -15,7 +15,7 @@ from nws.base.hostlist import expand
 
 #: A key is a word with a capital first, at the start or after a blank; values may hold blanks (`OS`, `Reason`).
 _KEY = re.compile(r"(?:^| )([A-Z][A-Za-z0-9:/_]*)=")
-_TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(?:(\d+):)?(\d+)", re.ASCII)
+_TIME = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(?:(\d{1,9}):)?(\d{1,9})", re.ASCII)
 _EMPTY = ("", "(null)", "N/A", "None", "Unknown")
 
 

@@ -23,7 +23,9 @@ from nws.base.wording import counted
 COLUMNS = ("JobIDRaw", "User", "Account", "Submit", "Start", "End", "Timelimit", "AllocCPUS", "State")
 """Required columns, named as by sacct."""
 
-_LIMIT = re.compile(r"(?:(?P<days>\d+)-)?(?:(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d+)")
+_LIMIT = re.compile(
+    r"(?:(?P<days>\d{1,9})-)?(?:(?P<hours>\d{1,9}):)?(?P<minutes>\d{1,9}):(?P<seconds>\d{1,9})"
+)
 
 
 #: Other names of required columns.
@@ -66,7 +68,7 @@ def limit_s(text: str) -> float | None:
     match = _LIMIT.fullmatch(text.strip())
     if match is None:
         # The unit of TimelimitRaw is minutes.
-        return 60.0 * int(text) if text.strip().isdecimal() else None
+        return 60.0 * int(text) if re.fullmatch(r"\d{1,9}", text.strip()) else None
     days, hours, minutes, seconds = (
         int(match[part] or 0) for part in ("days", "hours", "minutes", "seconds")
     )

@@ -84,6 +84,8 @@ BUSY = [runs(1, 4, -20, "1:00:00", "n1"), runs(2, 4, -10, "30:00", "n2"), runs(3
             {6: 80},
         ),
         ([*BUSY, waits(4, 6, "1:00:00")], ("-n", "6", "-p", "urgent"), {6: 20}),
+        # A limit that no calendar has.
+        ([*BUSY, waits(4, 6, "9" * 400)], ("-n", "2", "-p", "urgent", "-t", "99999999d"), {2: 0}),
         # Tasks of two CPUs; whole nodes.
         (BUSY, ("-n", "5", "-c", "2"), {10: 40}),
         (BUSY, ("-N", "1,3"), {4: 20, 12: 90}),
@@ -91,7 +93,7 @@ BUSY = [runs(1, 4, -20, "1:00:00", "n1"), runs(2, 4, -10, "30:00", "n2"), runs(3
     ],
 )
 def test_start_follows_priorities_and_limits(ask, jobs, words, expected):
-    found = starts(ask(jobs, *words, "-t", "30", "--json"))
+    found = starts(ask(jobs, "-t", "30", *words, "--json"))
     assert {cpus: minutes for (_, cpus), minutes in found.items()} == expected
 
 
@@ -178,6 +180,7 @@ def test_kept_predictions_are_compared_with_starts(ask, tmp_path):
     ("words", "messages"),
     [
         ((), ["give its width and time limit, such as -n 64 -t 4h"]),
+        (("-n", "9" * 5000, "-t", "5"), ["expected whole numbers"]),
         (("-n", "0,x", "-t", "soon"), ["-n 0,x: expected whole numbers", "--time 'soon' is not a span"]),
         (("-n", "4", "-N", "1", "-t", "5"), ["-n and -N exclude each other"]),
         (("-n", "4", "-t", "5", "-p", "nope"), ["no nope; legal are batch, urgent, whole, closed, all"]),
