@@ -101,7 +101,7 @@ def when(options: WhenOptions) -> None:
         step(problem)
     if options.record:
         outcomes = {name: [*one.outcomes, *one.predict_waiting()] for name, one in starts.items()}
-        startstore.keep(kept, tables.cluster, outcomes)
+        startstore.keep(tables.cluster, outcomes)
     if options.prometheus is not None:
         text = "\n".join([*_metrics(tables.cluster, tables.now_s, rows, starts), ""])
         with os_errors_as(ConfigError, f"--prometheus {options.prometheus}: cannot be written ({REASON})"):

@@ -2,9 +2,14 @@
 
 import json
 import random
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
+
+from apples.platforms import startstore
+from apples.platforms.jobstarts import JudgedStart
+from apples.queueing.startranges import ForeseenWait
 
 SINFO = "NODELIST|PARTITION|STATE|CPUS|TIMELIMIT|OVERSUBSCRIBE|AVAIL|PRIO_TIER"
 SQUEUE = (
@@ -174,6 +179,14 @@ def test_kept_predictions_are_compared_with_starts(ask, tmp_path):
     done = ask([later], "-n", "1", "-t", "5")
     assert done.code == 0
     assert "starts.json" in done.err
+
+
+def test_startstore_keep_several_writers_loses_none():
+    one = JudgedStart(job="1", at_s=0.0, foreseen=ForeseenWait(0.0, 1.0, 2.0, 0.0, 2.0))
+    names = [str(number) for number in range(12)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda name: startstore.keep(name, {"batch": [one]}), names))
+    assert sorted(startstore.read(pytest.fail)) == sorted(names)
 
 
 @pytest.mark.parametrize(
