@@ -16,7 +16,8 @@ from apples.platforms.clusterqueue import ClusterJob, ClusterQueue, NodeReservat
 from apples.queueing.jobs import QueueJob
 from apples.simulation.batch.sacct import time_s
 from apples.slurm.meanings import AWAY
-from apples.slurm.records import fields, seconds
+from apples.slurm.records import fields
+from nws.base.durations import slurm_seconds
 from nws.base.hostlist import expand
 
 SINFO = ("sinfo", "--all", "--Node", "--format=%N|%P|%T|%c|%l|%h|%a|%p")
@@ -142,7 +143,7 @@ def _section(name: str, rows: Sequence[_NodeRow], by_reservation: set[str], unre
             unread["sinfo: a node without a number of CPUs"] += 1
         elif not away and "*" not in row.state and row.avail == "up":
             cpus[row.nodelist] = amount * times
-    limit_s = seconds(first.timelimit)
+    limit_s = slurm_seconds(first.timelimit)
     return Section(
         name=name,
         cpus=cpus,
@@ -158,7 +159,7 @@ def _job(row: _JobRow) -> ClusterJob | None:
     running = row.state in _RUNNING
     cpus, nodes, submit_s = _number(row.cpus), _number(row.nodes), time_s(row.submit_time)
     start_s = time_s(row.start_time) if running else math.inf
-    limit_s = seconds(row.time_limit)
+    limit_s = slurm_seconds(row.time_limit)
     waiting = row.state == "PENDING"
     if not cpus or nodes is None or submit_s is None or start_s is None or not (running or waiting):
         return None
@@ -175,7 +176,7 @@ def _job(row: _JobRow) -> ClusterJob | None:
         partitions=tuple(row.partition.split(",")),
         nodes=nodes,
         hosts=_nodes(row.nodelist) if running else (),
-        present_s=start_s + seconds(row.time) if running else math.nan,
+        present_s=start_s + slurm_seconds(row.time) if running else math.nan,
         priority=float(_number(row.priority) or 0),
         apart=row.reason.strip("()").startswith(_APART),
     )

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from apples.slurm.meanings import AWAY
+from nws.base.durations import slurm_seconds
 from nws.base.hostlist import expand
 
 #: A key is a word with a capital first, at the start or after a blank; values may hold blanks (`OS`, `Reason`).
 _KEY = re.compile(r"(?:^| )([A-Z][A-Za-z0-9:/_]*)=")
-_TIME = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(?:(\d{1,9}):)?(\d{1,9})", re.ASCII)
 _EMPTY = ("", "(null)", "N/A", "None", "Unknown")
 
 
@@ -91,19 +91,6 @@ def fields(line: str) -> dict[str, str]:
     return found
 
 
-def seconds(text: str) -> float:
-    """Return Slurm's duration, `2-03:04:05`, `03:04:05` or `04:05`; inf for `UNLIMITED`, nan for other text."""
-    if text.upper() in ("UNLIMITED", "INFINITE"):
-        return math.inf
-    match = _TIME.fullmatch(text)
-    if match is None:
-        return math.nan
-    days, first, second, last = match.groups()
-    # with three numbers the first are hours, with two minutes
-    hours, minutes = (first, second) if second is not None else (None, first)
-    return 86400.0 * int(days or 0) + 3600.0 * int(hours or 0) + 60.0 * int(minutes or 0) + int(last)
-
-
 def parse_nodes(text: str) -> dict[str, Node]:
     """Return the nodes by name, from `scontrol -o show nodes`."""
     return {node.name: node for line in text.splitlines() if (node := _node(fields(line))) is not None}
@@ -146,7 +133,7 @@ def _partition(found: dict[str, str]) -> Partition | None:
         nodes=expand(found["Nodes"]) if found.get("Nodes") else (),
         default=found.get("Default") == "YES",
         state=found.get("State", "UP"),
-        max_time_s=seconds(found.get("MaxTime", "UNLIMITED")),
+        max_time_s=slurm_seconds(found.get("MaxTime", "UNLIMITED")),
         # A job shares its CPUs only if it must (FORCE) or asks to (YES), which apples does not.
         shared=int(count or 4) if kind == "FORCE" else 1,
         exclusive=kind == "EXCLUSIVE",

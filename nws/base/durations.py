@@ -27,15 +27,17 @@ _DAYS = re.compile(rf"([0-9]+)-([0-9]+)(?::([0-9]+)(?::({_NUMBER}))?)?", re.ASCI
 _CLOCK = re.compile(rf"(?:([0-9]+):)?([0-9]+):({_NUMBER})", re.ASCII)
 
 
-def parse_duration(text: str, *, what: str = "duration") -> float:
+def parse_duration(text: str, *, what: str = "duration", number_s: float = 1.0) -> float:
     """Return the seconds in `text`; raises `ConfigError` that names `what` and lists the legal forms.
+
+    number_s : seconds of a bare number; 60 in commands that stand for Slurm's
 
     >>> parse_duration("1:30:00"), parse_duration("15m"), parse_duration("90")
     (5400.0, 900.0, 90.0)
     """
     word = text.strip()
     if re.fullmatch(_NUMBER, word, re.ASCII):
-        return float(word)
+        return float(word) * number_s
     if days := _DAYS.fullmatch(word):
         day, hours, minutes, seconds = (float(part or 0) for part in days.groups())
         if hours >= 24 or minutes >= 60 or seconds >= 60:
@@ -57,16 +59,21 @@ def parse_duration(text: str, *, what: str = "duration") -> float:
 
 
 def parse_period(text: str, *, what: str = "duration", number_s: float = 1.0) -> float:
-    """Return the seconds in `text`, more than 0; raise `ConfigError` that names `what`.
-
-    number_s : seconds of a bare number; 60 in commands that stand for Slurm's
-    """
-    seconds = parse_duration(text, what=what)
-    if re.fullmatch(_NUMBER, text.strip(), re.ASCII):
-        seconds *= number_s
+    """Return the seconds in `text`, more than 0; raise `ConfigError`; see `parse_duration`."""
+    seconds = parse_duration(text, what=what, number_s=number_s)
     if seconds <= 0:
         raise ConfigError(f"{what} {text}: expected more than 0 seconds")
     return seconds
+
+
+def slurm_seconds(text: str) -> float:
+    """Return a duration as Slurm prints it, bare numbers in minutes; inf for no limit, nan for other text."""
+    if text.upper() in ("UNLIMITED", "INFINITE"):
+        return math.inf
+    try:
+        return parse_duration(text, number_s=60.0)
+    except ConfigError:
+        return math.nan
 
 
 def format_seconds(seconds: float) -> str:

@@ -8,6 +8,7 @@ times of the site, used without correction: the hour after a change to winter ti
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -18,15 +19,11 @@ import numpy as np
 
 from apples.errors import ConfigError
 from apples.simulation.batch.trace import ParseReport, Trace, TraceNames, in_order
+from nws.base.durations import slurm_seconds
 from nws.base.wording import counted
 
 COLUMNS = ("JobIDRaw", "User", "Account", "Submit", "Start", "End", "Timelimit", "AllocCPUS", "State")
 """Required columns, named as by sacct."""
-
-_LIMIT = re.compile(
-    r"(?:(?P<days>\d{1,9})-)?(?:(?P<hours>\d{1,9}):)?(?P<minutes>\d{1,9}):(?P<seconds>\d{1,9})"
-)
-
 
 #: Other names of required columns.
 _ALIASES = {"JobID": "JobIDRaw", "TimelimitRaw": "Timelimit", "NCPUS": "AllocCPUS"}
@@ -58,21 +55,6 @@ def is_header(line: str) -> bool:
     """Return whether a line is a header of sacct's: it names a job's number and two more required columns."""
     titles = {_ALIASES.get(title, title) for title in map(str.strip, line.split("|"))}
     return "JobIDRaw" in titles and len(titles & set(COLUMNS)) >= 3
-
-
-def limit_s(text: str) -> float | None:
-    """Return the seconds of a Slurm time limit, `1-02:03:04`, `30:00` or minutes.
-
-    None for UNLIMITED and similar values.
-    """
-    match = _LIMIT.fullmatch(text.strip())
-    if match is None:
-        # The unit of TimelimitRaw is minutes.
-        return 60.0 * int(text) if re.fullmatch(r"\d{1,9}", text.strip()) else None
-    days, hours, minutes, seconds = (
-        int(match[part] or 0) for part in ("days", "hours", "minutes", "seconds")
-    )
-    return 86400.0 * days + 3600.0 * hours + 60.0 * minutes + seconds
 
 
 @dataclass(slots=True)
@@ -120,12 +102,13 @@ def parse_sacct(
             resized.setdefault(job.name, []).append(job)
             continue
         job = job.joined(resized.pop(job.name, ()))
-        if job.limit_s is None:
+        limited = math.isfinite(job.limit_s)
+        if not limited:
             mended["no time limit, taken as the run time"] += 1
         if "+" in job.name:
             mended["a component of a heterogeneous job, taken as a job of its own"] += 1
         run_s = job.end - job.start
-        request = max(run_s if job.limit_s is None else job.limit_s, 1.0)
+        request = max(job.limit_s if limited else run_s, 1.0)
         ids = (users.of(job.user), projects.of(job.project))
         jobs.append((job.number, job.submit, job.start - job.submit, run_s, job.procs, request, *ids))
     if resized:
@@ -204,7 +187,7 @@ class _Job:
     """A job that ran, or a part of one; times in s since the epoch.
 
     name : its number as written, with the element of an array or the component of a heterogeneous job
-    limit_s : None without a limit.  resized : this part ended because the job got another size
+    limit_s : not finite without a limit.  resized : this part ended because the job got another size
     """
 
     name: str
@@ -215,7 +198,7 @@ class _Job:
     start: float
     end: float
     procs: int
-    limit_s: float | None
+    limit_s: float
     resized: bool
 
     def joined(self, parts: Sequence[_Job]) -> _Job:
@@ -251,7 +234,7 @@ def _job(words: Sequence[str]) -> str | _Job:
         start=start,
         end=end,
         procs=int(cpus),
-        limit_s=limit_s(limit),
+        limit_s=slurm_seconds(limit),
         resized=state.startswith("RESIZING"),
     )
 

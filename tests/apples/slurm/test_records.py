@@ -3,8 +3,6 @@
 import math
 from datetime import datetime
 
-import pytest
-
 from apples.slurm import records
 from tests.transcripts import recorded, text_of
 
@@ -52,18 +50,6 @@ def test_partitions():
     assert (one.shared, one.exclusive) == (1, False)
     assert (gang.shared, gang.state, gang.default, gang.max_time_s) == (3, "DOWN", False, math.inf)
     assert records.parse_partitions("PartitionName=x OverSubscribe=EXCLUSIVE Nodes=(null)")["x"].exclusive
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("2:00", 120), ("00:02:00", 120), ("1-00:00:01", 86401), ("30", 30), ("UNLIMITED", math.inf)],
-)
-def test_spans_of_time(text, expected):
-    assert records.seconds(text) == expected
-
-
-def test_what_is_no_span_of_time():
-    assert math.isnan(records.seconds("NONE"))
 
 
 def test_jobs():

@@ -6,13 +6,18 @@ import pytest
 from hypothesis import given, strategies as st
 
 from apples.errors import ConfigError
-from nws.base.durations import Duration, format_seconds, parse_duration
+from nws.base.durations import Duration, format_seconds, parse_duration, slurm_seconds
 from tests.transcripts import recorded
 
 
 @recorded("nws/base/durations.txt", "text")
 def test_legal_forms(answered, text):
     answered(parse_duration(text))
+
+
+@recorded("nws/base/slurm_durations.txt", "text")
+def test_slurm_seconds_printed_duration_returns_seconds(answered, text):
+    answered(slurm_seconds(text))
 
 
 @recorded("nws/base/duration_problems.txt", "text")

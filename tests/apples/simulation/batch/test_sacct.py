@@ -4,8 +4,8 @@ import pytest
 
 from apples.errors import ConfigError
 from apples.simulation.batch.reading import read_trace
-from apples.simulation.batch.sacct import COLUMNS, limit_s
-from tests.transcripts import recorded, text_of
+from apples.simulation.batch.sacct import COLUMNS
+from tests.transcripts import text_of
 
 HEADER = "|".join(COLUMNS)
 
@@ -63,11 +63,6 @@ def test_history_that_will_not_do(file):
         read_trace(file("history.txt", HEADER, row("1.0")))
     with pytest.raises(ConfigError, match=r"no job that ran among 0 lines$"):
         read_trace(file("history.txt", HEADER))
-
-
-@recorded("apples/simulation/sacct_limits.txt", "text")
-def test_limits(answered, text):
-    answered(limit_s(text))
 
 
 SITE = text_of("apples/simulation/batch/sacct_site.txt")
