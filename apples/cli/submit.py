@@ -1,31 +1,41 @@
-"""`apples submit`: put a command into the queue. One error reports all problems."""
+"""`apples submit`: put a command or a script of `sbatch` into the queue. One error reports all problems."""
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from apples.cli.optiongroups import Problems, option, with_options
+from apples.cli.optiongroups import Problems, option, record_of, with_options
+from apples.cli.sbatch import BatchScript, read_script
+from apples.errors import ConfigError
 from nws.base.command import FILE
 from nws.base.records import document_of
 from nws.base.terminal import visible
 
 #: First words of a command among which its program is searched.
 _FIRST = 64
+#: A job that another one waits for.
+_JOB = re.compile(r"[1-9][0-9]{0,17}")
 _WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitOptions:
-    """Options of `apples submit`.
+    """Options of `apples submit`, those of `sbatch` under its names.
 
-    procs : Processors (default 1).
+    procs : Processors, or tasks of --cpus-per-task (default 1).
+    cpus : Processors of each task (default 1).
+    nodes : This queue is for one machine: 1.
+    per_node : Tasks, as --ntasks.
     limit : Limit: 90 (minutes), 30m, 4:00:00, 1-12 (default 1h).
     name : Name (default: the program's name).
     project : Project that the job is charged to.
@@ -36,29 +46,39 @@ class SubmitOptions:
     oversubscribe : The job may share its processors with one other job that allows it, if both keep their speed.
     duty : With --oversubscribe: the part of its time for which a rank computes, above 0 and at most 1 (default: as
         measured in the program's last run).
-    after : Start after other jobs have ended: ok:3 (with exit code 0), failed:3, any:3. If that cannot happen any
-        more, the job is cancelled.
+    after : Start after other jobs have ended: ok:3 (with exit code 0), failed:3, any:3, or as sbatch's afterok:3:4,
+        afternotok, afterany. If that cannot happen any more, the job is cancelled.
     held : Do not start before `apples release`.
+    export : The job has this command's environment: ALL.
     wait : Wait for the job, and exit with its exit code.
     as_json : One JSON document on stdout.
     socket : Socket of the queue's manager.
     """
 
-    procs: int = option("-n", "--procs", type=click.IntRange(min=1), default=1)
+    procs: int | None = option("-n", "--ntasks", "--procs", type=click.IntRange(min=1))
+    cpus: int = option("-c", "--cpus-per-task", type=click.IntRange(min=1), default=1)
+    nodes: str | None = option("-N", "--nodes", type=click.Choice(["1"]))
+    per_node: int | None = option("--ntasks-per-node", type=click.IntRange(min=1))
     limit: str = option("-t", "--time", metavar="TIME", default="1h")
-    name: str | None = option("-J", "--name", metavar="NAME")
-    project: str | None = option("-A", "--project", metavar="NAME")
+    name: str | None = option("-J", "--job-name", "--name", metavar="NAME")
+    project: str | None = option("-A", "--account", "--project", metavar="NAME")
     output: str | None = option("-o", "--output", metavar="FILE")
     error: str | None = option("-e", "--error", metavar="FILE")
     chdir: str | None = option("-D", "--chdir", metavar="DIR")
     estimate: str | None = option("--estimate", metavar="TIME")
     oversubscribe: bool = option("-s", "--oversubscribe", is_flag=True)
     duty: float | None = option("--duty", metavar="SHARE", type=float)
-    after: str | None = option("--after", metavar="KIND:JOB,…")
+    after: str | None = option("-d", "--dependency", "--after", metavar="KIND:JOB,…")
     held: bool = option("-H", "--hold", is_flag=True)
+    export: str | None = option("--export", type=click.Choice(["ALL"]))
     wait: bool = option("-W", "--wait", is_flag=True)
     as_json: bool = option("--json", is_flag=True)
     socket: Path | None = option("--socket", type=FILE)
+
+    @property
+    def processors(self) -> int:
+        """Return the processors of the job."""
+        return (self.procs or self.per_node or 1) * self.cpus
 
 
 @click.command(context_settings=_WORDS)
@@ -69,12 +89,14 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
 
     The job runs on this host, in this directory, with this environment, when the queue starts it. The variables
     APPLES_QUEUE_JOB, APPLES_QUEUE_PROCS and APPLES_QUEUE_HOSTS hold its number, its number of processors and its hosts.
+    If COMMAND is a script with #SBATCH lines, these give options, too; the command line goes before.
     """
     from msgspec import to_builtins
 
     from apples.livequeue.queueclient import ask
 
-    number = ask("submit", submission(command, options), options.socket, retry=True)
+    script, options = _with_script(command, options)
+    number = ask("submit", submission(command, options, script), options.socket, retry=True)
     if not options.wait:
         click.echo(json.dumps({"version": 1, "job": number}) if options.as_json else str(number))
         return 0
@@ -88,22 +110,66 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
     return int(ended.exit_code)
 
 
-def submission(command: tuple[str, ...], options: SubmitOptions) -> dict[str, Any]:
+def _values(options: SubmitOptions, problems: Problems) -> dict[str, Any]:
+    """Return arguments of `job_document` that are texts in the options; append every problem."""
+    from nws.base.durations import parse_period
+
+    def period_s(text: str | None, what: str) -> float | None:
+        return None if text is None else problems.collect(lambda: parse_period(text, what=what, number_s=60))
+
+    conditions = options.after.split(",") if options.after else ()
+    return {
+        "request_s": period_s(options.limit, "--time"),
+        "model_s": period_s(options.estimate, "--estimate"),
+        "after": [one for text in conditions for one in problems.collect(partial(_conditions, text)) or ()],
+    }
+
+
+def _conditions(text: str) -> list[str]:
+    """Return the conditions of one part of `--after`, as `ok:3` or as sbatch's `afterok:3:4`."""
+    from apples.livequeue.records import CONDITIONS
+
+    kind, *jobs = text.split(":")
+    kind = {"afternotok": "failed"}.get(kind, kind.removeprefix("after"))
+    if kind not in CONDITIONS or not jobs or not all(map(_JOB.fullmatch, jobs)):
+        legal = ", ".join(f"{name}:JOB" for name in CONDITIONS)
+        raise ConfigError(
+            f"--after {text}: {legal} are legal, or sbatch's afterok, afterany, afternotok; all must hold"
+        )
+    return [f"{kind}:{job}" for job in jobs]
+
+
+def _with_script(
+    command: tuple[str, ...], options: SubmitOptions
+) -> tuple[BatchScript | None, SubmitOptions]:
+    """Return the script that a command is, and the options with those of its lines; raise `ConfigError`."""
+    script = read_script(command[0], Path(options.chdir or ".")) if command else None
+    if script is None:
+        return None, options
+    context = click.get_current_context()
+    values = script.options(submit, lambda values, to: _values(record_of(SubmitOptions, values), to))
+    given = {
+        name: getattr(options, name)
+        for name in context.params
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and hasattr(options, name)
+    }
+    return script, record_of(SubmitOptions, {"name": Path(command[0]).name} | values | given)
+
+
+def submission(
+    command: tuple[str, ...], options: SubmitOptions, script: BatchScript | None = None
+) -> dict[str, Any]:
     """Return the request to the manager; raise `ConfigError` with every problem that shows here.
 
     Raises `ProgramNotFound` or `NotExecutable`, too: the job would run here, as this user.
     """
     from apples.launching.preflight import executable
     from apples.livequeue.jobs import job_document
-    from nws.base.durations import parse_period
 
-    problems, estimate = Problems(), options.estimate
+    problems = Problems()
     if not command:
         problems.append("no command; give it behind --, as in `apples submit -n 2 -t 30m -- ./solver input`")
-    request_s = problems.collect(lambda: parse_period(options.limit, what="--time", number_s=60))
-    model_s = None
-    if estimate is not None:
-        model_s = problems.collect(lambda: parse_period(estimate, what="--estimate", number_s=60))
+    values = _values(options, problems)
     directory = Path(options.chdir or ".").absolute()
     if not directory.is_dir():
         problems.append(f"--chdir {directory}: no such directory")
@@ -113,16 +179,31 @@ def submission(command: tuple[str, ...], options: SubmitOptions) -> dict[str, An
             problems.append(f"{flag} {path}: files cannot be made in {path.parent}")
     duties = _duties(command, options, problems)
     problems.check()
+    variables = {} if script is None else _variables(options)
+    command = command if script is None else (*script.words, *command[1:])
     executable(str(directory / command[0]) if os.sep in command[0] else command[0])
     return job_document(
         command,
-        request_s=request_s or 0.0,
-        model_s=model_s,
+        procs=options.processors,
         duties=duties,
         directory=directory,
-        after=options.after.split(",") if options.after else (),
-        **document_of(options, "held", "procs", "name", "project", "output", "error"),
+        variables=variables,
+        **values,
+        **document_of(options, "held", "name", "project", "output", "error"),
     )
+
+
+def _variables(options: SubmitOptions) -> dict[str, str]:
+    """Return the variables of a script that Slurm would set.
+
+    SLURM_JOB_ID is not among them: MPI libraries would take this machine for a cluster of Slurm's.
+    """
+    return {
+        "SLURM_SUBMIT_DIR": str(Path.cwd()),
+        "SLURM_JOB_NAME": options.name or "",
+        "SLURM_NTASKS": str(options.processors // options.cpus),
+        "SLURM_CPUS_PER_TASK": str(options.cpus),
+    }
 
 
 def _duties(command: tuple[str, ...], options: SubmitOptions, problems: Problems) -> list[float]:
@@ -135,12 +216,12 @@ def _duties(command: tuple[str, ...], options: SubmitOptions, problems: Problems
         if not 0.0 < options.duty <= 1.0:
             problems.append(f"--duty {options.duty:g}: expected a number above 0, at most 1")
         return [options.duty]
-    known_duties = measured_duties(command[:_FIRST], options.procs)
+    known_duties = measured_duties(command[:_FIRST], options.processors)
     if not known_duties:
         click.echo(
             visible(
-                f"apples submit: no program of this command was measured on {options.procs} ranks, so the job counts "
-                "as one that always computes; --duty SHARE states its duty cycle"
+                f"apples submit: no program of this command was measured on {options.processors} ranks, so the job "
+                "counts as one that always computes; --duty SHARE states its duty cycle"
             ),
             err=True,
         )

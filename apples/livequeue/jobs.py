@@ -90,6 +90,7 @@ def job_document(
     error: str | Path | None = None,
     held: bool = False,
     after: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return a submission of this user, with this process's environment, as the manager reads it.
 
@@ -107,6 +108,7 @@ def job_document(
         error: file, by default the output's.
         held: the job waits until `apples release`.
         after: conditions, `ok:N`, `any:N` or `failed:N`: it starts after job N has ended in that way.
+        variables: of the job, beside this process's environment.
 
     Raises:
         ConfigError: a path, a word or a variable is not UTF-8.
@@ -125,7 +127,7 @@ def job_document(
         "project": project or "",
         "command": list(command),
         "directory": str(start_dir),
-        "environment": dict(os.environ),
+        "environment": {**os.environ, **(variables or {})},
         "umask": umask,
         "output": str(output),
         "error": str(start_dir / (error or output)),

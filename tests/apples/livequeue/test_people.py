@@ -12,13 +12,43 @@ from pathlib import Path
 
 import pytest
 
+from apples.livequeue import queueclient
 from apples.livequeue.queueclient import QueueClient
+from tests.transcripts import recorded
 
 
 @pytest.fixture
 def run_words(cli):
     """The words that start `apples-run`."""
     return cli[0].__globals__["RUN"]
+
+
+@recorded("apples/livequeue/batch_scripts.txt", "lines", "words")
+def test_submit_script_of_sbatch_obeys_or_rejects(answered, lines, words, cli, tmp_path, monkeypatch):
+    documents = []
+    monkeypatch.setattr(queueclient, "ask", lambda request, document, *_, **__: documents.append(document))
+    monkeypatch.setenv("SLURM_NTASKS", "of the outside")
+    (tmp_path / "job.sh").write_text("\n".join(["#!/bin/bash", *lines, "true", "#SBATCH --ignored"]))
+    (tmp_path / "out").mkdir()
+    text = cli[0]("submit", *words, cwd=tmp_path, code=None).replace(str(tmp_path), "DIR")
+    for document in documents:
+        for name in ("token", "umask"):
+            del document[name]
+        plain = {
+            "procs": 1,
+            "request_s": 3600.0,
+            "output": "DIR/apples-%j.out",
+            "directory": "DIR",
+            "name": "job.sh",
+        }
+        plain |= {"error": document["output"].replace(str(tmp_path), "DIR")}
+        slurms = {
+            k: v for k, v in sorted(document.pop("environment").items()) if k.startswith("SLURM_") and v
+        }
+        text = json.dumps({**document, "environment": slurms}).replace(str(tmp_path), "DIR")
+        values = {k: v for k, v in json.loads(text).items() if v and plain.get(k) != v}
+        text = "\n".join(f"{name}: {json.dumps(value)}" for name, value in sorted(values.items()))
+    answered(text.strip())
 
 
 def test_run_asks_for_what_its_plan_needs_and_passes_its_output_on(
