@@ -6,7 +6,10 @@ the queue's log therefore has the same events at the same instants, in the same 
 
 import math
 import time
+import zlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
 _TICKS = 1024.0
 
@@ -21,24 +24,42 @@ def rounded_up(seconds: float) -> float:
     return max(math.ceil(seconds * _TICKS), 1) / _TICKS
 
 
-class Clock:
-    """A clock that runs steadily from its start, also when the time of day is changed."""
+@cache
+def boot_number() -> float:
+    """Return a number of this boot of the host: the steady clock begins anew with each."""
+    return float(zlib.crc32(Path("/proc/sys/kernel/random/boot_id").read_bytes()))
 
-    def __init__(self, origin: float, last_s: float, steady: Callable[[], float] = time.monotonic) -> None:
+
+class Clock:
+    """A clock that runs steadily, also when the time of day is changed.
+
+    zero_s : what `steady` returned, or would have returned, at instant 0
+    """
+
+    def __init__(
+        self,
+        origin: float,
+        last_s: float,
+        steady: Callable[[], float] = time.monotonic,
+        zero_s: float | None = None,
+    ) -> None:
         """Start the clock.
 
         Args:
             origin: time of instant 0, s since the epoch.
             last_s: the last instant, or -1 before the first.
             steady: returns seconds that never jump.
+            zero_s: of an earlier clock since this host was booted, None if there was none.
         """
         self.origin, self.last_s = origin, last_s
         self._steady = steady
-        self._begun_s, self._since_s = max(time.time() - origin, last_s, 0.0), steady()
+        now = steady()
+        elapsed_s = time.time() - origin if zero_s is None else now - zero_s
+        self.zero_s = now - max(elapsed_s, last_s, 0.0)
 
     def now(self) -> float:
         """Return the seconds since the origin, not rounded."""
-        return self._begun_s + self._steady() - self._since_s
+        return self._steady() - self.zero_s
 
     def instant(self) -> float:
         """Return the next instant."""
@@ -47,4 +68,7 @@ class Clock:
 
     def time_of_day(self, instant_s: float) -> float:
         """Return the time of an instant, s since the epoch."""
-        return self.origin + instant_s
+        now = self.now()
+        # The time of day may have been changed since: what is to come is told by the present one, the past as it was.
+        change_s = round(time.time() - self.origin - now) if instant_s > now else 0
+        return self.origin + instant_s + change_s

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from apples.errors import ConfigError
 from apples.livequeue.blocked import BlockedJobs
-from apples.livequeue.clock import Clock
+from apples.livequeue.clock import Clock, boot_number
 from apples.livequeue.occupancy import Occupancy, job_of
 from apples.livequeue.queuehosts import Machine
 from apples.livequeue.records import (
@@ -133,7 +133,9 @@ class LiveQueue:
             numbers = {"origin": math.floor(time.time()), "last": -1.0}
             with store.transaction():
                 store.set_numbers(**numbers)
-        self.clock = Clock(numbers["origin"], numbers["last"], steady)
+        # Since the same boot, the time of day has no say: it may have been changed while jobs ran.
+        zero_s = numbers.get("zero") if numbers.get("boot") == boot_number() else None
+        self.clock = Clock(numbers["origin"], numbers["last"], steady, zero_s)
         self.policy_changed = numbers.get("policy") != self._policy()
         self._build()
 
@@ -189,7 +191,7 @@ class LiveQueue:
         for job_id in self.starts.keep([*ids, *eligible], now, self.store):
             self.jobs[job_id] = self.record(job_id)
         self._predictions.write(self.store, self.queue)
-        self.store.set_numbers(last=now, policy=self._policy())
+        self.store.set_numbers(last=now, zero=self.clock.zero_s, boot=boot_number(), policy=self._policy())
         return Instant(at_s=now, submitted=ids, started=started, left=tuple(left))
 
     def cancel(self, job_id: int, now: float, detail: str = "") -> list[JobRecord]:

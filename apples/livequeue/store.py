@@ -88,7 +88,10 @@ class Store:
         return self._file.writing()
 
     def numbers(self) -> dict[str, float]:
-        """Return the queue's values: `origin`, s since the epoch, `last`, its last instant, and `policy`."""
+        """Return the queue's values: `origin`, s since the epoch, `last`, its last instant, `boot`, `zero`, `policy`.
+
+        `zero`: the steady clock of this boot at instant 0.
+        """
         return dict(self._rows("SELECT key, value FROM queue"))
 
     def job(self, job_id: int) -> JobRecord | None:

@@ -94,7 +94,7 @@ class Bench:
         machine = self.processors if isinstance(self.processors, Machine) else one_host(self.processors)
         self.live = LiveQueue(self.store, self.chosen, machine, lambda: self.seconds)
         # The time of day has no say in tests.
-        self.live.clock._begun_s, self.live.clock._since_s = 0.0, 0.0
+        self.live.clock.zero_s = 0.0
 
     def at(self, seconds, *submitted, ended=(), failed=(), cancelled=(), held=None):
         """One instant; jobs that start run at once. Ids of those that started."""

@@ -21,7 +21,7 @@ from apples.livequeue.supervisor import queue_locks
 
 
 def test_instants_are_exact_and_grow():
-    seconds = iter([0.0, 0.1, 0.1, 0.1, 7.3])
+    seconds = iter([0.0, 0.1, 0.1, 0.1, 7.3, 7.3])
     clock = Clock(time.time() + 1000, 5.0, lambda: next(seconds))
     instants = [clock.instant() for _ in range(4)]
     assert instants == sorted(set(instants))
@@ -29,6 +29,20 @@ def test_instants_are_exact_and_grow():
     assert instants[-1] == pytest.approx(12.3, abs=0.01)
     assert clock.time_of_day(2.0) == clock.origin + 2.0
     assert (rounded_up(0.0001), rounded_up(1.0), rounded_up(1.0001)) == (1 / 1024, 1.0, 1.0 + 1 / 1024)
+
+
+@pytest.mark.parametrize("step_s", [3600, -3600])
+def test_clock_time_of_day_changed_goes_on(monkeypatch, step_s):
+    seconds = [100.0]
+    clock = Clock(time.time() - 50, -1.0, lambda: seconds[0])
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() + step_s)
+    seconds[0] += 15.0
+    # of a manager that starts after the change
+    clock = Clock(clock.origin, 50.0, lambda: seconds[0], clock.zero_s)
+    assert clock.now() == pytest.approx(65, abs=1)
+    assert clock.time_of_day(60.0) == clock.origin + 60
+    assert clock.time_of_day(900.0) == pytest.approx(clock.origin + 885 + step_s, abs=2)
 
 
 def _hold(path, byte, holding, end):
