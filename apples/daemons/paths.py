@@ -31,8 +31,8 @@ _LONGEST = 107
 
 #: Characters that a key has at least: 128 bits in hexadecimal digits.
 _SHORTEST = 32
-#: Begin of a key file for one node, before its name.
-_NODE_KEY = b"node:"
+#: Begin of a key file for one node, before its name; bytes of the key after that.
+_NODE_KEY, _NODE_KEY_BYTES = b"node:", 32
 
 
 def user_directory() -> Path:
@@ -147,9 +147,12 @@ def read_node_key(path: Path, node: str) -> bytes:
     try:
         _, name, digits = key.decode().split(":")
         node_bytes = bytes.fromhex(digits)
+        if len(node_bytes) != _NODE_KEY_BYTES:
+            # Cut short while it was copied.
+            raise ValueError
     except ValueError:
         raise ConfigError(
-            f"{path}: is no key of a node; `apples manager --key FILE --enrol {node}` prints one"
+            f"{path}: is no whole key of a node; `apples manager --key FILE --enrol {node}` prints one"
         ) from None
     if name != node:
         raise ConfigError(
