@@ -125,7 +125,8 @@ class NodeAdmission:
     def ended(self, node: NodeConnection, reason: str) -> None:
         """Log and forget a connection that ended before it was admitted."""
         self._count_out(node)
-        self._log_refused(node.client, f"a connection ended before it proved its key: {reason}")
+        before = "joined" if node.proved else "proved its key"
+        self._log_refused(node.client, f"a connection ended before it {before}: {reason}")
 
     def _count_out(self, node: NodeConnection) -> None:
         self._unproved[node.peer] -= 1

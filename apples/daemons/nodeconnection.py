@@ -49,7 +49,7 @@ class NodeConnection:
     address : destination of heartbeats, None until the node has shown it.  shown : number of that datagram
     multicast : the node receives the multicast group.  silent : no heartbeat has reached it for a while
     heard_at, told_at : last sign of life, last report.  status : the last report.  peer : numeric address
-    proved : its first line was sealed under the key of the node that it names
+    proved : name of the node under whose key its first line was sealed, empty until then
     key : that key.  datagrams : seal of its datagrams.  nonce : random word of the node for this connection
     """
 
@@ -57,7 +57,7 @@ class NodeConnection:
     challenge: str
     since: float
     peer: str = ""
-    proved: bool = False
+    proved: str = ""
     key: bytes = field(default=b"", repr=False)
     nonce: str = ""
     datagrams: DatagramSeal | None = None
@@ -75,8 +75,8 @@ class NodeConnection:
 
     @property
     def client(self) -> str:
-        """Return the client for the log's limit of refusals: an address, or one connection with the key."""
-        return f"{self.peer} with the key, connection {self.challenge[:8]}" if self.proved else self.peer
+        """Return the client for the log's limit of refusals: an address, or a node of it with its key."""
+        return f"{self.peer} with the key of node {self.proved}" if self.proved else self.peer
 
     def greet(self, session: str) -> None:
         """Send the challenge and the random word of the manager's session, not sealed."""
@@ -85,10 +85,11 @@ class NodeConnection:
     def open_hello(self, key: bytes, line: bytes) -> bytes:
         """Return the text of a node's first line; raises `Forged` unless it proves the key of that node."""
         # The name is only claimed: a line of another node is not sealed with its key.
-        claimed_key = node_key(key, claimed_node(line))
+        name = claimed_node(line)
+        claimed_key = node_key(key, name)
         hello = Seal(derive(claimed_key, "hello", self.challenge), ours="manager", theirs="node").open(line)
-        # From here on the log of refusals counts by connection, no longer by address.
-        self.proved, self.key = True, claimed_key
+        # From here on the log of refusals counts by node, no longer by address.
+        self.proved, self.key = name, claimed_key
         return hello
 
     def admit(self, session: str, hello: Hello, now: float) -> None:

@@ -262,6 +262,18 @@ def test_key_of_a_node_opens_no_other_name(manager):
             assert set(manager._nodes) == {"mine"}
 
 
+def test_second_node_of_a_name_is_few_log_lines(manager):
+    with _introduced(manager, "n", node_key(KEY, "n")), _introduced(manager, "m", node_key(KEY, "m")):
+        for _ in range(20):
+            _introduced(manager, "n", node_key(KEY, "n")).close()
+        _introduced(manager, "m", node_key(KEY, "m")).close()
+    refused = [line for line in manager.said if "connected already" in line]
+    of_n = (
+        "127.0.0.1 with the key of node n: a connection ended before it joined: a node n is connected already"
+    )
+    assert [line.startswith(of_n) for line in refused] == [True] * 3 + [False]
+
+
 def test_unproved_connections_of_one_address_are_bounded(manager):
     manager._admission._most = 3
     with ExitStack() as stack:
@@ -339,6 +351,9 @@ def test_enrolled_node_joins_with_its_own_key_only(local_cluster):
     site.start_manager()
     keys = site.directory / "a.key"
     keys.touch(0o600)
+    keys.write_text(enrolled(site.key, "a")[:-8])
+    with pytest.raises(ConfigError, match="is no whole key of a node"):
+        read_node_key(keys, "a")
     keys.write_text(enrolled(site.key, "a"))
     with pytest.raises(ConfigError, match="is the key of node a, not of b"):
         read_node_key(keys, "b")
