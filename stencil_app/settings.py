@@ -26,10 +26,16 @@ TOLERANCE = Option(
 CHECKPOINT_EVERY = Option(
     name="checkpoint_every", default="1", at_least=1, help="iterations from one checkpoint to the next"
 )
+SWEEPS = Option(
+    name="sweeps",
+    default="auto",
+    choices=("auto", "1", "2", "4", "8", "16"),
+    help="iterations for each exchange with the neighbours, at most; auto: chosen from the slabs",
+)
 SIZE = Option(name="size", default="1", at_least=1, help="rows, split evenly over the ranks")
 ROWS = Option(name="rows", default="1", at_least=1, help="with --benchmark: rows of each rank")
 
-NUMBERS = (SIZE, ITERATIONS, RESIDUAL_EVERY, TOLERANCE, CHECKPOINT_EVERY, ROWS)
+NUMBERS = (SIZE, ITERATIONS, SWEEPS, RESIDUAL_EVERY, TOLERANCE, CHECKPOINT_EVERY, ROWS)
 PATHS = {
     "record_dir": "directory for one record of each rank's times, rank-00000.json ...",
     "checkpoint": "write checkpoints to this file, one at the end at least",
@@ -39,17 +45,21 @@ PATHS = {
     "output": "write the final field to this file, .npy",
     "benchmark": "measure costs instead of running, write them to this file, .json",
 }
-_WITH_BENCHMARK = ("residual_every", "rows", "benchmark")
+_WITH_BENCHMARK = ("sweeps", "residual_every", "rows", "benchmark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A run, checked. `slabs` is None for a benchmark, whose slabs all have `rows` rows (None: chosen)."""
+    """A run, checked. `slabs` is None for a benchmark, whose slabs all have `rows` rows (None: chosen).
+
+    sweeps : iterations for each exchange, None for the problem's choice
+    """
 
     physics: Mapping[str, Value]
     slabs: Decomposition | None
     iterations: int
     residual_every: int
+    sweeps: int | None
     tolerance: float | None
     checkpoint_every: int | None
     rows: int | None
@@ -92,6 +102,7 @@ def check(physics: Physics, texts: Mapping[str, str | None], *, ranks: int, stra
         slabs=slabs,
         iterations=int(numbers["iterations"]),
         residual_every=int(numbers["residual_every"]),
+        sweeps=None if numbers["sweeps"] == SWEEPS.default else int(numbers["sweeps"]),
         tolerance=None if if_given("tolerance") is None else float(numbers["tolerance"]),
         checkpoint_every=None if if_given("checkpoint_every") is None else int(numbers["checkpoint_every"]),
         rows=None if if_given("rows") is None else int(numbers["rows"]),
@@ -134,7 +145,7 @@ def _combinations(given: set[str]) -> list[str]:
     if "checkpoint_every" in given and "checkpoint" not in given:
         problems.append("--checkpoint-every: needs --checkpoint FILE, where to write to")
     others = ("slabs", *(o.name for o in NUMBERS), *PATHS)
-    words = "--rows, --residual-every and the options of the mesh"
+    words = "--rows, --sweeps, --residual-every and the options of the mesh"
     return problems + benchmark_problems(
         given, others, _WITH_BENCHMARK, words=words, rows_from="--slabs or --size"
     )

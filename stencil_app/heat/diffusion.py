@@ -5,16 +5,16 @@ the stability limit Δt = 1 / (2 (1/hx² + 1/hy² + 1/hz²)). With walls held at
 h = 1/(n+1); periodic at 0, h, ..., h = 1/n; insulated at the cell centres, h = 1/n. The sweep itself is in
 `stencil_app.heat.diffusion`.
 
-The 7-point sweep: memory-bound, so that everything here reduces memory traffic.
-
-Rows are swept in blocks that keep the planes of one block in the second-level cache, two planes at a time: the two read
-four planes instead of six, which saves a third of the traffic between caches. The compulsory 24 bytes a cell (read,
-write-allocate, write back) remain; benchmarks/heat_roofline.py compares them with a triad. Lateral ghost cells of the
-new field are set on the way, while they are in cache. The meaning of boundaries is in `stencil_app.heat.diffusion`.
+The 7-point sweep is bound by memory, so that everything here reduces memory traffic: several sweeps run in one pass
+(`stencil_app.mesh.wavefront`), two planes at a time: the two read four planes instead of six, which saves a third of
+the traffic between caches. A sweep by itself moves 24 bytes a cell (read, write-allocate, write back), or 16 if it
+stores past the caches; benchmarks/heat_roofline.py compares that with a triad. Lateral ghost cells of the new field are
+set on the way, while they are in cache.
 """
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -22,90 +22,103 @@ from stencil_app.heat import HEAT
 from stencil_app.jit import inlined, kernel
 from stencil_app.mesh.layout import Array
 from stencil_app.mesh.measures import fill_noise
+from stencil_app.mesh.wavefront import line_of, past_caches, wavefront_of
 from stencil_app.options import Value
 from stencil_app.physics import FixedStep
+from stencil_app.vectors import drain, load
 
 FIXED, PERIODIC, INSULATED = 0, 1, 2
 
-_BLOCK_BYTES = 3 * 2**18
-_PLANES_IN_FLIGHT = 6
+
+@inlined
+def _stencil(u: Array, i: int, physics: tuple[Any, ...]) -> Any:
+    plane, line, (c, cx, cy, cz) = physics
+    return (
+        c * load(u, i)
+        + cx * (load(u, i - 1) + load(u, i + 1))
+        + cy * (load(u, i - line) + load(u, i + line))
+        + cz * (load(u, i - plane) + load(u, i + plane))
+    )
+
+
+_line = line_of(_stencil)
 
 
 @inlined
-def _x_ghosts(row: Array, nx: int, lateral: int) -> None:
-    if lateral == PERIODIC:
-        row[0], row[nx + 1] = row[nx], row[1]
-    elif lateral == INSULATED:
-        row[0], row[nx + 1] = row[1], row[nx]
+def _copy(out: Array, source: int, target: int, length: int) -> None:
+    for i in range(length):
+        out[target + i] = out[source + i]
 
 
 @inlined
-def _one_row(u: Array, out: Array, at: tuple[int, int], nx: int, w: tuple[float, ...]) -> Array:
-    k, j = at
-    mid, south, north, below, above = u[k, j], u[k, j - 1], u[k, j + 1], u[k - 1, j], u[k + 1, j]
-    new: Array = out[k, j]
-    c, cx, cy, cz = w
-    for i in range(1, nx + 1):
-        new[i] = (
-            c * mid[i]
-            + cx * (mid[i - 1] + mid[i + 1])
-            + cy * (south[i] + north[i])
-            + cz * (below[i] + above[i])
-        )
-    return new
-
-
-@inlined
-def _two_rows(
-    u: Array, out: Array, at: tuple[int, int], nx: int, w: tuple[float, ...]
-) -> tuple[Array, Array]:
-    k, j = at
-    below, mid, up, above = u[k - 1, j], u[k, j], u[k + 1, j], u[k + 2, j]
-    south, north, up_south, up_north = u[k, j - 1], u[k, j + 1], u[k + 1, j - 1], u[k + 1, j + 1]
-    new, new_up = out[k, j], out[k + 1, j]
-    c, cx, cy, cz = w
-    for i in range(1, nx + 1):
-        a, b = mid[i], up[i]
-        new[i] = c * a + cx * (mid[i - 1] + mid[i + 1]) + cy * (south[i] + north[i]) + cz * (below[i] + b)
-        new_up[i] = (
-            c * b + cx * (up[i - 1] + up[i + 1]) + cy * (up_south[i] + up_north[i]) + cz * (a + above[i])
-        )
-    return new, new_up
-
-
-@kernel("void(float64[:,:,::1], int64)")
-def y_ghosts(u: Array, lateral: int) -> None:
-    """Set the ghost rows along y of every inner plane from their source rows; FIXED ones are left alone."""
-    top, ny = u.shape[0] - 1, u.shape[1] - 2
+def _lateral_ghosts(
+    out: Array, at: tuple[int, int, int], mesh: tuple[int, int], line: int, lateral: int
+) -> None:
+    """Set the ghosts beside lines j0 + 1 to j1 of the plane that begins at `origin`."""
+    origin, j0, j1 = at
+    nx, ny = mesh
     if lateral == FIXED:
         return
-    low, high = (ny, 1) if lateral == PERIODIC else (1, ny)
-    for k in range(1, top):
-        u[k, 0] = u[k, low]
-        u[k, ny + 1] = u[k, high]
+    periodic = lateral == PERIODIC
+    left, right = (nx, 1) if periodic else (1, nx)
+    for start in range(origin + (j0 + 1) * line, origin + (j1 + 1) * line, line):
+        out[start], out[start + nx + 1] = out[start + left], out[start + right]
+    low, high = (ny, 1) if periodic else (1, ny)
+    if j0 == 0:
+        _copy(out, origin + low * line, origin, line)
+    if j1 == ny:
+        _copy(out, origin + high * line, origin + (ny + 1) * line, line)
 
 
-@kernel("void(float64[:,:,::1], float64[:,:,::1], int64, UniTuple(float64, 4), int64)")
-def sweep(u: Array, out: Array, nx: int, w: tuple[float, ...], lateral: int) -> None:
-    """Compute one explicit step of every inner plane of `u` into `out`, with the lateral ghost cells of `out`.
+@inlined
+def _step(u: Array, out: Array, part: tuple[int, int, int, int], physics: tuple[Any, ...]) -> None:
+    k, number, j0, j1 = part
+    mesh, lateral, streaming, walls, weights = physics
+    plane, line, _ = weights
+    up = plane if number == 2 else 0
+    for j in range(j0 + 1, j1 + 1):
+        start = k * plane + j * line + 1
+        _line(u, out, (start, start + mesh[0], up), streaming, weights)
+    for own in range(k, k + number):
+        _lateral_ghosts(out, (own * plane, j0, j1), mesh, line, lateral)
+        for side in range(2):
+            if own == walls[side]:
+                first, ghost = own * plane + (j0 + 1) * line, plane if side else -plane
+                _copy(out, first, first + ghost, (j1 - j0) * line)
 
-    u, out : float64[rows + 2, ny + 2, stride], one ghost layer, stride >= nx + 2 (the rest is padding)
+
+_wavefront = wavefront_of(_step)
+
+
+@kernel(
+    "void(float64[:,:,::1], float64[:,:,::1], UniTuple(int64, 5), int64, UniTuple(float64, 4), int64,"
+    " UniTuple(int64, 2))"
+)
+def sweep(
+    u: Array,
+    out: Array,
+    planes: tuple[int, ...],
+    nx: int,
+    w: tuple[float, ...],
+    lateral: int,
+    walls: tuple[int, int],
+) -> None:
+    """Compute explicit steps of every own plane, alternately into `out` and `u`, with the lateral ghost cells.
+
+    u, out : float64[planes, ny + 2, stride], stride >= nx + 2 (the rest is padding)
+    planes : steps and planes, see `stencil_app.mesh.wavefront`
     w : weights of the centre and of the neighbours along x, y and z
     lateral : kind of the ghost cells along x and y: FIXED (left alone), PERIODIC or INSULATED
+    walls : own planes that the ghost planes below and above repeat, -1 for none
     """
-    top, ny, stride = u.shape[0] - 1, u.shape[1] - 2, u.shape[2]
-    block = max(4, _BLOCK_BYTES // (8 * _PLANES_IN_FLIGHT * stride))
-    for j0 in range(1, ny + 1, block):
-        j1 = min(j0 + block, ny + 1)
-        for k in range(1, top - 1, 2):
-            for j in range(j0, j1):
-                new, new_up = _two_rows(u, out, (k, j), nx, w)
-                _x_ghosts(new, nx, lateral)
-                _x_ghosts(new_up, nx, lateral)
-        if top % 2 == 0:
-            for j in range(j0, j1):
-                _x_ghosts(_one_row(u, out, (top - 1, j), nx, w), nx, lateral)
-    y_ghosts(out, lateral)
+    ny, line = u.shape[1] - 2, u.shape[2]
+    # Along a periodic axis lines of all blocks need each other.
+    lines = (ny, 8 * line, 0 if lateral == PERIODIC else 1)
+    streaming = past_caches(planes[0], u)
+    physics = ((nx, ny), lateral, streaming, walls, ((ny + 2) * line, line, w))
+    _wavefront((u.reshape(-1), out.reshape(-1)), planes, lines, physics)
+    if streaming:
+        drain()
 
 
 _LATERAL = {"fixed": FIXED, "periodic": PERIODIC, "insulated": INSULATED}
@@ -120,12 +133,8 @@ class HeatProblem(FixedStep):
 
     name = "heat"
 
-    def __init__(self, size: int, values: Mapping[str, Value]) -> None:
-        self.size = size
-        self.parameters = {"size": size, **values}
-        self.layout = HEAT.layout(values)
-        self.boundary = str(values["boundary"])
-        self.initial = str(values["initial"])
+    def __init__(self, size: int, values: Mapping[str, Value], sweeps: int | None = None) -> None:
+        super().__init__(HEAT, size, values, sweeps)
         self.periodic = self.boundary == "periodic"
         widths = [self._width(n) for n in (self.layout.nx, self.layout.ny, size)]
         self.step = float(values["courant"]) / (2.0 * sum(h**-2 for h in widths))
@@ -167,24 +176,27 @@ class HeatProblem(FixedStep):
         """See `stencil_app.physics.Problem`."""
         if self.boundary == "fixed":
             return
-        nx = self.layout.nx
-        low, high = (nx, 1) if self.periodic else (1, nx)
-        field[1:-1, :, 0], field[1:-1, :, nx + 1] = field[1:-1, :, low], field[1:-1, :, high]
-        y_ghosts(field, _LATERAL[self.boundary])
-        self._walls_along_z(field, first_row)
+        for along, cells in ((2, self.layout.nx), (1, self.layout.ny)):
+            lines = np.moveaxis(field, along, 0)
+            low, high = (cells, 1) if self.periodic else (1, cells)
+            lines[0], lines[cells + 1] = lines[low], lines[high]
+        below, above = self._walls(field, first_row)
+        if below >= 0:
+            field[below - 1] = field[below]
+        if above >= 0:
+            field[above + 1] = field[above]
 
-    def _walls_along_z(self, field: Array, first_row: int) -> None:
+    def _walls(self, field: Array, first_row: int) -> tuple[int, int]:
+        """Return own planes that the ghost planes below and above repeat, -1 for none."""
+        _, first, end, below, above = self.planes(field, first_row, 1)
         if self.boundary != "insulated":
-            return
-        if first_row == 0:
-            field[0] = field[1]
-        if first_row + field.shape[0] - 2 == self.size:
-            field[-1] = field[-2]
+            return -1, -1
+        return -1 if below else first, -1 if above else end - 1
 
-    def sweep(self, field: Array, out: Array, first_row: int) -> None:
+    def sweep(self, field: Array, out: Array, first_row: int, count: int = 1) -> None:
         """See `stencil_app.physics.Problem`."""
-        sweep(field, out, self.layout.nx, self.weights, _LATERAL[self.boundary])
-        self._walls_along_z(out, first_row)
+        planes, walls = self.planes(field, first_row, count), self._walls(field, first_row)
+        sweep(field, out, planes, self.layout.nx, self.weights, _LATERAL[self.boundary], walls)
 
 
 make = HeatProblem

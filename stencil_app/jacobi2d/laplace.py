@@ -6,46 +6,68 @@ sin(πx) sinh(πy) / sinh(π·height), or 1. The sweep itself is in `stencil_app
 
 The 5-point sweep of a strip: every point becomes the mean of its four neighbours.
 
-Three lines of the old field fit any second-level cache, so one pass in memory order suffices.
+Several sweeps run in one pass through memory, in blocks along x (`stencil_app.mesh.wavefront`).
 """
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from stencil_app.jacobi2d import JACOBI2D
-from stencil_app.jit import kernel
+from stencil_app.jit import inlined, kernel
 from stencil_app.mesh.layout import Array
 from stencil_app.mesh.measures import fill_noise
+from stencil_app.mesh.wavefront import line_of, past_caches, wavefront_of
 from stencil_app.options import Value
 from stencil_app.physics import FixedStep
+from stencil_app.vectors import WIDTH, drain, load
 
 
-@kernel("void(float64[:,:,::1], float64[:,:,::1], int64)")
-def sweep(u: Array, out: Array, nx: int) -> None:
-    """Compute one Jacobi iteration of every inner line of `u` into `out`; ghost cells are left alone.
+@inlined
+def _stencil(u: Array, i: int, line: int) -> Any:
+    return 0.25 * ((load(u, i - 1) + load(u, i + 1)) + (load(u, i - line) + load(u, i + line)))
 
-    u, out : float64[rows + 2, 1, stride], one ghost line, stride >= nx + 2 (the rest is padding)
+
+_line = line_of(_stencil)
+
+
+@inlined
+def _step(u: Array, out: Array, part: tuple[int, int, int, int], physics: tuple[int, int, bool]) -> None:
+    k, number, j0, j1 = part
+    nx, line, streaming = physics
+    start = k * line + 1
+    span = (start + WIDTH * j0, start + min(WIDTH * j1, nx), line if number == 2 else 0)
+    _line(u, out, span, streaming, line)
+
+
+_wavefront = wavefront_of(_step)
+
+
+@kernel("void(float64[:,:,::1], float64[:,:,::1], UniTuple(int64, 5), int64)")
+def sweep(u: Array, out: Array, planes: tuple[int, ...], nx: int) -> None:
+    """Compute Jacobi iterations of every own line, alternately into `out` and `u`; ghost cells are left alone.
+
+    u, out : float64[lines, 1, stride], stride >= nx + 2 (the rest is padding)
+    planes : iterations and lines, see `stencil_app.mesh.wavefront`
     """
-    for k in range(1, u.shape[0] - 1):
-        mid, below, above, new = u[k, 0], u[k - 1, 0], u[k + 1, 0], out[k, 0]
-        for i in range(1, nx + 1):
-            new[i] = 0.25 * ((mid[i - 1] + mid[i + 1]) + (below[i] + above[i]))
+    streaming = past_caches(planes[0], u)
+    # Blocks are along x here, in vectors.
+    blocks = (-(-nx // WIDTH), 8 * WIDTH, 1)
+    _wavefront((u.reshape(-1), out.reshape(-1)), planes, blocks, (nx, u.shape[2], streaming))
+    if streaming:
+        drain()
 
 
 class JacobiProblem(FixedStep):
     """`stencil_app.physics.Problem` of the Laplace equation."""
 
     name = "jacobi2d"
-    periodic = False
+    best_sweeps = 16
 
-    def __init__(self, size: int, values: Mapping[str, Value]) -> None:
-        self.size = size
-        self.parameters = {"size": size, **values}
-        self.layout = JACOBI2D.layout(values)
-        self.boundary = str(values["boundary"])
-        self.initial = str(values["initial"])
+    def __init__(self, size: int, values: Mapping[str, Value], sweeps: int | None = None) -> None:
+        super().__init__(JACOBI2D, size, values, sweeps)
 
     def harmonic(self) -> Array:
         """Return the exact solution for the boundary `sine`, float64[size, 1, nx]."""
@@ -66,12 +88,13 @@ class JacobiProblem(FixedStep):
 
     def dress(self, field: Array, first_row: int) -> None:
         """See `stencil_app.physics.Problem`."""
-        if first_row + field.shape[0] - 2 == self.size:
-            field[-1, 0, 1 : self.layout.nx + 1] = self._side()
+        _, _, end, _, above = self.planes(field, first_row, 1)
+        if not above:
+            field[end, 0, 1 : self.layout.nx + 1] = self._side()
 
-    def sweep(self, field: Array, out: Array, first_row: int) -> None:
+    def sweep(self, field: Array, out: Array, first_row: int, count: int = 1) -> None:
         """See `stencil_app.physics.Problem`."""
-        sweep(field, out, self.layout.nx)
+        sweep(field, out, self.planes(field, first_row, count), self.layout.nx)
 
 
 make = JacobiProblem

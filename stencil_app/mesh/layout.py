@@ -2,11 +2,11 @@
 
 ::
 
-      k = rows+1   ghost plane (from the slab above, or the boundary)
-      k = 1..rows  own rows     |  j: [ghost] 1..ny [ghost]   |  i: ghost 1..nx ghost padding
-      k = 0        ghost plane  |                             |
+      g ghost planes (from the slab above, or the boundary)
+      own rows          |  j: [ghost] 1..ny [ghost]   |  i: ghost 1..nx ghost padding
+      g ghost planes    |                             |
 
-A plane with all its ghost cells is one contiguous message, sent without packing. The element i = 1 of every line
+Planes with all their ghost cells are one contiguous message, sent without packing. The element i = 1 of every line
 starts a cache line. NumPy gives arrays of 4 MiB and more huge pages by itself.
 """
 
@@ -48,7 +48,7 @@ class SlabLayout(Protocol):
 
     @property
     def message_bytes(self) -> int:
-        """Return bytes that a slab sends to one neighbour."""
+        """Return bytes that a slab sends to one neighbour for each iteration."""
 
     @property
     def ghost_rows(self) -> int:
@@ -96,14 +96,14 @@ class SlabLayout(Protocol):
 class Layout:
     """Shape of one row of the mesh (a plane of nx × ny cells; a line where `ny_ghosts` is False, ny = 1).
 
-    nx, ny : cells along x and y.  ny_ghosts : whether there are ghost cells along y.  The same for all, see
-    `SlabLayout`: unknowns are in cells only, and a sweep needs no scratch.
+    nx, ny : cells along x and y.  ny_ghosts : whether there are ghost cells along y.  ghost_rows : on either side
+    The same for all, see `SlabLayout`: unknowns are in cells only, and a sweep needs no scratch.
     """
 
     nx: int
     ny: int
     ny_ghosts: bool
-    ghost_rows: ClassVar[int] = 1
+    ghost_rows: int = 1
     least_rows: ClassVar[int] = 1
     faces_on_top: ClassVar[int] = 0
     scratch_bytes: ClassVar[int] = 0
@@ -119,11 +119,17 @@ class Layout:
 
     def field_bytes(self, rows: int) -> int:
         """See `SlabLayout`."""
-        return (rows + 2) * self.message_bytes
+        return (rows + 2 * self.ghost_rows) * self.message_bytes
 
     def messages(self, field: Array) -> Messages:
-        """See `SlabLayout`: one plane each way."""
-        return Messages(from_below=field[0], from_above=field[-1], to_below=field[1], to_above=field[-2])
+        """See `SlabLayout`: whole planes."""
+        g = self.ghost_rows
+        return Messages(
+            from_below=field[:g],
+            from_above=field[-g:],
+            to_below=field[g : 2 * g],
+            to_above=field[-2 * g : -g],
+        )
 
     def pack(self, field: Array, row: int) -> Array:
         """See `SlabLayout`."""
@@ -146,17 +152,18 @@ class Layout:
 
     @property
     def message_bytes(self) -> int:
-        """Return bytes of one ghost plane."""
+        """Return bytes of one ghost plane: several are sent once in as many iterations."""
         return (self.ny + 2 * self.ny_ghosts) * self.stride * 8
 
     def shape(self, rows: int) -> tuple[int, int, int]:
         """Return shape of the field of a slab of `rows` rows, ghost planes included."""
-        return rows + 2, self.ny + 2 * self.ny_ghosts, self.stride
+        return rows + 2 * self.ghost_rows, self.ny + 2 * self.ny_ghosts, self.stride
 
     def interior(self, field: Array) -> Array:
         """Return view float64[rows, ny, nx] of the slab's own cells."""
         first = int(self.ny_ghosts)
-        return field[1:-1, first : first + self.ny, 1 : self.nx + 1]
+        own_rows = slice(self.ghost_rows, -self.ghost_rows)
+        return field[own_rows, first : first + self.ny, 1 : self.nx + 1]
 
     def allocate(self, rows: int) -> Array:
         """Return zeroed float64 of `shape(rows)`, C-contiguous, touched, lines aligned as above."""

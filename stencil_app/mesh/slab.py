@@ -10,9 +10,10 @@ Ghosts are not moved; they are set again afterwards. New cuts are given by a tim
 
 Halo exchange between neighbouring slabs: whole ghost planes, contiguous, by persistent requests.
 
-Rank i sends its last own planes up to rank i+1 and its first ones down to rank i-1, once in each iteration. Ranks at
-the ends of the chain have one neighbour (the boundary's planes are left alone), unless the mesh is periodic along the
-slab axis; then the chain closes, on one rank onto itself. Requests belong to one buffer and are freed with the `Halo`.
+Rank i sends its last own planes up to rank i+1 and its first ones down to rank i-1, once in one or several iterations.
+Ranks at the ends of the chain have one neighbour (the boundary's planes are left alone), unless the mesh is periodic
+along the slab axis; then the chain closes, on one rank onto itself. Requests belong to one buffer and are freed with
+the `Halo`.
 """
 
 from __future__ import annotations
@@ -109,37 +110,34 @@ def _common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int] | N
 
 
 def move_rows(
-    comm: Intracomm, layout: SlabLayout, old: tuple[Decomposition, Array], new: tuple[Decomposition, Array]
+    comm: Intracomm, faces_on_top: int, old: tuple[Decomposition, Array], new: tuple[Decomposition, Array]
 ) -> None:
     """Copy the rows of all slabs into fields for another cut; collective.
 
-    old, new : the cut and this rank's field
+    faces_on_top : see `SlabLayout`.  old, new : the cut and this rank's field from its first own row on
     """
     from mpi4py import MPI
 
     before, source = old
     after, target = new
-    had = _span(before, comm.rank, layout.faces_on_top)
-    has = _span(after, comm.rank, layout.faces_on_top)
-    ghosts = layout.ghost_rows
+    had = _span(before, comm.rank, faces_on_top)
+    has = _span(after, comm.rank, faces_on_top)
     requests = []
     for rank in range(comm.size):
-        incoming = _common(has, _span(before, rank, layout.faces_on_top))
-        outgoing = _common(had, _span(after, rank, layout.faces_on_top))
+        incoming = _common(has, _span(before, rank, faces_on_top))
+        outgoing = _common(had, _span(after, rank, faces_on_top))
         if rank == comm.rank:
             if incoming is not None:
                 first, end = incoming
-                target[ghosts + first - has[0] : ghosts + end - has[0]] = source[
-                    ghosts + first - had[0] : ghosts + end - had[0]
-                ]
+                target[first - has[0] : end - has[0]] = source[first - had[0] : end - had[0]]
             continue
         if incoming is not None:
             first, end = incoming
-            piece = target[ghosts + first - has[0] : ghosts + end - has[0]]
+            piece = target[first - has[0] : end - has[0]]
             requests.append(comm.Irecv(piece, source=rank))
         if outgoing is not None:
             first, end = outgoing
-            piece = source[ghosts + first - had[0] : ghosts + end - had[0]]
+            piece = source[first - had[0] : end - had[0]]
             requests.append(comm.Isend(piece, dest=rank))
     MPI.Request.Waitall(requests)
 
@@ -169,6 +167,7 @@ class Slab:
         self.problem = problem
         self.comm = comm
         self.decomposition = decomposition
+        problem.fit(decomposition)
         self.field, self.other = (problem.layout.allocate(self.rows) for _ in range(2))
 
     @property
@@ -201,7 +200,7 @@ class Slab:
         self.field, self.other = self.other, self.field
 
     def change_bits(self) -> int:
-        """Return the largest change by the sweep into `other` (lateral ghosts repeat own cells or are fixed)."""
+        """Return the largest change between the two last iterations (lateral ghosts repeat own cells or are fixed)."""
         ghosts = self.problem.layout.ghost_rows
         own_rows = slice(ghosts, ghosts + self.rows)
         return int(largest_change_bits(self.field[own_rows].reshape(-1), self.other[own_rows].reshape(-1)))
@@ -213,11 +212,14 @@ class Slab:
 
     def rearrange(self, decomposition: Decomposition) -> None:
         """Move rows between ranks to the slabs of `decomposition`; collective, no value changes."""
-        layout = self.problem.layout
+        own_rows = self.field[self.problem.layout.ghost_rows :]
         # the second buffer holds nothing that is needed, and its memory may be
         self.other = self.field[:0]
+        self.problem.fit(decomposition)
+        layout = self.problem.layout
         moved = layout.allocate(decomposition.heights[self.comm.rank])
-        move_rows(self.comm, layout, (self.decomposition, self.field), (decomposition, moved))
+        old, new = (self.decomposition, own_rows), (decomposition, moved[layout.ghost_rows :])
+        move_rows(self.comm, layout.faces_on_top, old, new)
         self.decomposition = decomposition
         self.field = moved
         self.other = layout.allocate(self.rows)

@@ -15,6 +15,7 @@ from math import inf
 
 import numpy as np
 
+from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.layout import Array
 from stencil_app.mhd import workspace
 from stencil_app.mhd.boundaries import KINDS, PERIODIC, REFLECTING, fill_along_1, fill_along_2, fill_beyond
@@ -51,6 +52,7 @@ class MhdProblem:
     """
 
     name = "mhd"
+    sweeps = 1
 
     def __init__(self, case: Case, parameters: Mapping[str, Value]) -> None:
         self.case = case
@@ -69,6 +71,9 @@ class MhdProblem:
         self._planes, self._lanes = workspace.allocate(*self.layout.plane[1:])
         self._ahead = (0, 0)
         self._rates = np.zeros(self.layout.plane[2])
+
+    def fit(self, slabs: Decomposition) -> None:
+        """See `stencil_app.physics.Problem`: the next step is known only after an iteration."""
 
     def initialise(self, interior: Array, first_row: int) -> None:
         """See `stencil_app.physics.Problem`; interior : float64[planes, 8, lines, entries], the whole field."""
@@ -139,7 +144,7 @@ class MhdProblem:
         steps = (step, self.step, *self._per_width)
         return int(half_step(src, base, dst, self._planes, self._lanes, span, steps, self._gas))
 
-    def sweep(self, field: Array, out: Array, first_row: int) -> None:
+    def sweep(self, field: Array, out: Array, first_row: int, count: int = 1) -> None:
         """See `stencil_app.physics.Problem`."""
         ghosts = self.layout.ghost_rows
         first, end = ghosts, field.shape[0] - ghosts - 1

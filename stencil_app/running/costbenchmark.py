@@ -109,14 +109,19 @@ def _iteration_seconds(slab: Slab, state: State, residual_every: int | None) -> 
         slowest = max(slab.comm.allgather(sum(first.compute) / _WARMING))
         watch = _loop(slab, state, min(max(round(_SECONDS / slowest), _LEAST), _MOST), 0)
         return median(watch.compute), median(watch.exchange)
-    first = _loop(slab, state, _RESIDUAL_EVERY, _RESIDUAL_EVERY)
+    # Two passes at least, of which one has no residual, unless the run has no such passes.
+    sweeps = slab.problem.sweeps
+    every = min(residual_every, max(_RESIDUAL_EVERY, 2 * sweeps))
+    first = _loop(slab, state, every, every)
     # The same number everywhere: a rank that stopped early would leave the others waiting.
-    slowest = max(slab.comm.allgather(sum(first.compute) / _RESIDUAL_EVERY))
-    rounds = min(max(round(_SECONDS / slowest / _RESIDUAL_EVERY), 2), 200)
-    watch = _loop(slab, state, rounds * _RESIDUAL_EVERY, _RESIDUAL_EVERY)
-    plain = median(s for n, s in enumerate(watch.compute, 1) if n % _RESIDUAL_EVERY)
-    due = median(watch.compute[_RESIDUAL_EVERY - 1 :: _RESIDUAL_EVERY])
-    return plain + max(0.0, due - plain) / residual_every, median(watch.exchange)
+    slowest = max(slab.comm.allgather(sum(first.compute) / every))
+    rounds = min(max(round(_SECONDS / slowest / every), 2), 200)
+    watch = _loop(slab, state, rounds * every, every)
+    costs = [median(watch.compute[n::every]) for n in range(every)]
+    if every == residual_every:
+        return sum(costs) / every, median(watch.exchange)
+    plain, due = median(costs[:-sweeps]), median(costs[-sweeps:])
+    return plain + max(0.0, due - plain) * sweeps / residual_every, median(watch.exchange)
 
 
 def write_benchmark(comm: Intracomm, path: Path, document: dict[str, Any]) -> None:

@@ -181,8 +181,19 @@ class _Loop:
             or (until is not None and state.time >= until)
         )
 
+    def _count(self, state: State) -> int:
+        """Return iterations of the next pass: up to where a residual or a checkpoint is due, in equal passes."""
+        controls = self.controls
+        left = controls.iterations - state.iteration
+        for every in (controls.residual_every, controls.checkpoint_every):
+            if every:
+                left = min(left, every - state.iteration % every)
+        return 1 if controls.until is not None else -(-left // -(-left // self.slab.problem.sweeps))
+
     def once(self, state: State, halo: Halo) -> bool:
-        """Run one iteration, from an exchange under way to the next one; return whether it took a residual.
+        """Run one pass, from an exchange under way to the next one; return whether it took a residual.
+
+        A pass has one iteration, or as many as the problem computes without an exchange.
 
         Raises `DivergedError` on all ranks.
         """
@@ -197,30 +208,33 @@ class _Loop:
         ahead_s = clock()
         halo.finish(slab.field)
         finished_s = clock()
-        problem.sweep(slab.field, slab.other, slab.first_row)
-        rate_bits = problem.rate_bits(slab.other, slab.first_row, ends=True)
+        count = self._count(state)
+        problem.sweep(slab.field, slab.other, slab.first_row, count)
+        if count % 2:
+            slab.swap()
+        rate_bits = problem.rate_bits(slab.field, slab.first_row, ends=True)
         swept_s = clock()
-        halo.start(slab.other)
+        halo.start(slab.field)
         started_s = clock()
-        state.iteration += 1
-        # not time + step: a remainder of the last step must not become an iteration
-        state.time = until if until is not None and step >= longest else state.time + step
+        for _ in range(count):
+            state.iteration += 1
+            # not time + step: a remainder of the last step must not become an iteration
+            state.time = until if until is not None and step >= longest else state.time + step
         every = self.controls.residual_every
         due = every > 0 and (state.iteration % every == 0 or self.is_over(state))
         self._mine[0] = slab.change_bits() if due else NO_RESIDUAL
         self._mine[1] = self.stop.code
-        self._mine[2] = max(rate_bits, problem.rate_bits(slab.other, slab.first_row, ends=False))
+        self._mine[2] = max(rate_bits, problem.rate_bits(slab.field, slab.first_row, ends=False))
         self._mine[3] = self.steering.wish()
         computed_s = clock()
         self._reduce()
         exchange_s = tried_s - begin_s + finished_s - ahead_s + started_s - swept_s
         compute_s = computed_s - begin_s - exchange_s
-        self.watch.iteration(exchange_s, compute_s, clock() - computed_s)
+        self.watch.iterations(count, exchange_s, compute_s, clock() - computed_s)
         self._patience_s = PATIENCE * compute_s
         if not isfinite(change_of_bits(int(self._everyone[2]))):
-            halo.finish(slab.other)
+            halo.finish(slab.field)
             self._diverged(state)
-        slab.swap()
         state.signal, state.rate_bits = int(self._everyone[1]), int(self._everyone[2])
         self.wish = int(self._everyone[3])
         if due:
@@ -256,7 +270,7 @@ class _Loop:
         self.slab.comm.Allreduce(self._mine, self._everyone, MPI.MAX)
 
     def _diverged(self, state: State) -> None:
-        where = self.slab.problem.failure(self.slab.other, self.slab.first_row)
+        where = self.slab.problem.failure(self.slab.field, self.slab.first_row)
         problems = [] if where is None else [f"iteration {state.iteration}, time {state.time:.6g}: {where}"]
         agree(self.slab.comm, problems, DivergedError)
         raise DivergedError(f"iteration {state.iteration}: the rate of change is not finite")

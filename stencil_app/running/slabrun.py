@@ -48,7 +48,7 @@ def run(comm: Intracomm, physics: Physics, settings: Settings, started: float) -
     # From this point a signal must not kill one rank while the others wait for it.
     stop = StopRequest().listen()
     slabs = settings.slabs
-    problem = physics.make(slabs.size, settings.physics)
+    problem = physics.make(slabs.size, settings.physics, settings.sweeps)
     slab = allocate(comm, problem, slabs)
     make_directory(comm, settings.record_dir)
     state = begin(slab, settings.restart)
@@ -76,13 +76,14 @@ def _benchmark(comm: Intracomm, physics: Physics, settings: Settings, watch: Sto
     rows = settings.rows
     if rows is None:
         rows = default_rows(2 * physics.layout(settings.physics).message_bytes)
-    problem = physics.make(rows * comm.size, settings.physics)
+    problem = physics.make(rows * comm.size, settings.physics, settings.sweeps)
     need_memory(comm, problem, 3 * rows)
     write_benchmark(comm, settings.benchmark, measure(comm, problem, settings.residual_every, watch))
 
 
 def allocate(comm: Intracomm, problem: Problem, slabs: Decomposition) -> Slab:
     """Return the slab of this rank; collective. Raises `UsageError` on all ranks if memory does not suffice."""
+    problem.fit(slabs)
     need_memory(comm, problem, slabs.heights[comm.rank])
     return Slab(problem, slabs, comm)
 

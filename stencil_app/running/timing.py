@@ -40,11 +40,11 @@ class Stopwatch:
         self.checkpoints = 0
         self.moves_s = 0.0
 
-    def iteration(self, exchange_s: float, compute_s: float, reduce_s: float) -> None:
-        """Add one iteration by the lengths of its phases."""
-        self.exchange.append(exchange_s)
-        self.compute.append(compute_s)
-        self.reduce.append(reduce_s)
+    def iterations(self, count: int, exchange_s: float, compute_s: float, reduce_s: float) -> None:
+        """Add `count` iterations by the lengths of the phases of all together."""
+        self.exchange.extend([exchange_s / count] * count)
+        self.compute.extend([compute_s / count] * count)
+        self.reduce.extend([reduce_s / count] * count)
 
     def summary(self, now: float) -> dict[str, Any]:
         """Return sums and per-iteration lists, JSON-ready, seconds; `now`: the end of the run."""

@@ -33,20 +33,20 @@ def alone():
 def heat():
     """Heat on a small mesh; options as on the command line."""
 
-    def make(size: int = 6, **texts: str) -> HeatProblem:
+    def make(size: int = 6, sweeps: int | None = 1, **texts: str) -> HeatProblem:
         values, problems = parse_all(HEAT.options, {"nx": "9", "ny": "5", **texts})
         assert not problems
-        return HeatProblem(size, values)
+        return HeatProblem(size, values, sweeps)
 
     return make
 
 
 @pytest.fixture
 def jacobi():
-    def make(size: int = 6, **texts: str) -> JacobiProblem:
+    def make(size: int = 6, sweeps: int | None = 1, **texts: str) -> JacobiProblem:
         values, problems = parse_all(JACOBI2D.options, {"nx": "13", **texts})
         assert not problems
-        return JacobiProblem(size, values)
+        return JacobiProblem(size, values, sweeps)
 
     return make
 

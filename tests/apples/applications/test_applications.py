@@ -15,7 +15,7 @@ from apples.testing import finished
 from nws.base.program import OWN_PYTHON
 from stencil_app.heat import HEAT
 from stencil_app.jacobi2d import JACOBI2D
-from stencil_app.settings import ITERATIONS, RESIDUAL_EVERY
+from stencil_app.settings import ITERATIONS, RESIDUAL_EVERY, SWEEPS
 from tests.apples.applications.optiontables import assert_options_match
 
 
@@ -60,7 +60,7 @@ def test_bad_option_is_said_at_once():
         get("heat").check({"nx": "0", "nz": "3", "boundary": "open", "checkpoint_every": "2"})
     assert caught.value.problems == (
         "heat: unknown option 'nz'; legal are iterations, nx, ny, boundary, initial, courant, "
-        "residual_every, output, checkpoint_every, checkpoint",
+        "residual_every, sweeps, output, checkpoint_every, checkpoint",
         "heat: option nx: got '0'; legal is a whole number at least 1 (default 256)",
         "heat: option boundary: got 'open'; legal is one of fixed, periodic, insulated (default fixed)",
         "heat: option checkpoint_every: needs checkpoint=FILE, where to write to",
@@ -147,10 +147,10 @@ def test_command_uses_this_interpreter_and_the_users_paths(monkeypatch, tmp_path
     assert kept[-6:] == ("--checkpoint", "/a.ck", "--checkpoint-every", "3", "--restart", "/a.ck")
     benchmark = heat.benchmark(Path("b.json"), {"residual_every": "5", "output": "f.npy"}, 4).command
     assert benchmark[5:9] == ("--benchmark", "b.json", "--rows", "4")
-    assert benchmark[-2:] == ("--residual-every", "5")
+    assert benchmark[-4:-2] == ("--residual-every", "5")
     assert "f.npy" not in benchmark
 
 
 @pytest.mark.parametrize(("name", "options"), [("heat", HEAT.options), ("jacobi2d", JACOBI2D.options)])
 def test_options_are_those_of_the_program(name, options):
-    assert_options_match(name, [*options, ITERATIONS, RESIDUAL_EVERY])
+    assert_options_match(name, [*options, ITERATIONS, RESIDUAL_EVERY, SWEEPS])
