@@ -33,7 +33,7 @@ from itertools import chain
 
 from apples.hosts import rundirectory
 from apples.hosts.frames import CHUNK, PREAMBLE, FrameWriter, FromAgent, ToAgent, Unframer, frame
-from apples.hosts.kernel import PR_SET_CHILD_SUBREAPER, prctl, signal_pipe
+from apples.hosts.kernel import INTERRUPTS, PR_SET_CHILD_SUBREAPER, prctl, signal_pipe
 from apples.hosts.orders import SETUP, START, IllegalOrder, read_file, read_order, read_signal, read_slabs
 from apples.hosts.proxies import Proxies
 from apples.hosts.relays import write_all
@@ -98,7 +98,7 @@ class HostAgent:
         self._proxies = Proxies((lifeline_read, events_write, *outputs), setup["proxies"])
         for fd in (0, 1, self._events):
             os.set_blocking(fd, False)
-        self._wake = signal_pipe((signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT))
+        self._wake = signal_pipe((signal.SIGCHLD, signal.SIGUSR1, *INTERRUPTS))
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._sources = {0: self._listen, self._events: self._on_events, self._wake: self._on_wake}
@@ -222,10 +222,11 @@ class HostAgent:
             self._launcher.send(FromAgent.STATUS, text)
 
     def _on_wake(self, fd: int) -> None:
-        """Handle signals: children have ended, the host will end (the first TERM), or this agent is asked to end."""
+        """Handle signals: children have ended, the host will end (USR1, the first TERM), or this agent is to end."""
         signals = set(os.read(fd, CHUNK)) - {signal.SIGCHLD}
-        if signals == {signal.SIGTERM} and not self._noticed:
-            self._noticed = True
+        # USR1 is from `apples drain --watch`, which means this host alone and may repeat it.
+        if signal.SIGUSR1 in signals or (signals == {signal.SIGTERM} and not self._noticed):
+            self._noticed |= signal.SIGTERM in signals
             self._launcher.send(FromAgent.LEAVING)
         elif signals:
             self._cut()

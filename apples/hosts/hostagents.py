@@ -79,7 +79,9 @@ class HostAgents(UserDict[str, AgentConnection]):
 
     def leaving(self) -> dict[str, str]:
         """Return the hosts that have announced their end, each with the reason."""
-        return {host: "ends soon (its host agent got TERM)" for host, agent in self.items() if agent.leaving}
+        return {
+            host: "ends soon (a signal to its host agent)" for host, agent in self.items() if agent.leaving
+        }
 
     def send_missing(self, file: Path) -> None:
         """Send a file of the run directory, if it exists, to the hosts that do not share the directory."""

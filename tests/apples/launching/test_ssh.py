@@ -11,10 +11,12 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from apples.errors import LaunchError, ProgramNotFound
 from apples.hosts.agentconnection import HostAddress, LivenessTimeouts
+from apples.hosts.notices import notify_agents
 from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
@@ -156,7 +158,7 @@ class Leaving:
         return CheckpointAndEnd(why="going on elsewhere")
 
 
-def signal_agent(runs, wait_for, monkeypatch, *numbers: int, departures=None) -> Outcome:
+def signal_agent(runs, wait_for, monkeypatch, *numbers: int, departures=None, send=os.kill) -> Outcome:
     """The outcome of a run whose host agent gets these signals."""
 
     def act() -> None:
@@ -167,7 +169,7 @@ def signal_agent(runs, wait_for, monkeypatch, *numbers: int, departures=None) ->
             if "hostagent.py serve" in command and command.startswith(sys.executable)
         )
         for number in numbers:
-            os.kill(agent, number)
+            send(agent, number)
             time.sleep(0.1)
 
     # our marker is in the environment of ssh, and so in that of the host agent behind it
@@ -185,10 +187,14 @@ def test_killed_host_agent_takes_its_ranks_along(runs, wait_for, monkeypatch, nu
     assert (outcome.ended, outcome.exit_code) == ("failed", 125)
 
 
-def test_term_to_a_host_agent_is_a_notice_to_leave(runs, wait_for, monkeypatch) -> None:
+@pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGUSR1, signal.SIGUSR1]])
+def test_signal_to_a_host_agent_is_a_notice_to_leave(runs, wait_for, monkeypatch, numbers) -> None:
     leaving = Leaving()
-    outcome = signal_agent(runs, wait_for, monkeypatch, signal.SIGTERM, departures=leaving)
-    assert leaving.asked == [{"alpha": "ends soon (its host agent got TERM)"}]
+    # As `apples drain --watch` sends USR1: to agents only, and any number of times.
+    monkeypatch.setattr(psutil, "process_iter", lambda: map(psutil.Process, runs.left()))
+    send = os.kill if numbers == [signal.SIGTERM] else lambda *agent: notify_agents()
+    outcome = signal_agent(runs, wait_for, monkeypatch, *numbers, departures=leaving, send=send)
+    assert leaving.asked == [{"alpha": "ends soon (a signal to its host agent)"}]
     assert (outcome.ended, outcome.lost) == ("adapted", leaving.asked[0])
 
 
