@@ -54,7 +54,9 @@ def drain(
             f"{'--undo' if undo else '--for'}: names no host; give one, or leave it out to list them"
         )
     if undo and (period or watch) is not None:
-        raise ConfigError(f"--undo and {'--for' if period else '--watch'} exclude each other; give one")
+        raise ConfigError(
+            f"--undo and {'--for' if period else '--watch'} exclude each other; give one of them"
+        )
     now = time.time()
     until = None if period is None else now + parse_period(period, what="--for")
     named = [DrainedHost(host=host, since=now, until=until) for host in hosts]
