@@ -55,8 +55,8 @@ from benchmarks.common.hosts import make_testbed
 from benchmarks.common.report import BIN, ROOT, median, output, say, seconds_of, table
 from nws.client.remote import ServiceClient
 from nws.links.cliques import automatic, pairs
-from nws.messages.encoding import encode
 from nws.messages.weatherdocuments import Batch
+from nws.server.encoding import encode
 from nws.service.serviceconfig import Limits, ServiceConfig
 from nws.service.weatherservice import WeatherService
 from tests.testbed.grid import Testbed

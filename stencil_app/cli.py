@@ -152,4 +152,8 @@ def main() -> None:
 def _is_first_rank() -> bool:
     from stencil_app.running.mpi import world
 
-    return world().rank == 0
+    try:
+        return world().rank == 0
+    except ModuleNotFoundError:
+        # without mpi4py each process is alone
+        return True

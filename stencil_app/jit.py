@@ -17,12 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
-import numba.core.config
-from numba.core import event
-from numba.core.compiler import Compiler
-
-from nws.base.jit import cached, digest
+from nws.base.jit import cached, compiler, digest, njit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,6 +32,7 @@ def _use_full_vectors() -> None:
     # LLVM prefers 256-bit vectors on processors that have 512-bit ones; the stencils lose 8 % by that.
     if "NUMBA_CPU_FEATURES" in os.environ:
         return
+    import numba.core.config
     from llvmlite import binding  # type: ignore[import-untyped]
 
     features = binding.get_host_cpu_features()
@@ -58,8 +54,9 @@ def _leave_scipy_alone() -> None:
         del modules["scipy.linalg"]
 
 
-_use_full_vectors()
-_leave_scipy_alone()
+if compiler() is not None:
+    _use_full_vectors()
+    _leave_scipy_alone()
 
 
 @cache
@@ -94,19 +91,26 @@ def kernel(*signatures: str, cache: bool = True) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         if not cache:
-            return cast(F, numba.njit(list(signatures), **options)(function))
+            return njit(list(signatures), **options)(function)
         sources = sources_digest(Path(function.__code__.co_filename))
         return cached(list(signatures), sources=sources, **options)(function)
 
     return decorate
 
 
-class _RowCompiler(Compiler):
-    """Compiles on the promise that no two array arguments overlap where one is written."""
+@cache
+def _row_compiler() -> Any:
+    """Return a compiler on the promise that no two array arguments overlap where one is written."""
+    if compiler() is None:
+        return None
+    from numba.core.compiler import Compiler
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
-        self.state.flags.noalias = True
+    class RowCompiler(Compiler):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
+            self.state.flags.noalias = True
+
+    return RowCompiler
 
 
 # A function called by kernels only needs no wrapper for Python or C, which would double its compile time.
@@ -118,27 +122,28 @@ def row_kernel(function: F) -> F:
 
     Without that promise the compiler checks every pair of rows at each call, or gives up on vectors.
     """
-    return cast(F, numba.njit(pipeline_class=_RowCompiler, **_PART)(function))
+    return njit(pipeline_class=_row_compiler(), **_PART)(function)
 
 
 def inlined(function: F) -> F:
     """Compile a part of a kernel into each kernel that calls it (decorator)."""
-    return cast(F, numba.njit(**_PART)(function))
-
-
-class _FirstCompile(event.Listener):
-    def __init__(self, say: Callable[[], None]) -> None:
-        self._say: Callable[[], None] | None = say
-
-    def on_start(self, event: event.Event) -> None:
-        say, self._say = self._say, None
-        if say is not None:
-            say()
-
-    def on_end(self, event: event.Event) -> None:
-        pass
+    return njit(**_PART)(function)
 
 
 def when_compiling(say: Callable[[], None]) -> None:
     """Call `say` once, when a kernel is not in the cache and has to be compiled."""
-    event.register("numba:compile", _FirstCompile(say))  # type: ignore[no-untyped-call]
+    if compiler() is None:
+        return
+    from numba.core import event
+
+    calls = [say]
+
+    class FirstCompile(event.Listener):
+        def on_start(self, event: event.Event) -> None:
+            while calls:
+                calls.pop()()
+
+        def on_end(self, event: event.Event) -> None:
+            pass
+
+    event.register("numba:compile", FirstCompile())  # type: ignore[no-untyped-call]

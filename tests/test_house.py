@@ -107,10 +107,12 @@ def test_version_stands_in_the_changelog(project):
 
 def test_what_is_imported_is_declared(project):
     """A direct import of something that only comes along with another package breaks when that one changes."""
-    names = {"pyyaml": "yaml", "typing-extensions": "typing_extensions"}
+    names = {"pyyaml": "yaml"}
     about = project["project"]
+    extras = about["optional-dependencies"]
     declared = {
-        re.split(r"[<>=\[]", d)[0] for d in about["dependencies"] + about["optional-dependencies"]["plot"]
+        re.split(r"[<>=\[]", d)[0]
+        for d in (*about["dependencies"], *(one for e in ("app", "server", "plot") for one in extras[e]))
     }
     allowed = {names.get(d, d) for d in declared} | set(PACKAGES) | set(sys.stdlib_module_names)
     # Engines of declared packages, which pin them: pydantic's hooks speak its core's schemas, numba's code is LLVM's.

@@ -20,7 +20,7 @@ HEAVY = {
 }
 HELP = "try: {}\nexcept SystemExit: pass"
 #: What the sensor measures and delivers with.
-SENSOR = "import nws.sensors.cpu, nws.sensors.freememory, nws.sensors.network, requests, orjson"
+SENSOR = "import nws.sensors.cpu, nws.sensors.freememory, nws.sensors.network, requests, msgspec"
 
 
 def loaded_after(code, printed=""):

@@ -175,10 +175,7 @@ def _moment(at: float, now: float) -> str:
 
 def _plot(offers: tuple[Plan, ...], path: Path, size: int) -> None:
     """Write cost against length, with the likely range of each length."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("--plot needs matplotlib; install apples-grid[plot]") from None
+    from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()

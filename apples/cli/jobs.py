@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import UNSET
 
-from apples.cli.live import grid, watch
+from apples.cli.live import watch
 from apples.cli.report import table
 from nws.base.command import FILE
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from apples.daemons.nodeclient import MachineState
     from apples.daemons.nodemessages import MachineView, NodeStatus
 
@@ -37,7 +35,7 @@ def jobs(as_json: bool, watching: bool, socket: Path | None) -> int:
     if as_json:
         click.echo(json.dumps(machine.document()))
     elif watching:
-        watch(machine, lambda: survey(socket), _live)
+        watch(machine, lambda: survey(socket), lines)
     else:
         click.echo("\n".join(lines(machine)))
     return 0
@@ -61,14 +59,6 @@ def _tables(machine: MachineState) -> list[tuple[list[str], list[list[object]]]]
     """Return the job and node tables; without jobs, the node table only."""
     about_jobs = [_job_rows(machine), _process_rows(machine)] if machine.jobs else []
     return [*about_jobs, _node_rows(machine)]
-
-
-def _live(machine: MachineState) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
-
-    tables = [grid(header, rows) for header, rows in _tables(machine)]
-    return Group(*map(Text, _heading(machine)), *tables, *map(Text, _notes(machine)))
 
 
 def _manager_line(manager: MachineView) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from apples.cli.live import grid, watch
+from apples.cli.live import watch
 from apples.cli.optiongroups import option, options_record, with_options
 from apples.cli.report import table
 from apples.queueing.settings import RANGE_PERCENTILE
@@ -21,8 +21,6 @@ from nws.base.terminal import visible
 from nws.base.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from apples.livequeue.queuemessages import JobRow, QueuePage
 
 _SOCKET = click.option("--socket", type=FILE, help="Socket of the manager to ask.")
@@ -76,7 +74,7 @@ def queue(socket: Path | None, options: QueueOptions) -> int:
     elif options.as_json:
         click.echo(json.dumps(to_builtins(queue_page)))
     elif options.watching:
-        watch(queue_page, survey, _live)
+        watch(queue_page, survey, lines)
     else:
         click.echo("\n".join(lines(queue_page)))
     return 0
@@ -217,12 +215,6 @@ def _start(job: JobRow) -> str:
 def _clock(at: float) -> str:
     then, now = time.localtime(at), time.localtime()
     return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%a %d %H:%M", then)
-
-
-def _live(queue_page: QueuePage) -> RenderableType:
-    from rich.console import Group
-
-    return Group(_summary(queue_page), grid(_header(queue_page), _rows(queue_page)))
 
 
 def _write_log(queue_page: QueuePage, path: Path) -> None:

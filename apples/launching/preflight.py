@@ -32,7 +32,7 @@ def find_mpiexec(beside: Path | None = None) -> str:
     if not path.is_file():
         raise ProgramNotFound(
             f"no mpiexec in {path.parent}, the directory of this Python; ranks are started with the mpiexec of the "
-            f"same environment. Install it with: {sys.executable} -m pip install mpich mpi4py"
+            f"same environment. Install it with: {sys.executable} -m pip install 'apples-grid[app]'"
         )
     if not os.access(path, os.X_OK):
         raise NotExecutable(

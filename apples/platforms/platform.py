@@ -17,7 +17,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -332,6 +331,12 @@ def cpu_model() -> str:
 @cache
 def fingerprint() -> str:
     """Return the versions that determine the speed of the application's kernels."""
-    parts = [f"python {python_platform.python_version()}"]
-    parts += [f"{name} {version(name)}" for name in ("apples-grid", "numba", "numpy")]
-    return ", ".join(parts)
+    from apples.hosts import hostcheck
+
+    return speed_versions(hostcheck.versions())
+
+
+def speed_versions(versions: Mapping[str, str]) -> str:
+    """Return the versions of a host, by distribution, that determine the speed of the application's kernels."""
+    names = [name for name in ("python", "apples-grid", "numba", "numpy") if name in versions]
+    return ", ".join(f"{name} {versions[name]}" for name in names)

@@ -36,6 +36,7 @@ from apples.platforms.platform import (
     link_forecasts,
     measured_write_s,
     run_warm_command,
+    speed_versions,
     this_machine,
 )
 from apples.platforms.requirements import Requirements
@@ -202,8 +203,7 @@ class SshPlatform(Platform):
         facts = self._facts.get(host.name)
         if facts is None:
             return host.cpu_type
-        names = [name for name in ("python", "apples-grid", "numba", "numpy") if name in facts.versions]
-        return f"{facts.cpu_model or host.cpu_type} {', '.join(f'{n} {facts.versions[n]}' for n in names)}"
+        return f"{facts.cpu_model or host.cpu_type} {speed_versions(facts.versions)}"
 
     def _uses_links(self, hosts: int) -> bool:
         """Return whether links among so many hosts are measured: neither the service nor the grid file has them."""

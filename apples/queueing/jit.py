@@ -6,9 +6,7 @@ A function of another package that uses this one's parts depends on both package
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
-
-import numba
+from typing import Any, TypeVar
 
 from nws.base import jit
 
@@ -28,12 +26,12 @@ def compiled(function: F) -> F:
 
 def unit(function: F) -> F:
     """Return a function for compiled code only, compiled once for all callers."""
-    return cast(F, numba.njit(error_model="numpy")(function))
+    return jit.njit(error_model="numpy")(function)
 
 
 def part(function: F) -> F:
     """Return a small function for compiled code only, inlined into each caller."""
-    return cast(F, numba.njit(error_model="numpy", forceinline=True)(function))
+    return jit.njit(error_model="numpy", forceinline=True)(function)
 
 
 @cache

@@ -158,7 +158,9 @@ class PlannedHost:
                     what = os.path.join(scratch, package["wheel"])
                     with open(what, "wb") as file:
                         file.write(base64.b64decode(wheel or ""))
-                    make_environment(directory, [*package["arguments"], what], package["variables"])
+                    # daemons of all kinds, and the applications of this package
+                    parts = f"{what}[app,server]"
+                    make_environment(directory, [*package["arguments"], parts], package["variables"])
                 replace(f"{directory}/{COMPLETE}", package["digest"], 0o644)
             temporary = f"{top}/.current.{os.getpid()}"
             os.symlink(name, temporary)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import click
 
-from nws.base.errors import ReportedError
+from nws.base.errors import ReportedError, UsageError
 from nws.base.notes import with_levels
 from nws.base.terminal import escaped_streams, visible
 
@@ -31,6 +31,19 @@ FILE.name = "file"
 
 #: Distribution whose version `--version` prints.
 DISTRIBUTION = "apples-grid"
+
+#: By package, the extra of the distribution that installs it.
+EXTRAS = {
+    **dict.fromkeys(("mpi4py", "numba"), "app"),
+    **dict.fromkeys(("httptools", "orjson", "starlette", "uvicorn", "uvloop"), "server"),
+    "matplotlib": "plot",
+    "h5py": "hdf5",
+}
+
+
+def missing(package: str) -> str:
+    """Return the sentence on a package that is not installed and belongs to an extra."""
+    return f"needs {package}, which is not installed; run: pip install '{DISTRIBUTION}[{EXTRAS[package]}]'"
 
 
 class _Lossy(io.FileIO):
@@ -103,6 +116,12 @@ def run_program(
     except ReportedError as error:
         report(str(error))
         code = error.exit_code
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        report(missing(package))
+        code = UsageError.exit_code
     except BrokenPipeError:
         # The reader of the output closed it (`| head`); click exits the same way where it notices first.
         pass

@@ -1,9 +1,8 @@
-"""Tables and numbers as text: rich on a terminal, plain columns elsewhere; NO_COLOR is honoured."""
+"""Tables and numbers as text, in plain columns; on a terminal some rows have a colour, unless NO_COLOR is set."""
 
 import math
 import os
 import shutil
-import sys
 from collections.abc import Sequence
 
 import click
@@ -52,33 +51,17 @@ def echo_table(
         warn: rows highlighted on a terminal; by default those with ``stale`` in the last column
     """
     widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
-    # rich would squeeze a table wider than the terminal until it is unreadable
-    if sys.stdout.isatty() and fits_terminal(widths):
-        _rich(headings, rows, numbers, [row[-1] == "stale" for row in rows] if warn is None else warn)
-        return
-    for row in [headings, *rows]:
+    highlighted = [row[-1] == "stale" for row in rows] if warn is None else warn
+    for row, stands_out in zip([headings, *rows], [False, *highlighted], strict=True):
         cells = [
             text.rjust(w) if i in numbers else text.ljust(w)
             for i, (text, w) in enumerate(zip(row, widths, strict=True))
         ]
-        click.echo("  ".join(cells).rstrip())
+        line = "  ".join(cells).rstrip()
+        # click leaves the colour out where there is no terminal
+        click.echo(click.style(line, fg="yellow") if stands_out and not os.environ.get("NO_COLOR") else line)
 
 
 def fits_terminal(widths: Sequence[int]) -> bool:
-    """Return whether a table with columns of these widths fits; rich adds three characters per column."""
-    return sum(widths) + 3 * len(widths) <= shutil.get_terminal_size().columns
-
-
-def _rich(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int], warn: Sequence[bool]
-) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for i, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if i in numbers else "left")
-    for row, stands_out in zip(rows, warn, strict=True):
-        table.add_row(*row, style="yellow" if stands_out else None)
-    Console(no_color=bool(os.environ.get("NO_COLOR"))).print(table)
+    """Return whether a table with columns of these widths fits, with two blanks between them."""
+    return sum(widths) + 2 * len(widths) <= shutil.get_terminal_size().columns + 2

@@ -66,9 +66,10 @@ class Connection:
 
         query : parameters; None stands for absent.  accept : statuses that are no refusal, beside 2xx
         """
-        import orjson
+        import msgspec
 
-        data = None if body is None else orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+        # arrays and numbers of numpy, which a client need not have
+        data = None if body is None else msgspec.json.encode(body, enc_hook=lambda value: value.tolist())
         parameters = (
             {} if query is None else {key: value for key, value in query.items() if value is not None}
         )
@@ -152,11 +153,11 @@ _OTHER = "is this the address of a weather service?"
 
 def _parsed(answer: requests.Response) -> object:
     """Return the JSON value of the answer; None when it is not JSON."""
-    import orjson
+    import msgspec
 
     try:
-        return orjson.loads(answer.content)
-    except orjson.JSONDecodeError:
+        return msgspec.json.decode(answer.content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from starlette.responses import Response
 
 from nws.base.errors import ServiceError, StoreDamaged, StoreError, UsageError, WeatherError
-from nws.messages.encoding import encode
 from nws.messages.weatherdocuments import Error, ErrorDetail
+from nws.server.encoding import encode
 
 #: Maximum number of problems in a response; a last entry counts the others.
 MOST_PROBLEMS = 20

@@ -23,10 +23,10 @@ from starlette.responses import Response
 from nws.base.errors import Forbidden, ServiceError, Unauthorized, WeatherError
 from nws.base.ratelimit import RefusalLog
 from nws.base.threads import start_all
-from nws.messages.encoding import encode
 from nws.server.answers import encoded, refusal_of
 from nws.server.bodies import must_close, parse_object, read_body, read_query
 from nws.server.driver import DrivenSource
+from nws.server.encoding import encode
 from nws.server.middleware import RequestContext, RequestCounters
 from nws.server.tokens import Role, Tokens
 from nws.server.writer import Writer

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nws.base.command import missing
 from stencil_app.errors import UsageError
 from stencil_app.mesh import decomposition
 from stencil_app.mesh.decomposition import Decomposition, cut_problem
@@ -238,5 +239,5 @@ def _format_problems(out: Path | None) -> list[str]:
         return [f"--out {out}: the solution is written as {', '.join(_PACKAGES)}; give such a name"]
     package = _PACKAGES[out.suffix]
     if package is not None and find_spec(package) is None:
-        return [f"--out {out}: needs the package {package}; install it, or write .npz"]
+        return [f"--out {out}: {missing(package)}, or write .npz"]
     return []

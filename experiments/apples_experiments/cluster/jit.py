@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
 from numba.core import types
 from numba.extending import intrinsic
 
@@ -35,12 +34,12 @@ def compiled(function: F) -> F:
 
 def part(function: F) -> F:
     """Return a function for compiled code only."""
-    return cast(F, numba.njit(error_model="numpy")(function))
+    return jit.njit(error_model="numpy")(function)
 
 
 def inlined(function: F) -> F:
     """Return a function inlined into each caller, for parts that cost as little as a call."""
-    return cast(F, numba.njit(error_model="numpy", forceinline=True)(function))
+    return jit.njit(error_model="numpy", forceinline=True)(function)
 
 
 def _words(typing_context: Any, array: Any) -> Any:

@@ -61,7 +61,3 @@ def test_no_color_is_honoured(on_a_terminal):
     said = on_a_terminal(NO_COLOR="1")
     assert "stale" in said
     assert "\x1b[33m" not in said
-
-
-def test_table_that_does_not_fit_the_terminal_is_plain(on_a_terminal):
-    assert on_a_terminal(COLUMNS="10") == "name\r\na     stale\r\n"

@@ -9,8 +9,8 @@ import pytest
 
 from nws.base.errors import Refused, StoreError
 from nws.memory import Keep
-from nws.messages.encoding import encode
 from nws.messages.weatherdocuments import Event
+from nws.server.encoding import encode
 from tests.transcripts import recorded
 
 from .helpers import START, batch, kill, registered, settings

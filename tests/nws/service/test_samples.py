@@ -9,8 +9,8 @@ import pytest
 from nws.base.errors import Refused, UnknownSeries
 from nws.forecasting.batteries import BatteryBank
 from nws.memory import Keep, Memory
-from nws.messages.encoding import encode
 from nws.series import Measurement, Series
+from nws.server.encoding import encode
 from tests.transcripts import recorded
 
 from .helpers import START, batch, settings

@@ -8,7 +8,7 @@ import pytest
 
 from nws.base.errors import TooMany
 from nws.forecasting.batteries import BatteryBank
-from nws.messages.encoding import encode
+from nws.server.encoding import encode
 from nws.service.serviceconfig import Limits
 
 from .helpers import START, batch, registered, settings
