@@ -8,7 +8,7 @@ h = 1/(n+1); periodic at 0, h, ..., h = 1/n; insulated at the cell centres, h = 
 The 7-point sweep is bound by memory, so that everything here reduces memory traffic: several sweeps run in one pass
 (`stencil_app.mesh.wavefront`), two planes at a time: the two read four planes instead of six, which saves a third of
 the traffic between caches. A sweep by itself moves 24 bytes a cell (read, write-allocate, write back), or 16 if it
-stores past the caches; benchmarks/heat_roofline.py compares that with a triad. Lateral ghost cells of the new field are
+stores past the caches; benchmarks/stencil_kernels.py compares that with C. Lateral ghost cells of the new field are
 set on the way, while they are in cache.
 """
 

@@ -1,15 +1,6 @@
-"""Kernels against the memory bandwidth of this machine: heat's sweep beside a triad, and the step loop of mhd.
+"""The step loop of mhd against the memory bandwidth of this machine: a triad.
 
-    python -m benchmarks heat_roofline heat [--cells 256] [--rounds 9] [--launches 3] [--json]
-    python -m benchmarks heat_roofline mhd [--cells 64 128] [--zones 4e6] [--rounds 5] [--turns 5] [--json]
-
-heat: the triad a = b + s·c moves 32 bytes per element (two reads, write-allocate, write back). A sweep moves 24 per
-cell (one read, write-allocate, write back), so at best it does 32/24 of the triad's elements per second. Both are
-compiled with the same options and run by 1 and by 2 MPI ranks, alternating in the same processes. In each round the
-slowest rank counts. *iteration* is the whole program loop: halo exchange, sweep, reduction, and a residual every 50.
-Prints medians, the ratio of each round to the triads around it, and its percentiles.
-
-mhd has three parts:
+    python -m benchmarks mhd_roofline mhd [--cells 64 128] [--zones 4e6] [--rounds 5] [--turns 5] [--json]
 
 1. The MHD blast of 64³ and 128³ on 1 and on 2 ranks, alternating with the triad in the same processes.
 2. The speedup of two ranks, in alternating turns: one rank, two ranks, and two independent runs, each with half of the
@@ -36,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.report import BIN, in_turns, print_document, table
+from benchmarks.common.report import BIN, print_document, table
 
 
 def triad_kernel() -> Callable[..., None]:
@@ -55,7 +46,7 @@ def triad_kernel() -> Callable[..., None]:
 
 def start_ranks(count: int, part: str, *numbers: int) -> subprocess.Popen[str]:
     """Start ranks that measure, by a part of this benchmark."""
-    words = [sys.executable, "-m", "benchmarks", "heat_roofline", part, *map(str, numbers)]
+    words = [sys.executable, "-m", "benchmarks", "mhd_roofline", part, *map(str, numbers)]
     return subprocess.Popen(
         [str(BIN / "mpiexec"), "-n", str(count), *words], stdout=subprocess.PIPE, text=True
     )
@@ -66,76 +57,7 @@ def launch(ranks: int, cells: int, rows: int, cycles: int, rounds: int) -> subpr
     return start_ranks(ranks, "mhd-ranks", cells, rows, cycles, rounds)
 
 
-TRIAD_BYTES, SWEEP_BYTES = 32, 24
-SWEEPS = 4
-ITERATIONS = 50  # with one residual, as the application does by itself
-
-
-def heat_ranks(cells: int, rounds: int) -> None:
-    """Measure in every rank of the world; rank 0 prints seconds of each round."""
-    from stencil_app.heat import HEAT
-    from stencil_app.mesh.decomposition import even
-    from stencil_app.mesh.slab import Slab
-    from stencil_app.running.mpi import world
-    from stencil_app.running.runtime import Controls, State, StopRequest, iterate
-    from stencil_app.running.timing import Stopwatch
-
-    compiled = triad_kernel()
-    comm = world()
-    a, b, c = (np.full(cells**3 // comm.size, float(n)) for n in range(3))
-    problem = HEAT.make(
-        cells, {"nx": cells, "ny": cells, "boundary": "fixed", "initial": "mode", "courant": 0.9}
-    )
-    slab = Slab(problem, even(cells, comm.size), comm)
-    problem.initialise(slab.interior, slab.first_row)
-    slab.dress()
-
-    def sweeps() -> None:
-        for _ in range(SWEEPS):
-            problem.sweep(slab.field, slab.other, slab.first_row)
-            slab.swap()
-
-    def triads() -> None:
-        for _ in range(SWEEPS):
-            compiled(a, b, c, 0.5)
-
-    def iterations() -> None:
-        controls = Controls(iterations=ITERATIONS, residual_every=ITERATIONS)
-        iterate(slab, State(), controls, watch=Stopwatch(0.0), stop=StopRequest())
-
-    def timed(action: Callable[[], None], count: int) -> float:
-        comm.Barrier()
-        start = perf_counter()
-        action()
-        return max(comm.allgather(perf_counter() - start)) / count
-
-    turn = ((triads, SWEEPS), (sweeps, SWEEPS), (iterations, ITERATIONS), (triads, SWEEPS))
-    for action, _ in turn:
-        action()
-    table = [[timed(action, count) for action, count in turn] for _ in range(rounds)]
-    if comm.rank == 0:
-        print(json.dumps(table))
-
-
-def heat_rows(ranks: int, table: np.ndarray[Any, np.dtype[np.float64]], cells: int) -> list[dict[str, Any]]:
-    """Return medians and percentiles of one rank count. `table`: [round, (triad, sweep, iteration, triad)] in s."""
-    triad_s = table[:, [0, 3]].mean(axis=1)
-    found = []
-    for name, column in (("sweep", table[:, 1]), ("iteration", table[:, 2])):
-        share = SWEEP_BYTES / column / (TRIAD_BYTES / triad_s)
-        found.append(
-            {
-                "ranks": ranks,
-                "what": name,
-                "triad_GBps": round(TRIAD_BYTES * cells / float(np.median(triad_s)) / 1e9, 2),
-                "Gcells_per_s": round(cells / float(np.median(column)) / 1e9, 3),
-                "of_roofline": round(float(np.median(share)), 3),
-                "percentiles_10_90": [round(float(p), 3) for p in np.percentile(share, [10, 90])],
-            }
-        )
-    return found
-
-
+TRIAD_BYTES = 32
 TRIAD_ELEMENTS = 2**23
 #: Target of zone-cycles a second, for each GB/s of the triad.
 AIM_PER_GBPS = 2.4e6 / 40.0
@@ -243,31 +165,6 @@ def starts(times: int) -> dict[str, float]:
     return {name: round(float(np.median(values)), 2) for name, values in found.items()}
 
 
-def heat(*, cells: int = 256, rounds: int = 5, launches: int = 3, json: bool = False) -> None:
-    """Compare heat's sweep and iteration with the triad.
-
-    cells: along each axis
-    rounds: in each launch
-    launches: of each rank count, in turns
-    """
-    turns = {
-        ranks: lambda ranks=ranks: rounds_of(start_ranks(ranks, "heat-ranks", cells, rounds))
-        for ranks in (1, 2)
-    }
-    tables = in_turns({str(ranks): turn for ranks, turn in turns.items()}, launches)
-    found = [
-        row for ranks, of in tables.items() for row in heat_rows(int(ranks), np.concatenate(of), cells**3)
-    ]
-    if json:
-        print_document({"cells": cells, "rows": found}, as_json=True)
-        return
-    print(f"heat, {cells}³ cells, double; {SWEEP_BYTES} bytes a cell against a triad of {TRIAD_BYTES}")
-    table(
-        ("ranks", "what", "triad GB/s", "Gcell/s", "of roofline", "10 %, 90 %"),
-        [tuple(r.values()) for r in found],
-    )
-
-
 def mhd(
     *,
     cells: tuple[int, ...] = (64, 128),
@@ -303,4 +200,4 @@ def mhd(
     print_document(report, as_json=json)
 
 
-PARTS = (heat, mhd, heat_ranks, mhd_ranks)
+PARTS = (mhd, mhd_ranks)
