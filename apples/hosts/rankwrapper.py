@@ -31,7 +31,7 @@ if __name__ == "__main__":
 
 from apples.hosts.kernel import FORWARDED, PR_SET_PDEATHSIG, close_all_but, die_like, prctl
 from apples.hosts.ranksupervisor import LOST, RankSupervisor
-from apples.hosts.relays import note_vader
+from apples.hosts.relays import note_open_mpi
 from apples.hosts.statusfile import StatusFile, host_of
 
 #: Variables of the launch, of which programs know nothing.
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
             # hydra kills the wrapper when any rank fails; the supervisor has to live longer.
             os.setsid()
             status = StatusFile(run_dir, rank, host_of(rank, hosts), fds.get("events"))
-            note_vader(run_dir)
+            note_open_mpi(run_dir)
             directory = options[options.index("--directory") + 1] if "--directory" in options else None
             supervisor = RankSupervisor(
                 status, command, label="--label" in options, fds=fds, directory=directory

@@ -12,8 +12,8 @@ import time
 
 from nws.base.scratch import add_shared
 
-#: Number of the run, which Open MPI 4 gives its ranks.
-_OPEN_MPI_JOB = "OMPI_MCA_ess_base_jobid"
+#: Number of the run, which Open MPI 4 gives its ranks, and name of the run of Open MPI 5.
+_OPEN_MPI_JOB, _OPEN_MPI_5_JOB = "OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"
 
 #: A line longer than this is broken, so that a program that never ends one cannot fill the memory.
 LONGEST_LINE = 1 << 20
@@ -203,10 +203,25 @@ def abort_code(message: bytes) -> int:
     return int(word) if word.lstrip(b"-").isdigit() else 1
 
 
-def note_vader(run_dir: str) -> None:
-    """Note the segments of Open MPI 4 on this host, which gives its ranks the number of the run; else do nothing."""
-    if jobid := os.environ.get(_OPEN_MPI_JOB, ""):
-        add_shared(run_dir, f"vader_segment.{os.uname().nodename}.{os.geteuid()}.{int(jobid):x}.")
+def note_open_mpi(run_dir: str) -> None:
+    """Note the segments of a run of Open MPI on this host in a directory; do nothing for other libraries."""
+    node, job = f"{os.uname().nodename}.{os.geteuid()}", os.environ.get(_OPEN_MPI_JOB, "")
+    name, at, number = os.environ.get(_OPEN_MPI_5_JOB, "").rpartition("@")
+    if job:
+        add_shared(run_dir, f"vader_segment.{node}.{int(job):x}.")
+    elif at and number.isdigit():
+        add_shared(run_dir, f"sm_segment.{node}.{_hash_of_5(name):x}{int(number) & 0xFFFF:04x}.")
+
+
+def _hash_of_5(name: str) -> int:
+    """Return the 16 bits of a run's name by which Open MPI 5 calls its segments."""
+    value = 0
+    for byte in name.encode():
+        value = (value + byte) * 0x401 & 0xFFFFFFFF
+        value ^= value >> 6
+    value = value * 9 & 0xFFFFFFFF
+    value = (value ^ value >> 11) * 0x8001 & 0xFFFFFFFF
+    return value >> 16 ^ value & 0xFFFF
 
 
 def segment_prefix(job: bytes) -> str:

@@ -91,9 +91,9 @@ def environment(
         f"{runtime}_leave_session_attached": "1",
         f"{runtime}_keep_fqdn_hostnames": "1",
     }
-    if not remote_shells and not mpi.of_prrte:
+    if not remote_shells:
         # If all are killed, the next command removes its session with the run directory.
-        settings["orte_tmpdir_base"] = str(request.run_dir.absolute())
+        settings[f"{runtime}_tmpdir_base"] = str(request.run_dir.absolute())
     prefix = "PRTE_MCA_" if mpi.of_prrte else "OMPI_MCA_"
     # Containers often have no other user; Open MPI wants both variables before it believes that.
     allowed = ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] if os.geteuid() == 0 else []

@@ -25,6 +25,7 @@ from apples.launching.termination import GracePeriods
 from apples.model.launchrequest import MpiChoice
 from apples.monitoring.environment import figures_of
 from apples.monitoring.job import JOB, MonitoredRun
+from nws.base.scratch import remove_noted
 from tests.apples.conftest import MPI_WHEELS
 
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
@@ -152,6 +153,20 @@ def test_killed_process_leaves_no_rank_of_open_mpi(mpi_programs, launch, runs, w
     wait_for(lambda: not runs.left())
     code, _, err = launched.ended()
     assert code == {"launcher": -signal.SIGKILL, "program": 137}.get(part, 125), err
+
+
+@pytest.mark.mpi
+def test_killed_open_mpi_5_leaves_what_the_directory_names(mpi_programs, launch, runs, wait_for) -> None:
+    launched = launch(mpi_programs("openmpi5"), "600")
+    for _ in range(2):
+        assert " of 2 " in launched.process.stdout.readline()
+    (noted,) = runs.directory.glob(".shm-sm_segment.*")
+    segments = list(Path("/dev/shm").glob(f"{noted.name.removeprefix('.shm-')}*"))
+    assert (len(segments), len(list(runs.directory.glob("ompi.*")))) == (2, 1)
+    launched.process.kill()
+    wait_for(lambda: not runs.left())
+    remove_noted(str(runs.directory))
+    assert not any(segment.exists() for segment in segments)
 
 
 @pytest.mark.mpi
