@@ -156,7 +156,9 @@ def launched(lab, chain, *command, lost_s=60.0):
 def outcome(process):
     out, err = process.communicate(timeout=60)
     assert out.strip(), err
-    return json.loads(out.splitlines()[-1]), out.splitlines()[:-1]
+    *said, ended = out.splitlines()
+    # Open MPI 4's mpirun says so where the ssh that it started has set its process group first; nothing is wrong then.
+    return json.loads(ended), [line for line in said if "plm:rsh: Warning: setpgid(" not in line]
 
 
 def test_hosts_that_share_no_directory_send_back_what_ranks_left(lab, launch):
