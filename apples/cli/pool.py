@@ -18,7 +18,7 @@ from apples.livequeue.queuehosts import HOSTS_VARIABLE
 from apples.model.grid import Grid, Host
 from apples.model.launchrequest import MpiChoice
 from apples.platforms.finding import find_platform
-from apples.platforms.platform import Platform, PlatformSetup, is_this_machine
+from apples.platforms.platform import Platform, PlatformSetup, is_this_machine, this_machine
 from nws.base.durations import parse_duration
 from nws.base.errors import UsageError
 from nws.base.hostlist import HostSlots, expand, parse_hosts, read_hostfile
@@ -165,7 +165,9 @@ def _named_hosts(grid: Grid, listed: Mapping[str, HostSlots]) -> Grid:
     built_in = grid.source == BUILT_IN
     if built_in:
         by_name |= {
-            name: replace(grid.hosts[0], name=name) for name in listed if is_this_machine(Host(name=name))
+            name: replace(this_machine().hosts[0], name=name)
+            for name in listed
+            if is_this_machine(Host(name=name))
         }
     unknown = [name for name in listed if name not in by_name]
     if unknown:

@@ -19,6 +19,7 @@ from apples.coscheduling.messagedriven import MessageDrivenConstants
 from apples.coscheduling.policies import POLICIES, CoschedulingConstants, PolicyKind, policy_kind
 from apples.daemons.paths import ManagerAccess
 from apples.errors import ConfigError
+from nws.base.cpulist import list_of, parse_list
 from nws.base.quantities import SECONDS, Count, ReadFrom, Time_s, without_units
 from nws.base.reader import load_yaml, under
 from nws.base.records import copied
@@ -256,26 +257,12 @@ def settings_of(config: Path | None, **options: Any) -> SharingSettings:
 def parse_cpus(text: str) -> tuple[int, ...]:
     """Return the CPU numbers of `0-3` or `0,2,5`; raises `ConfigError`, also for CPUs that may not be used."""
     legal = os.sched_getaffinity(0)
-    cpus: dict[int, None] = {}
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        last = last if dash else first
-        if not (first.isascii() and last.isascii() and first.isdecimal() and last.isdecimal()):
-            raise ConfigError(
-                f"--cpus {text}: {part.strip()!r} is no CPU; legal are numbers and ranges, as 0-3,6"
-            )
-        if int(last) < int(first) or int(last) > max(legal):
-            raise ConfigError(
-                f"--cpus {text}: {part.strip()} is no range of CPUs here; usable are {_ranges(legal)}"
-            )
-        cpus.update(dict.fromkeys(range(int(first), int(last) + 1)))
-    unusable = sorted(set(cpus) - legal)
-    if unusable:
+    try:
+        cpus = parse_list(text)
+    except ValueError as error:
+        raise ConfigError(f"--cpus {text}: {error}") from None
+    if unusable := set(cpus) - legal:
         raise ConfigError(
-            f"--cpus {text}: CPU {', '.join(map(str, unusable))} may not be used here; usable are {_ranges(legal)}"
+            f"--cpus {text}: CPU {list_of(unusable)} may not be used here; usable are {list_of(legal)}"
         )
-    return tuple(cpus)
-
-
-def _ranges(numbers: set[int]) -> str:
-    return ",".join(map(str, sorted(numbers)))
+    return cpus

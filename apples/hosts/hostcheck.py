@@ -167,19 +167,29 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
         report["shared_memory_bytes"] = state.f_bavail * state.f_frsize
     if request.get("callback"):
         report["called_back"] = called_back(request["callback"], report["reached_from"])
-    report.update(survey())
+    report.update(survey(request.get("cpus", [])))
     # Last: the launcher compares it with the time at which the answer arrives.
     report["clock_s"] = time.time()
     return report
 
 
-def survey() -> dict[str, Any]:
-    """Return the readings of the sensors as `survey`, or the reason why there are none as `survey_error`."""
+def survey(cpus: list[int]) -> dict[str, Any]:
+    """Return the readings of the sensors as `survey`, or the reason why there are none as `survey_error`.
+
+    cpus : those that count, and that this process is bound to from now on; none for all
+    """
     try:
         # Here, because a host whose sensors cannot be imported still reports its facts.
         from nws.client import hostprobe
 
-        return {"survey": hostprobe.survey(), "survey_error": None}
+        os.sched_setaffinity(0, cpus or os.sched_getaffinity(0))
+        readings = hostprobe.survey()
+        if cpus:
+            # What all CPUs share is divided.
+            part = len(cpus) / (os.cpu_count() or len(cpus))
+            shared = {name: readings[name] for name in ("memory_bytes", "quota")}
+            readings |= {name: part * value for name, value in shared.items() if value is not None}
+        return {"survey": readings, "survey_error": None}
     except Exception as error:
         # An older release, a broken installation or an unknown system: report it and continue.
         return {"survey": None, "survey_error": f"{type(error).__name__}: {error}"}
@@ -208,7 +218,8 @@ def kernel(command: list[str]) -> dict[str, Any]:
 
 def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
     """Yield the facts for the request, then the answer to each order."""
-    yield facts(json.loads(next(lines)))
+    request = json.loads(next(lines))
+    yield facts(request)
     server = None
     try:
         for line in lines:
@@ -218,7 +229,7 @@ def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
             if order["do"] == "kernel":
                 yield kernel(order["command"])
             elif order["do"] == "survey":
-                yield survey()
+                yield survey(request.get("cpus", []))
             elif order["do"] == "serve":
                 try:
                     # One for all peers, until the conversation ends.

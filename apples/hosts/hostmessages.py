@@ -154,11 +154,15 @@ class Callback(Struct, frozen=True, kw_only=True):
 
 
 class CheckRequest(Struct, frozen=True, kw_only=True):
-    """The request of a check: files, and by path of a file to be written the token beside it, None without one."""
+    """The request of a check: files, and by path of a file to be written the token beside it, None without one.
+
+    cpus : those that the readings are of, () for all
+    """
 
     files: tuple[str, ...] = ()
     callback: Callback | None = None
     disks: Mapping[str, str | None] = {}
+    cpus: tuple[int, ...] = ()
 
 
 class Question(Struct, frozen=True, kw_only=True, tag_field="do", tag=str.lower):

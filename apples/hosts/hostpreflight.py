@@ -38,6 +38,7 @@ from apples.hosts.hostmessages import (
 )
 from apples.hosts.travelling import CHECK, agent_program
 from nws.base.closing import Closing
+from nws.base.cpulist import overlaps
 
 #: Seconds a host may take for its check, connection included.
 LIMIT_S = 20.0
@@ -108,12 +109,13 @@ def _listening() -> socket.socket:
 class Candidate:
     """A host to be checked: its name in the pool, and the destination for ssh, None for this machine.
 
-    through : command prefix that replaces ssh, empty for ssh
+    through : command prefix that replaces ssh, empty for ssh.  cpus : those that count, () for all
     """
 
     name: str
     address: str | None
     through: tuple[str, ...] = ()
+    cpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +159,7 @@ def conversations_with(
         with CallbackListener() if any(over_ssh) else contextlib.nullcontext() as listener:
             for candidate, calls in zip(candidates, over_ssh, strict=True):
                 request = facts.request(needs, listener.request() if listener and calls else None)
-                opening = (ToAgent.CHECK, encoded(request))
+                opening = (ToAgent.CHECK, encoded(structs.replace(request, cpus=candidate.cpus)))
                 # All are started before any is waited for.
                 connections.append(
                     AgentConversation(candidate.address, opening, candidate.through, program=program)
@@ -217,19 +219,18 @@ def addresses_of(candidate: Candidate) -> tuple[str, ...]:
 
 def _without_duplicates(checked: Sequence[Checked]) -> list[Checked]:
     """Return the hosts with a problem added to each that is the same machine as an earlier one."""
-    seen: dict[tuple[str, str], str] = {}
+    seen: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {}
     unique = []
     for one in checked:
         report, problems = one.facts, one.problems
         if report is not None and report.reached_at is not None:
             # Both: containers on one machine share its address, and cloned machines a name.
-            key = (report.name, report.reached_at)
-            if key in seen:
-                problems = (
-                    *problems,
-                    f"is the same machine as {seen[key]}; name it once, with as many slots",
-                )
-            seen.setdefault(key, one.candidate.name)
+            same = seen.setdefault((report.name, report.reached_at), {})
+            if overlaps({**same, one.candidate.name: one.candidate.cpus}):
+                text = f"is the same machine as {next(iter(same))}; name it once, with as many slots, "
+                problems = (*problems, text + "or give each CPUs of its own (cpus: 0-3)")
+            else:
+                same[one.candidate.name] = one.candidate.cpus
         # The first of equal hosts stays: its name is the one that the user gave first.
         unique.append(replace(one, problems=problems))
     return unique

@@ -1,9 +1,9 @@
 """The rank wrapper, which hydra, Open MPI or Slurm starts for every rank. It forks the supervisor, and ends as the
 program did.
 
-A bare script, `python -I -S rankwrapper.py [--fds NAME] RUN_DIR HOSTS [--label] [--directory DIRECTORY] -- PROGRAM
-ARGUMENTS`. It and the modules it imports avoid every import that they can, because each delays every rank. Per rank
-there are three processes:
+A bare script, `python -I -S rankwrapper.py [--fds NAME] RUN_DIR HOSTS [--label] [--directory DIRECTORY]
+[--cpus BINDINGS] -- PROGRAM ARGUMENTS`. It and the modules it imports avoid every import that they can, because each
+delays every rank. Per rank there are three processes:
 
     hydra_pmi_proxy ── rank wrapper ── supervisor ── program
                           (waits)       (records)
@@ -58,6 +58,8 @@ def main(arguments: list[str]) -> None:
     split = arguments.index("--")
     (run_dir, hosts, *options), command = arguments[:split], arguments[split + 1 :]
     rank = own_rank()
+    if "--cpus" in options:
+        bind(host_of(rank, hosts), options[options.index("--cpus") + 1])
     wrapper = os.getpid()
     # A signal between fork and handlers would end the wrapper, and leave the rank without a record.
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
@@ -83,6 +85,17 @@ def main(arguments: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     # hydra and Slurm see the end of the wrapper only, and judge the rank by it.
     die_like(os.waitpid(pid, 0)[1])
+
+
+def bind(host: str, bindings: str) -> None:
+    """Let this process and its children use only the CPUs of their host, in `alpha.fast=0,1;alpha.slow=2,3`."""
+    cpus = dict(entry.split("=") for entry in bindings.split(";")).get(host)
+    try:
+        if cpus is not None:
+            os.sched_setaffinity(0, map(int, cpus.split(",")))
+    except OSError as error:
+        os.write(2, f"apples: ranks of {host} cannot be bound to CPU {cpus}: {error.strerror}\n".encode())
+        os._exit(LOST)
 
 
 def own_rank() -> int:

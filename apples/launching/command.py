@@ -5,8 +5,8 @@ allocation). `spread_command` is for several hosts: hydra gets the hosts in rank
 (`apples.hosts.remoteshell`) that hands its commands to the host agents. One connection to each host therefore
 carries everything, and the user's ssh settings apply. Every rank starts through the rank wrapper.
 
-Ranks are not bound to cores. On a shared machine a bound rank waits for other processes on its core, and no gain was
-measured (docs/launching.md).
+Ranks are bound to the cores of their kind where a host has several (`apples.hosts.cores`), and not to single cores: on
+a shared machine a bound rank waits for other processes on its core, and no gain was measured (docs/launching.md).
 """
 
 import os
@@ -124,6 +124,7 @@ def wrapped(request: LaunchRequest, program: str, *options: str) -> list[str]:
         *(str(request.run_dir.absolute()), chain_of_hosts(request)),
         *(["--label"] if request.label else []),
         *([] if request.directory is None else ["--directory", str(request.directory.absolute())]),
+        *(["--cpus", _bindings(request)] if request.cpus else []),
         *("--", program, *request.command[1:]),
     ]
 
@@ -133,6 +134,11 @@ def wrapped_there(request: LaunchRequest, program: str, *options: str) -> list[s
     words = wrapped(request, program, *options)[len(BARE) + 2 :]
     # A shell there reads the variables that the agent of that host has set.
     return ["/bin/sh", "-c", _WRAPPER_THERE, sys.executable, str(RANK_WRAPPER), *words]
+
+
+def _bindings(request: LaunchRequest) -> str:
+    """Return the CPUs of each host as `alpha.fast=0,1;alpha.slow=2,3`, which the rank wrapper reads."""
+    return ";".join(f"{host}={','.join(map(str, cpus))}" for host, cpus in request.cpus.items())
 
 
 def groups_of(request: LaunchRequest) -> list[tuple[str, int]]:
@@ -183,7 +189,9 @@ def rank_environment(
     """
     user = {name: value for name, value in base.items() if not name.startswith(foreign)}
     # Later ones count: the user's OMP_NUM_THREADS goes before the default.
-    return {**RANK_DEFAULTS, **user, **request.environment}
+    # Intel MPI would bind its ranks anew.
+    binding = {"I_MPI_PIN": "0"} if request.cpus else {}
+    return {**RANK_DEFAULTS, **user, **binding, **request.environment}
 
 
 def local_environment(request: LaunchRequest, base: Mapping[str, str], _socket: str) -> dict[str, str]:

@@ -13,12 +13,13 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apples.model.pairs import FEW, FloatArray as FloatArray, HostClasses, PairValues, taken, together
+from nws.base.cpulist import CpuList
 from nws.base.quantities import Count, Memory_bytes, without_units
 from nws.series import SCORES, SHARES, Outlook, outlook_over
 
@@ -44,6 +45,7 @@ class Host:
     site : hosts of one site are near each other; None if the grid has no sites
     address : name or address that the launcher uses; None means `name`
     memory_bytes : installed memory, if known
+    cpus : those of its address to which ranks are bound, () for all without binding
     """
 
     name: str
@@ -52,6 +54,7 @@ class Host:
     site: str | None = None
     address: str | None = None
     memory_bytes: Memory_bytes | None = None
+    cpus: Annotated[tuple[int, ...], CpuList()] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ with wrong types and unknown keys. A value that is no mapping, list or text is l
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +21,7 @@ from apples.model.grid import Grid, Host, LinkRule
 from apples.model.limits import Limits
 from apples.model.template import Costs, Overhead, Workload
 from nws.base.arguments import checked_arguments
+from nws.base.cpulist import CpuList, overlaps
 from nws.base.hostlist import expand
 from nws.base.quantities import (
     SECONDS,
@@ -80,7 +81,8 @@ class _Check:
         for index, raw in enumerate(_sequence(top.get("hosts"))):
             at: Location = ("hosts", index)
             entry = _mapping(raw)
-            self._cpu_types.add(str(entry.get("cpu_type", "default")))
+            for kind in _kinds(entry):
+                self._cpu_types.add(str(entry.get("cpu_type", "default")) + kind)
             if isinstance(entry.get("site"), str):
                 self._sites.setdefault(entry["site"], (*at, "site"))
             yield from self._names(entry, at)
@@ -96,7 +98,7 @@ class _Check:
                 line = self._document.tree.line(self._hosts[name])
                 text = f"host {name} stands in line {line} already; a host is listed once, its slots say how often"
                 yield self._document.problem((*at, "name"), text)
-            self._hosts.setdefault(name, (*at, "name"))
+            self._hosts |= {name + kind: (*at, "name") for kind in _kinds(entry) if name not in self._hosts}
         reached = yield from self._expanded(entry, (*at, "address"), addresses)
         if reached and names and len(reached) != len(names):
             text = f"{len(reached)} addresses for {len(names)} hosts; write a bracket expression of as many"
@@ -146,12 +148,44 @@ class _Check:
                     yield self._document.problem(("applications", name, "seconds_per_row", cpu_type), text)
 
 
+def _kinds(entry: Mapping[str, Any]) -> list[str]:
+    """Return what the kinds of cores of an entry add to its name and its CPU type."""
+    return [f".{kind}" for kind in _mapping(entry.get("slots"))] or [""]
+
+
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
 def _sequence(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+class _Slots(Parsed):
+    """A number of slots, or kind of cores → its CPUs, of which it has one slot each."""
+
+    def parse(self, value: object) -> int | dict[str, tuple[int, ...]]:
+        if not isinstance(value, dict):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(
+                    f"{value!r} is no number of slots; legal are whole numbers from 1, or kinds of cores"
+                )
+            return value
+        kinds: dict[str, tuple[int, ...]] = {}
+        for name, cpus in value.items():
+            if not str(name).isidentifier():
+                raise ValueError(
+                    f"{name!r} is no name of a kind of cores; legal are letters and digits, as fast"
+                )
+            # A number of CPUs takes those that follow the kinds before.
+            first = max((max(known) + 1 for known in kinds.values()), default=0)
+            counted = isinstance(cpus, int) and cpus > 0
+            kinds[name] = CpuList().parse(f"{first}-{first + cpus - 1}" if counted else cpus)
+        if not kinds or overlaps(kinds):
+            raise ValueError(
+                "a CPU of two kinds, or no kind; write as fast: 0-7, slow: 8-23, or fast: 8, slow: 16"
+            )
+        return kinds
 
 
 class _RowTimes(Parsed):
@@ -234,12 +268,44 @@ class KnownApplication:
         return Costs(seconds_per_row=self.seconds_per_row, overhead=self.overhead)
 
 
+@without_units
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostEntry(Host):
+    """One host or several; `name` and `address` may be bracket expressions such as ``c[01-34]``.
+
+    slots : their number, or kind of cores → its CPUs; each kind becomes a host of its own, such as ``alpha.fast``
+    """
+
+    slots: Annotated[int | dict[str, tuple[int, ...]], _Slots()] = 1  # type: ignore[assignment]
+
+    def hosts(self) -> Iterator[Host]:
+        """Yield the hosts."""
+        names = expand(self.name)
+        reached = [None] * len(names) if self.address is None else addresses(self.address)
+        for name, address in zip(names, reached, strict=True):
+            if isinstance(self.slots, int):
+                yield copied(Host, self, name=name, address=address, slots=self.slots)
+                continue
+            memory, total = self.memory_bytes, sum(map(len, self.slots.values()))
+            for kind, cpus in self.slots.items():
+                yield copied(
+                    Host,
+                    self,
+                    name=f"{name}.{kind}",
+                    address=address or name,
+                    slots=len(cpus),
+                    cpus=cpus,
+                    cpu_type=f"{self.cpu_type}.{kind}",
+                    memory_bytes=None if memory is None else memory * len(cpus) / total,
+                )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridEntry:
-    """A whole grid file; `name` and `address` of a host may be bracket expressions such as ``c[01-34]``."""
+    """A whole grid file."""
 
     name: str
-    hosts: tuple[Host, ...]
+    hosts: tuple[HostEntry, ...]
     links: LinksEntry = field(default_factory=LinksEntry)
     applications: dict[str, KnownApplication] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
@@ -273,16 +339,9 @@ def load_grid_file(path: str | Path) -> GridFile:
     entry = validate(document, GridEntry, clashes(document))
     nominal = () if entry.links.default is None else (entry.links.default,)
     links = tuple(copied(LinkRule, rule) for rule in (*nominal, *entry.links.between))
-    hosts = tuple(host for part in entry.hosts for host in _hosts(part))
+    hosts = tuple(host for part in entry.hosts for host in part.hosts())
     grid = Grid(name=entry.name, hosts=hosts, links=links, source=str(path))
     unknown = entry.limits.unknown(hosts)
     if unknown:
         raise ConfigError(f"{path}:{document.tree.line(('limits',))}: {problem}" for problem in unknown)
     return GridFile(grid=grid, applications=entry.applications, limits=entry.limits)
-
-
-def _hosts(entry: Host) -> Iterator[Host]:
-    names = expand(entry.name)
-    reached = [None] * len(names) if entry.address is None else addresses(entry.address)
-    for name, address in zip(names, reached, strict=True):
-        yield replace(entry, name=name, address=address)

@@ -35,6 +35,7 @@ class LaunchRequest:
     label : prefix every line of output with its rank
     time_limit_s : wall seconds after which the run is ended (exit code 124)
     checkpoint_every : iterations between checkpoints, None for none; real ranks get it in their command
+    cpus : CPUs to which the ranks of a host are bound, by host; hosts without an entry have unbound ranks
     program_output_to_stderr : keep stdout free for one JSON document
     mpi : the MPI that starts the ranks
     output : file for all output of the ranks instead, None for none
@@ -58,6 +59,7 @@ class LaunchRequest:
     on_progress: Callable[[bytes], None] | None = None
     progress_pattern: str | None = None
     directory: Path | None = None
+    cpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     output: Path | None = None
     mpi: MpiChoice = field(default_factory=MpiChoice)
 

@@ -8,7 +8,7 @@ Wolski et al. 2000, §3.2.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -177,14 +177,14 @@ class TimeShares:
     exclusive: bool = False
 
 
-def with_time_shares(snapshot: Snapshot, turns: TimeShares, own: str | None) -> Snapshot:
+def with_time_shares(snapshot: Snapshot, turns: TimeShares, own: Iterable[str] = ()) -> Snapshot:
     """Return the snapshot for a new job that takes turns: one of k + 1 where k jobs take turns already.
 
     Sensors see one job run at a time and cannot count the others, so the smaller of both shares counts. A job that is
     alone during its turn does not share with the others, and the length of its wait is not forecast.
-    own : this machine's name in the grid, None if it is not part of it
+    own : this machine's names in the grid
     """
-    held = {**turns.held, **({} if own is None else {own: turns.here})}
+    held = {**turns.held, **dict.fromkeys(own, turns.here)}
     conditions, waits = [], []
     for host, measured in zip(snapshot.hosts, snapshot.conditions, strict=True):
         k, known = held.get(host.name, 0), measured

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from apples.errors import ConfigError, LaunchError
+from apples.hosts.cores import core_kinds
 from apples.launching import mpirun
 from apples.launching.mpirun import HostAccess
 from apples.launching.preflight import names_of_this_machine
@@ -185,8 +186,9 @@ class Platform(ABC):
         return mpirun.run(self.with_mpi(request), self.access, notify)
 
     def with_mpi(self, request: LaunchRequest) -> LaunchRequest:
-        """Return the request with the user's choice of an MPI instead of the application's."""
-        return replace(request, mpi=replace(self.mpi, which=self.mpi.which or request.mpi.which))
+        """Return the request with the user's choice of an MPI instead of the application's, and the CPUs of ranks."""
+        cpus = {host.name: host.cpus for host in self.pool.hosts if host.cpus}
+        return replace(request, mpi=replace(self.mpi, which=self.mpi.which or request.mpi.which), cpus=cpus)
 
     def drop(self, hosts: Mapping[str, str]) -> None:
         """Remove hosts, each with a reason, from the pool; later snapshots list them as absent."""
@@ -305,9 +307,32 @@ def link_forecasts(links: Iterable[LinkSpeed], now: float, method: str) -> dict[
 
 
 def this_machine() -> Grid:
-    """Return a grid of one host: this machine, with one slot for each usable CPU."""
+    """Return a grid of one host, this machine, with one slot for each usable CPU."""
     host = Host(name=local_host(), slots=usable_cpus(), cpu_type=cpu_model())
     return Grid(name=host.name, hosts=(host,))
+
+
+def kinds_of_this_machine() -> Grid:
+    """Return a grid of this machine with a host for each kind of its cores."""
+    whole, usable = this_machine(), os.sched_getaffinity(0)
+    (host,) = whole.hosts
+    kinds = core_kinds(usable)
+    if len(kinds) == 1 or host.slots < len(usable):
+        # A quota that is smaller than the machine says nothing of either kind.
+        return whole
+    return replace(
+        whole,
+        hosts=tuple(
+            Host(
+                name=f"{host.name}.{kind}",
+                slots=len(cpus),
+                cpu_type=f"{host.cpu_type}.{kind}",
+                address="localhost",
+                cpus=cpus,
+            )
+            for kind, cpus in kinds.items()
+        ),
+    )
 
 
 def is_this_machine(host: Host) -> bool:

@@ -250,6 +250,9 @@ def forecast_snapshot(
 
 def _spellings(host: Host) -> list[str]:
     """Return names under which a service may know a host, the most likely first."""
+    if host.cpus:
+        # A service knows the machine, not the CPUs of this entry.
+        return [host.name]
     names = [host.name, host.address or host.name]
     if names_of_this_machine().intersection(names):
         names.append(local_host())

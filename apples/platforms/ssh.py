@@ -41,6 +41,7 @@ from apples.platforms.platform import (
 )
 from apples.platforms.requirements import Requirements
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
+from nws.base.cpulist import list_of
 from nws.base.paths import local_host
 from nws.base.records import document_of
 from nws.base.sshcommand import find_ssh, ssh_command
@@ -170,7 +171,7 @@ class SshPlatform(Platform):
         if self._sharing is None:
             return found
         held = self._sharing.look({host.name: address_of(host) for host in hosts}, managed(self._facts))
-        return found if held is None else with_time_shares(found, held, None)
+        return found if held is None else with_time_shares(found, held)
 
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run the plan after its hosts have joined the policy of the run; raise `LaunchError`, `SharingError`."""
@@ -180,7 +181,10 @@ class SshPlatform(Platform):
 
     def check_hosts(self, notify: Notify) -> tuple[Checked, ...]:
         """Return the facts and the problems of every allowed host."""
-        candidates = [Candidate(name=host.name, address=address_of(host)) for host in self._allowed.hosts]
+        candidates = [
+            Candidate(name=host.name, address=address_of(host), cpus=host.cpus)
+            for host in self._allowed.hosts
+        ]
         notify(f"checking {counted(len(candidates), 'host')}")
         with (
             self._requirements.needs() as needs,
@@ -203,7 +207,8 @@ class SshPlatform(Platform):
         facts = self._facts.get(host.name)
         if facts is None:
             return host.cpu_type
-        return f"{facts.cpu_model or host.cpu_type} {speed_versions(facts.versions)}"
+        kind = f"{facts.cpu_model} {host.cpu_type}" if host.cpus else facts.cpu_model or host.cpu_type
+        return f"{kind} {speed_versions(facts.versions)}"
 
     def _uses_links(self, hosts: int) -> bool:
         """Return whether links among so many hosts are measured: neither the service nor the grid file has them."""
@@ -282,5 +287,10 @@ def _address_here(facts: Iterable[HostFacts]) -> str | None:
 
 
 def _stored_as(hosts: Iterable[Host]) -> dict[str, str]:
-    """Return for each host the name under which its readings are stored, by its address."""
-    return {host.name: (address_of(host) or local_host()).rpartition("@")[2] for host in hosts}
+    """Return for each host the name under which its readings are stored, by its address and its CPUs."""
+
+    def name(host: Host) -> str:
+        address = (address_of(host) or local_host()).rpartition("@")[2]
+        return f"{address}.cpu{list_of(host.cpus).replace(',', '.')}" if host.cpus else address
+
+    return {host.name: name(host) for host in hosts}

@@ -174,7 +174,7 @@ class SlurmPlatform(Platform):
             return found
         commands = _prefixes(self._given.job, self._nodes, [host.name for host in found.hosts])
         held = self._sharing.look(commands, managed(self._checked.facts))
-        return found if held is None else with_time_shares(found, held, None)
+        return found if held is None else with_time_shares(found, held)
 
     def reaches(self, host: Host) -> bool:
         """Return whether the node was usable in the last snapshot."""

@@ -127,7 +127,12 @@ def test_cpus_are_ranges_of_those_that_may_be_used():
     usable = sorted(os.sched_getaffinity(0))
     assert parse_cpus(str(usable[0])) == (usable[0],)
     assert parse_cpus(",".join(map(str, usable))) == tuple(usable)
-    for text, why in (("x", "'x' is no CPU"), ("3-1", "no range of CPUs"), ("0-4096", "usable are")):
+    for text, why in (
+        ("x", "'x' is no CPU"),
+        ("3-1", "no range of CPUs"),
+        ("0-4096", "usable are"),
+        ("8192", "numbers below"),
+    ):
         with pytest.raises(ConfigError, match=why):
             parse_cpus(text)
 

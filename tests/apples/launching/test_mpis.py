@@ -67,6 +67,28 @@ def test_program_of_any_mpi_runs_as_one_job(program, runs, capfd) -> None:
     ]
 
 
+@pytest.mark.mpi
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_ranks_of_any_mpi_keep_to_the_cpus_of_their_kind(program, runs, capfd) -> None:
+    slow, fast, *_ = sorted(os.sched_getaffinity(0))
+    request = runs.request(program, hosts=["h.fast", "h.fast", "h.slow"], environment={"GIVEN": "cpu"})
+    addresses = {host: HostAddress(host=host, address="localhost") for host in ("h.fast", "h.slow")}
+    outcome = run(
+        dataclasses.replace(request, cpus={"h.fast": (fast,), "h.slow": (slow,)}),
+        dataclasses.replace(HERE, addresses=addresses),
+    )
+    assert outcome.ended == "finished"
+    said = capfd.readouterr().out.splitlines()
+    assert sorted(said) == [f"{rank} of 3 cpu {cpu}" for rank, cpu in enumerate((fast, fast, slow))]
+
+
+@pytest.mark.mpi
+def test_cpu_that_this_machine_lacks_ends_the_run(program, runs, capfd) -> None:
+    outcome = run(dataclasses.replace(runs.request(program), cpus={"localhost": (1023,)}))
+    assert outcome.ended == "failed"
+    assert "ranks of localhost cannot be bound to CPU 1023: Invalid argument" in capfd.readouterr().out
+
+
 @pytest.mark.covering("program", "ending")
 @pytest.mark.mpi
 @pytest.mark.parametrize(

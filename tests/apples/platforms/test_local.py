@@ -1,6 +1,8 @@
 """This machine as a platform: who is in it, what is measured of it, and what only its file says."""
 
+import os
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +10,7 @@ from apples.errors import ConfigError, LaunchError
 from apples.model.grid import Grid, Host
 from apples.model.plan import Outcome
 from apples.model.template import BenchmarkRequest, Deployment
+from apples.platforms import platform as platforms
 from apples.platforms.local import NOT_MEASURED, LocalPlatform
 from apples.platforms.platform import (
     cpu_model,
@@ -18,6 +21,8 @@ from apples.platforms.platform import (
 )
 from apples.testing import FakeLauncher, failed
 from nws.client import local_host, usable_cpus
+
+CPUS = tuple(sorted(os.sched_getaffinity(0)))
 
 
 def grid_of(*hosts):
@@ -42,6 +47,30 @@ def test_two_names_of_this_machine_are_one_too_many():
         match=r"lab.yaml: alpha and localhost are the same machine; name it once, with as many slots",
     ):
         LocalPlatform(grid_of(Host(name="alpha", address="127.0.0.1"), Host(name="localhost")))
+
+
+@pytest.mark.skipif(len(CPUS) < 2 or usable_cpus() < len(CPUS), reason="needs two CPUs and no quota")
+def test_kinds_of_cores_are_hosts_with_readings_of_their_own(sensors, tmp_path, monkeypatch):
+    monkeypatch.setattr(platforms, "core_kinds", lambda usable: {"fast": CPUS[:1], "slow": CPUS[1:]})
+    platform = LocalPlatform(weather_file=tmp_path / "weather.db")
+    assert [(host.slots, host.cpus) for host in platform.pool.hosts] == [
+        (1, CPUS[:1]),
+        (len(CPUS) - 1, CPUS[1:]),
+    ]
+    assert [host.name for host in platform.pool.hosts] == [f"{local_host()}.fast", f"{local_host()}.slow"]
+    assert all(host.cpu_type.endswith(host.name.rpartition(".")[2]) for host in platform.pool.hosts)
+    fast, slow = platform.snapshot([].append).conditions
+    assert (fast.memory_bytes.value, fast.availability.value) == (5e9 / len(CPUS), 0.75)
+    assert slow.memory_bytes.value == pytest.approx(5e9 * (len(CPUS) - 1) / len(CPUS))
+    assert os.sched_getaffinity(0) == set(CPUS)
+
+
+def test_cpus_of_entries_at_one_address_are_disjoint_and_usable():
+    one, two = (Host(name=name, address="localhost", cpus=(cpu,)) for name, cpu in (("a", 0), ("b", 1)))
+    with pytest.raises(ConfigError, match=r"a and c are the same machine; .* or give each CPUs of its own"):
+        LocalPlatform(grid_of(one, replace(one, name="c")))
+    with pytest.raises(ConfigError, match="CPU 1023 may not be used here; usable are"):
+        LocalPlatform(grid_of(one, replace(two, cpus=(1023,))))
 
 
 def test_this_machine_is_measured_and_others_are_as_their_file_says(sensors, tmp_path):

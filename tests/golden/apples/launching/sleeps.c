@@ -1,7 +1,9 @@
-
+#define _GNU_SOURCE
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 int main(int argc, char **argv) {
     int rank, ranks, line, flag;
@@ -15,6 +17,12 @@ int main(int argc, char **argv) {
     MPI_Comm_get_parent(&parents);
     if (parents != MPI_COMM_NULL) MPI_Barrier(parents);
     line = sprintf(text, "%d of %d %s\n", rank, ranks, getenv("GIVEN") ? getenv("GIVEN") : "");
+    if (getenv("GIVEN") && !strcmp(getenv("GIVEN"), "cpu")) {
+        cpu_set_t cpus;
+        sched_getaffinity(0, sizeof cpus, &cpus);
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+            if (CPU_ISSET(cpu, &cpus)) line = sprintf(text, "%d of %d cpu %d\n", rank, ranks, cpu);
+    }
     if (write(1, text, line) != line) return 1;
     if (argc > 4) {
         MPI_Comm_spawn(argv[0], argv + 4, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
