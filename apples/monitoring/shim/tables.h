@@ -78,7 +78,8 @@
     X(7, Rsend_init, rsend_init)                                                                                      \
     X(7, Bsend_init, bsend_init)
 
-/* Calls that do not wait. Those of PASSING also have a condition for a completed operation. */
+/* Calls that do not wait. Those of PASSING also have a condition for a completed operation. A partition that is ready may
+   be what another rank waits for, so these ring as collectives do that begin. */
 #define PASSING_SENDS(X)                                                                                              \
     X(7, Isend, isend)                                                                                                \
     X(7, Issend, issend)                                                                                              \
@@ -102,7 +103,10 @@
     X(9, Ineighbor_allgatherv, ineighbor_allgatherv)                                                                  \
     X(10, Ineighbor_alltoallv, ineighbor_alltoallv)                                                                   \
     X(10, Ineighbor_alltoallw, ineighbor_alltoallw)                                                                   \
-    X(3, Comm_idup, comm_idup)
+    X(3, Comm_idup, comm_idup)                                                                                        \
+    X(2, Pready, pready)                                                                                              \
+    X(3, Pready_range, pready_range)                                                                                  \
+    X(3, Pready_list, pready_list)
 #define PASSING_COUNTED_COLLECTIVES(X)                                                                                \
     X(6, Ibcast, ibcast)                                                                                              \
     X(9, Igather, igather)                                                                                            \
@@ -126,6 +130,7 @@
     X(5, Iprobe, iprobe, 0)                                                                                           \
     X(6, Improbe, improbe, 0)                                                                                         \
     X(3, Request_get_status, request_get_status, 0)                                                                   \
+    X(3, Parrived, parrived, RESULT(a3) != 0)                                                                         \
     X(1, Cancel, cancel, 0)                                                                                           \
     X(1, Request_free, request_free, 0, FORGET(a1))
 #define PASSING_ACCESS(X)                                                                                             \
