@@ -1,24 +1,17 @@
-"""The command `stencil-app`: one subcommand for each physics, `bsp` (a synthetic job) and `warm`.
+"""The command `stencil-app`: one subcommand for each physics, `iterations` and `warm`.
 
 Under `mpiexec` every rank reads the same command line. Rank 0 reports its errors once, and every rank ends with the
 same exit code. MPI, numpy and numba are imported only when a run begins. stdout carries only the result.
 
-The command `stencil-app validate`: values of the application beside references, one line each, or as JSON.
-
-Exit code 0 when every check passes, 1 when one does not. It runs in one process; the help states its run time.
+`bsp` and `validate`, which measure this application and others, are commands of the distribution in `experiments/`.
 """
 
-import json
-import os
-import sys
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 
 import click
 
-from nws.base.command import CommandGroup, run_program
-from stencil_app.bsp.bspcommand import BSP
+from nws.base.command import CommandGroup, Extension, run_program
 from stencil_app.files.iterations import iterations_command
 from stencil_app.heat import HEAT
 from stencil_app.jacobi2d import JACOBI2D
@@ -26,49 +19,6 @@ from stencil_app.mhd.mhdcommand import MHD
 from stencil_app.options import option_command, parameter, path_parameters
 from stencil_app.physics import Physics
 from stencil_app.settings import ITERATIONS, NUMBERS, PATHS, RESIDUAL_EVERY
-
-
-@click.command()
-@click.option("--quick", is_flag=True, help="small meshes: about half a minute instead of some minutes")
-@click.option("--json", "as_json", is_flag=True, help="one JSON document")
-@click.option(
-    "--data",
-    metavar="DIR",
-    help="reference solutions; without them the checks that need them are left out  [default $APPLES_DATA/mhd]",
-)
-def validate(quick: bool, as_json: bool, data: str | None) -> None:
-    """Errors of the application beside those of references, problem by problem."""
-    directory = Path(data) if data else Path(os.environ.get("APPLES_DATA", "."), "mhd")
-    if data and not directory.is_dir():
-        raise click.UsageError(f"--data {data}: no such directory")
-    from stencil_app.mhd.validation import checks
-
-    results = []
-    left_out = not directory.is_dir()
-    for check in checks(quick=quick, data=None if left_out else directory):
-        results.append(check)
-        if not as_json:
-            reference = "" if check.reference is None else f"reference {check.reference:.4g}, "
-            verdict = "ok  " if check.passed else "FAIL"
-            click.echo(
-                f"{verdict} {check.problem}: {check.what}: {check.figure:.4g} ({reference}limit {check.limit:.4g})"
-            )
-    passed = all(check.passed for check in results)
-    if as_json:
-        document = {
-            "quick": quick,
-            "references": None if left_out else str(directory),
-            "passed": passed,
-            "checks": [check.document() for check in results],
-        }
-        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
-    elif left_out:
-        click.echo(
-            "no reference solutions: Brio-Wu and the Orszag-Tang slice are left out; see --data",
-            err=True,
-        )
-    sys.exit(0 if passed else 1)
-
 
 _SHOWN_DEFAULTS = (ITERATIONS, RESIDUAL_EVERY)
 
@@ -78,7 +28,21 @@ def registry() -> dict[str, Physics]:
     return {physics.name: physics for physics in (HEAT, JACOBI2D)}
 
 
-@click.group(cls=CommandGroup)
+class _Commands(CommandGroup):
+    """The commands of this distribution, and those of the experiments, which are imported when they are called."""
+
+    elsewhere = ("bsp", "validate")
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *self.elsewhere])
+
+    def command_named(self, name: str) -> click.Command | None:
+        if name in self.elsewhere:
+            return Extension("stencil_app.commands", name, "./experiments").command()
+        return super().command_named(name)
+
+
+@click.group(cls=_Commands)
 def commands() -> None:
     """Run iterative stencil codes in slabs of uneven height, one rank each; run them under mpiexec.
 
@@ -96,7 +60,7 @@ def warm(applications: tuple[str, ...], say: bool) -> None:
     from importlib import import_module
 
     kernels = {name: physics.module for name, physics in registry().items()}
-    kernels |= {"bsp": "stencil_app.bsp.arithmetic", "mhd": "stencil_app.mhd.equations"}
+    kernels["mhd"] = "stencil_app.mhd.equations"
     strangers = [name for name in applications if name not in kernels]
     if strangers:
         raise click.UsageError(
@@ -137,9 +101,7 @@ def _run(physics: Physics, texts: dict[str, str | None], strays: list[str]) -> i
 
 for _physics in registry().values():
     commands.add_command(_command(_physics))
-commands.add_command(BSP)
 commands.add_command(MHD)
-commands.add_command(validate)
 commands.add_command(iterations_command(registry()))
 
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from stencil_app.bsp.bspcommand import check, parse_imbalance, parse_span
-from stencil_app.bsp.syntheticjob import Arithmetic, Ring, Spin
+from apples_experiments.bsp.bspcommand import check, parse_imbalance, parse_span
+from apples_experiments.bsp.syntheticjob import Arithmetic, Ring, Spin
 from stencil_app.errors import UsageError
 from tests.transcripts import recorded
 

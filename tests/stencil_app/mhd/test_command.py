@@ -150,9 +150,8 @@ def test_restart_with_another_option_is_refused(mhd):
 def test_report_of_the_validation_is_one_document(monkeypatch):
     from click.testing import CliRunner
 
-    from stencil_app.cli import validate
-    from stencil_app.mhd import validation
-
+    from apples_experiments import mhd_validation as validation
+    validate = validation.validate
     one = validation.Check(problem="p", what="w", figure=2.0, reference=None, limit=1.0)
     monkeypatch.setattr(validation, "checks", lambda **_: iter([one]))
     done = CliRunner().invoke(validate, ["--json"])

@@ -3,14 +3,21 @@
 import numpy as np
 import pytest
 
+from apples_experiments import mhd_validation as validation
+from apples_experiments.mhd_validation import (
+    SLACK,
+    checks,
+    linear_wave_error,
+    orszag_tang,
+    ryu_jones_error,
+    solved,
+)
 from stencil_app.mesh.decomposition import even
 from stencil_app.mesh.slab import Slab
-from stencil_app.mhd import validation
 from stencil_app.mhd.case import Case, entry, names, summary
 from stencil_app.mhd.equations import MhdProblem
 from stencil_app.mhd.historytable import totals
 from stencil_app.mhd.mesh import B1, B3
-from stencil_app.mhd.validation import SLACK, checks, linear_wave_error, orszag_tang, ryu_jones_error, solved
 from stencil_app.running.mpi import world
 from stencil_app.running.runtime import Controls, StopRequest, begin, iterate
 from stencil_app.running.timing import Stopwatch

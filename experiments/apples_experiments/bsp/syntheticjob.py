@@ -62,7 +62,7 @@ class Arithmetic:
     """Computing by the amount of work. `rate`: turns a CPU second, None to measure it."""
 
     def __init__(self, rate: float | None = None) -> None:
-        from stencil_app.bsp.arithmetic import turn
+        from apples_experiments.bsp.arithmetic import turn
 
         self._turn = turn
         self.rate: float | None = self.measured_rate() if rate is None else rate

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from stencil_app.bsp.syntheticjob import BspSettings, run, text_lines
+from apples_experiments.bsp.syntheticjob import BspSettings, run, text_lines
 from stencil_app.errors import UsageError
 from stencil_app.options import Option, Value, option_command, parameter, parse_all
 
