@@ -9,6 +9,8 @@ import click
 
 #: Seconds to wait for other commands that change the list.
 WAIT_S = 10.0
+#: All providers serve metadata here, to processes of the machine only.
+LINK_LOCAL = "http://169.254.169.254"
 
 
 @click.command()
@@ -18,19 +20,14 @@ WAIT_S = 10.0
 @click.option(
     "--watch",
     metavar="SOURCE",
-    help="Wait until aws, gcp, azure, slurm, kubernetes or a FILE announces the end of this host (default HOST).",
+    help="Wait until aws, gcp, azure, slurm, kubernetes or a FILE announces this host's end (default HOST).",
 )
 @click.option(
-    "--endpoint", metavar="URL", envvar="APPLES_METADATA", help="Metadata server, if not link-local."
+    "--endpoint", metavar="URL", envvar="APPLES_METADATA", default=LINK_LOCAL, help="Metadata server."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document of the drained hosts.")
 def drain(
-    hosts: tuple[str, ...],
-    period: str | None,
-    undo: bool,
-    watch: str | None,
-    endpoint: str | None,
-    as_json: bool,
+    hosts: tuple[str, ...], period: str | None, undo: bool, watch: str | None, endpoint: str, as_json: bool
 ) -> None:
     """Drain hosts, named as runs name them; without HOST, list the drained ones.
 
@@ -82,14 +79,14 @@ def drain(
     click.echo("\n".join(f"{d.host} {d.reason()}" for d in found.values()) or "no host is drained")
 
 
-def _wait_for_notice(source: str, endpoint: str | None, hosts: tuple[str, ...]) -> float:
+def _wait_for_notice(source: str, endpoint: str, hosts: tuple[str, ...]) -> float:
     """Wait until the end of this host is announced, inform runs over ssh, and return the seconds waited."""
-    from apples.hosts.notices import LINK_LOCAL, await_notice, notify_agents
+    from apples.hosts.notices import await_notice, notify_agents
     from nws.base.notes import step
     from nws.base.wording import counted
     from nws.client.endpoint import checked_url
 
     began = time.time()
-    notice = await_notice(source, checked_url(endpoint or LINK_LOCAL), step)
+    notice = await_notice(source, checked_url(endpoint), step)
     step(f"{notice}: draining {', '.join(hosts)}; {counted(notify_agents(), 'run')} over ssh informed")
     return time.time() - began

@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable
 
 import msgspec
 import psutil
@@ -25,8 +26,6 @@ from apples.hosts.kernel import SignalQueue
 from apples.model.launchrequest import Notify
 from nws.base.errors import ProbeError
 
-#: All providers serve metadata here, to processes of the machine only.
-LINK_LOCAL = "http://169.254.169.254"
 #: Seconds until an answer must begin, and until it must have ended.
 ANSWER_S, WHOLE_S = 2.0, 5.0
 #: Documented answers have less than 4 KiB.
@@ -77,12 +76,16 @@ class MetadataServer:
         return None if response.status_code == 404 else content.decode("utf-8", "replace").strip()
 
 
-class _SpotAction(Struct):
+class SpotInterruption(Struct):
+    """What happens to a spot instance of EC2, and when."""
+
     action: str
     time: str
 
 
-class _Rebalance(Struct):
+class RebalanceRecommendation(Struct):
+    """A spot instance of EC2 is more likely than others to be interrupted."""
+
     noticeTime: str
 
 
@@ -96,6 +99,12 @@ class _ScheduledEvents(Struct, rename="pascal"):
     events: list[_ScheduledEvent]
 
 
+_AWS_NOTICES = {
+    "spot/instance-action": SpotInterruption,
+    "events/recommendations/rebalance": RebalanceRecommendation,
+}
+
+
 class _Aws(MetadataServer):
     def __call__(self) -> str | None:
         """Return the interruption, or the advice to rebalance."""
@@ -105,11 +114,9 @@ class _Aws(MetadataServer):
         if not token:
             raise ProbeError(f"{self.url}: gives no token")
         self.headers = {"X-aws-ec2-metadata-token": token}
-        if (text := self.ask("/latest/meta-data/spot/instance-action")) is not None:
-            interruption = msgspec.json.decode(text, type=_SpotAction)
-            return f"aws: spot {interruption.action} at {interruption.time}"
-        if (text := self.ask("/latest/meta-data/events/recommendations/rebalance")) is not None:
-            return f"aws: rebalance recommended at {msgspec.json.decode(text, type=_Rebalance).noticeTime}"
+        for path, document in _AWS_NOTICES.items():
+            if (text := self.ask(f"/latest/meta-data/{path}")) is not None:
+                return f"aws: {msgspec.json.decode(text, type=document)}"
         return None
 
 
@@ -143,20 +150,15 @@ class _Azure(MetadataServer):
         return None
 
 
-class _Appearance:
-    """The file that appears, or gets content if it was there and empty."""
+def _appearance(path: str) -> Callable[[], str | None]:
+    """Return a function that returns the notice when the file appears, or gets content if it is there and empty."""
+    was_there = os.path.exists(path)
 
-    def __init__(self, path: str) -> None:
-        self._path, self._was_there = path, os.path.exists(path)
+    def ask() -> str | None:
+        announced = os.path.exists(path) and (not was_there or os.stat(path).st_size)
+        return f"{path} announces it" if announced else None
 
-    def __call__(self) -> str | None:
-        try:
-            announced = os.stat(self._path).st_size > 0 or not self._was_there
-        except FileNotFoundError:
-            announced = self._was_there = False
-        except OSError as error:
-            raise ProbeError(str(error)) from error
-        return f"{self._path} announces it" if announced else None
+    return ask
 
 
 PROVIDERS = {"aws": _Aws, "gcp": _Gcp, "azure": _Azure}
@@ -171,7 +173,7 @@ def await_notice(source: str, endpoint: str, notify: Notify) -> str:
         notify: receives a line for each new reason why no question can be answered.
     """
     numbers = SIGNALS.get(source, ())
-    ask = PROVIDERS[source](endpoint) if source in PROVIDERS else _Appearance(source)
+    ask = PROVIDERS[source](endpoint) if source in PROVIDERS else _appearance(source)
     problem, pause_s = "", EVERY_S
     with SignalQueue(numbers) as queue:
         notify(f"waiting for a notice of {source}")
@@ -180,7 +182,7 @@ def await_notice(source: str, endpoint: str, notify: Notify) -> str:
                 if not numbers and (notice := ask()) is not None:
                     return notice
                 problem, pause_s = "", EVERY_S
-            except (ProbeError, msgspec.MsgspecError, RecursionError) as error:
+            except (ProbeError, msgspec.MsgspecError, RecursionError, OSError) as error:
                 if str(error) != problem:
                     problem = str(error)
                     notify(f"{problem}; asking again")
@@ -194,10 +196,8 @@ def notify_agents() -> int:
     count = 0
     for process in psutil.process_iter():
         try:
-            if process.cmdline()[-2:] == ["hostagent.py", "serve"] and os.getuid() in (
-                0,
-                process.uids().real,
-            ):
+            mine = os.getuid() in (0, process.uids().real)
+            if mine and process.cmdline()[-2:] == ["hostagent.py", "serve"]:
                 # Sent as often as there are notices; a second TERM would end the run's part on this host.
                 process.send_signal(signal.SIGUSR1)
                 count += 1

@@ -28,7 +28,6 @@ from apples.planning import (
     prices,
     rank_order,
     reasons,
-    rescue,
 )
 from apples.planning.candidates import (
     CandidateSchedule,
@@ -288,7 +287,7 @@ def _rescued(
     """Return the number of candidates of other orders, and the feasible ones."""
     # Every count is tried: like the tolerance, "even only" gives way before the run does.
     wider = replace(options, counts="every")
-    listed = enumerate_orders(problem, rescue.orders(problem), position, wider)
+    listed = enumerate_orders(problem, rank_order.orders_of_last_resort(problem), position, wider)
     return sum(len(chains) for _, chains in listed), _cheapest_of_each(problem, listed, options)
 
 

@@ -1,24 +1,37 @@
-"""Public names of a package, imported when they are first used, so that importing the package is cheap."""
+"""Public names of a package, imported when they are first used, so that importing the package is cheap.
+
+Its stub, `__init__.pyi`, lists them once, for type checkers and for `lazy_names`: `from MODULE import NAME as NAME`.
+"""
 
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], object], list[str]]:
-    """Return a package's `__getattr__` and `__all__`.
+def lazy_names(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return a package's `__getattr__`, which knows `__version__` too, `__dir__` and `__all__`.
 
     Args:
         package: name of the package.
-        modules: by module, the public names that it defines, with blanks between them.
+        file: its `__init__.py`, with the stub beside it.
     """
-    module_of = {name: module for module, names in modules.items() for name in names.split()}
+    module, module_of = "", dict[str, str]()
+    with open(f"{file.removesuffix('.py')}.pyi", encoding="ascii") as stub:
+        for words in (line.replace(",", " ").split() for line in stub):
+            if words[:1] == ["from"]:
+                module = words[1]
+            module_of |= {name: module for name, word in pairwise(words) if word == "as"}
 
     def get(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("apples-grid")
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         # Imported here: every rank imports its package, and most never use a lazy name.
@@ -29,4 +42,5 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
         setattr(sys.modules[package], name, value)
         return value
 
-    return get, sorted(module_of)
+    names = sorted(module_of)
+    return get, names.copy, names

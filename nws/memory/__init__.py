@@ -3,10 +3,6 @@
 Records that need numpy are loaded when used, so that commands which open no store start fast.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from nws.base.lazy import lazy_names
 from nws.memory.database import StoreFull as StoreFull
 from nws.memory.store import (
@@ -18,10 +14,4 @@ from nws.memory.store import (
     Summary as Summary,
 )
 
-if TYPE_CHECKING:
-    from nws.memory.deliveries import Delivery as Delivery, Receipt as Receipt
-    from nws.memory.rollups import Buckets as Buckets
-
-__getattr__, _ = lazy_names(
-    __name__, {"nws.memory.deliveries": "Delivery Receipt", "nws.memory.rollups": "Buckets"}
-)
+__getattr__, __dir__, _ = lazy_names(__name__, __file__)

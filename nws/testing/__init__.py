@@ -16,18 +16,7 @@ They measure nothing and leave no file behind:
 (0.75, 3)
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from nws.base.lazy import lazy_names
 from nws.testing.weather import InMemoryWeather as InMemoryWeather
 
-if TYPE_CHECKING:
-    from nws.testing.recorded import RecordedWeather as RecordedWeather
-    from nws.testing.servicestub import InMemoryServer as InMemoryServer
-
-#: Imported on first use, because the server imports an HTTP server.
-_MODULES = {"nws.testing.recorded": "RecordedWeather", "nws.testing.servicestub": "InMemoryServer"}
-
-__getattr__, _ = lazy_names(__name__, _MODULES)
+__getattr__, __dir__, _ = lazy_names(__name__, __file__)

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,8 @@ def test_example_read_forecast(example):
 
 @pytest.mark.parametrize("package", [apples, nws])
 def test_public_names_are_sorted_and_defined(package):
-    assert package.__all__ == sorted(package.__all__)
+    assert dir(package) == package.__all__ == sorted(package.__all__)
+    assert re.match(r"\d+\.\d+", package.__version__)
     for name in package.__all__:
         assert getattr(package, name).__module__.startswith(("apples.", "nws."))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):

@@ -17,8 +17,7 @@ from apples.planning.model import rank_lines
 from apples.planning.planner import make_plan
 from apples.planning.planningoptions import PAPER, PlanningOptions
 from apples.planning.problem import UNUSABLE_S, build
-from apples.planning.rank_order import spanning_tree
-from apples.planning.rescue import islands
+from apples.planning.rank_order import islands, spanning_tree
 
 QUANTITIES = ("latency_s", "bandwidth_Bps", "latency_error_s", "bandwidth_error_Bps")
 
