@@ -151,6 +151,7 @@ def test_report_of_the_validation_is_one_document(monkeypatch):
     from click.testing import CliRunner
 
     from apples_experiments import mhd_validation as validation
+
     validate = validation.validate
     one = validation.Check(problem="p", what="w", figure=2.0, reference=None, limit=1.0)
     monkeypatch.setattr(validation, "checks", lambda **_: iter([one]))
