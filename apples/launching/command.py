@@ -189,9 +189,7 @@ def rank_environment(
     """
     user = {name: value for name, value in base.items() if not name.startswith(foreign)}
     # Later ones count: the user's OMP_NUM_THREADS goes before the default.
-    # Intel MPI would bind its ranks anew.
-    binding = {"I_MPI_PIN": "0"} if request.cpus else {}
-    return {**RANK_DEFAULTS, **user, **binding, **request.environment}
+    return {**RANK_DEFAULTS, **user, **request.environment}
 
 
 def local_environment(request: LaunchRequest, base: Mapping[str, str], _socket: str) -> dict[str, str]:
