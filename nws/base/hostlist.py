@@ -65,6 +65,7 @@ _OTHERS = {
     "ifname": ("MPICH", "name the interface with --mpi-args"),
     "schedule": ("LAM/MPI", "leave hosts out that must not compute"),
     "prefix": ("LAM/MPI", _IN_SSH),
+    "np": ("PBS's server", "write slots=4"),
     "hca": ("MVAPICH", "the MPI library chooses the adapter; leave it out"),
 }
 
@@ -226,6 +227,8 @@ def _colons(text: str, values: dict[str, str]) -> list[str]:
     if not text:
         return []
     slots, _, more = text[1:].partition(":")
+    if "," in slots:
+        return ["several hosts with slots in a line; give each a line"]
     if more:
         return [f"{more!r} after the slots is an adapter, as MVAPICH's mpirun_rsh takes it; leave it out"]
     if "slots" in values:

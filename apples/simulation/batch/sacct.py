@@ -79,8 +79,7 @@ def parse_sacct(
         partitions: whose jobs are returned, if the history has the column Partition; None for all
     """
     rows = iter(lines)
-    header = next(rows, "")
-    table = _Table(header, name, partitions)
+    table = _Table(next(rows, ""), name, partitions)
     users, projects = _Numbers(), _Numbers()
     dropped: Counter[str] = Counter({"before the header": before} if before else {})
     mended: Counter[str] = Counter()
@@ -88,12 +87,14 @@ def parse_sacct(
     resized: dict[str, list[_Job]] = {}
     read = 0
     for line in rows:
-        if line == header:
-            dropped["the header again"] += 1
-        if not line.strip() or line == header:
+        if not line.strip():
             continue
-        read += 1
         job = table.job(line, mended)
+        if isinstance(job, str) and is_header(line):
+            # Of another log joined to this one, perhaps with its columns in another order.
+            table, job = _Table(line, name, partitions), "the header again"
+        else:
+            read += 1
         if isinstance(job, str):
             dropped[job] += 1
             continue

@@ -5,6 +5,7 @@ values, jobs that never ran, jobs without processors or submission time. Columns
 Lines of status 2 to 4 are parts of a job that was stopped and continued; its summary is a line of status 0 or 1.
 """
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -24,13 +25,23 @@ _LARGEST = 2.0**53
 _CANCELLED = 5
 #: Status of a part of a job: to be continued, the last one completed, the last one failed.
 _PARTS = (2, 4)
+#: First lines of other formats.
+_OTHERS = {
+    r"(?i)JOBID": "a table of Slurm's without | between its columns",
+    r"[{[]": "JSON, as sacct --json prints it",
+    r'"\w+" "': "events of LSF, as in lsb.acct",
+    r"[\d/]+ [\d:]+;": "accounting records of PBS",
+    r"([^:\s]*:){9}": "an accounting file of Grid Engine",
+    r"<": "HTML or XML",
+}
 
 
 def parse_swf(lines: Iterable[str], name: str) -> Trace:
     """Return the jobs of a log; raise `ConfigError` if it has no job that ran. `name`: used in messages."""
     numbers = array("d")
     wanted = itemgetter(*_KEPT)
-    processors = read = malformed = wide = tables = titles = 0
+    processors = read = malformed = wide = tables = 0
+    first = ""
     for line in lines:
         words = line.split()
         if not words:
@@ -40,7 +51,7 @@ def parse_swf(lines: Iterable[str], name: str) -> Trace:
             continue
         read += 1
         tables += "|" in line
-        titles += words[0].upper().startswith("JOBID")
+        first = first or line.strip()
         if len(words) < _FIELDS:
             malformed += 1
             continue
@@ -61,8 +72,7 @@ def parse_swf(lines: Iterable[str], name: str) -> Trace:
         what = "no job lines" if not read else f"{lines}, none of them of {_FIELDS} numbers"
         if tables:
             what = f"{lines} with columns between |, but no header of sacct (JobIDRaw, Submit, …) before them"
-        elif titles:
-            what = "a table of Slurm's without | between its columns"
+        what = next((other for begin, other in _OTHERS.items() if re.match(begin, first)), what)
         raise ConfigError(
             f"{name}: {what}; legal are logs in Standard Workload Format and the output of sacct --parsable2"
         )
