@@ -156,7 +156,7 @@ def test_environment_names_places_where_the_command_line_does_not(tmp_path):
 @pytest.mark.parametrize(
     "words",
     [
-        ("heat", "--size", 24, "--nx", 64, "--ny", 64),
+        ("heat", "--size", 24, "--nx", 64, "--ny", 64, "--sweeps", 8),
         pytest.param(("jacobi2d", "--size", 24, "--nx", 4000), marks=pytest.mark.nightly),
         ("mhd", "blast", "--n", 24, "--until", 9),
     ],
