@@ -29,9 +29,16 @@ _UNKNOWN = "not ended, or lost"
     "--coverage", "ranges", is_flag=True, help="How often predicted ranges held, by platform and load."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--talp", is_flag=True, help="TALP's JSON of a run with --monitor, as talp-pages reads it.")
 @click.argument("run_id", required=False)
 def history(
-    newest: int, app: str | None, everything: bool, ranges: bool, as_json: bool, run_id: str | None
+    newest: int,
+    app: str | None,
+    everything: bool,
+    ranges: bool,
+    as_json: bool,
+    talp: bool,
+    run_id: str | None,
 ) -> None:
     """Show past runs, oldest first, or one RUN_ID in full.
 
@@ -40,10 +47,17 @@ def history(
     """
     from apples.cli.console import Console
     from apples.costs.store import open_history
+    from apples.errors import ConfigError
 
     stored = open_history(Console(quiet=False).note, strict=True)
+    if talp and run_id is None:
+        raise ConfigError("--talp: names no run; give one that `apples history` lists")
     if run_id is not None:
-        _show_one(stored.get(run_id), as_json)
+        record = stored.get(run_id)
+        if talp:
+            click.echo(json.dumps(_talp(record)))
+        else:
+            _show_one(record, as_json)
         return
     if ranges:
         _show_coverage(stored.judged_kinds(app), as_json)
@@ -72,6 +86,18 @@ def _entry(record: Record) -> dict[str, Any]:
         }
     )
     return entry
+
+
+def _talp(record: Record) -> dict[str, Any]:
+    """Return the run's document of TALP, which has an instant in the local time, without its zone."""
+    from datetime import datetime
+
+    from apples.errors import HistoryError
+
+    if not (document := record.monitor.get("talp")):
+        raise HistoryError(f"run {record.id}: no rank was measured; run it with --monitor")
+    started = datetime.fromtimestamp(record.started_at)
+    return {"timestamp": started.isoformat(timespec="seconds"), **document}
 
 
 def _error(record: Record) -> float | None:

@@ -197,11 +197,16 @@ class Times(Protocol):
         """Time for which it could run, seconds."""
 
 
+def outside_s(rank: Times) -> float:
+    """Return the time outside MPI, with and without a CPU, seconds: TALP's useful time."""
+    return (rank.t_cpu_s + max(rank.off_s, rank.queued_s)) / max(rank.threads, 1)
+
+
 def efficiencies(ranks: Sequence[Times]) -> Efficiencies | None:
     """Return the metrics; None before any computation. Threads that call MPI count like ranks."""
     useful = [rank.t_cpu_s / max(rank.threads, 1) for rank in ranks]
     demanded = [(rank.t_cpu_s + rank.queued_s) / max(rank.threads, 1) for rank in ranks]
-    outside = [(rank.t_cpu_s + max(rank.off_s, rank.queued_s)) / max(rank.threads, 1) for rank in ranks]
+    outside = [outside_s(rank) for rank in ranks]
     elapsed_s = max((rank.ran_s for rank in ranks), default=0.0)
     if not useful or max(useful) <= 0 or elapsed_s <= 0:
         return None
@@ -237,7 +242,41 @@ def monitor_document(ranks: Sequence[PageCounters]) -> dict[str, Any]:
         "missing": [rank for rank in range(size) if rank not in here],
         "ranks": [_rank(rank) for rank in sorted(ranks, key=lambda rank: rank.rank)],
         "observation": observed(ranks).document(),
+        "talp": None if metrics is None else talp_document(ranks, metrics),
     }
+
+
+def talp_document(ranks: Sequence[PageCounters], metrics: Efficiencies) -> dict[str, Any]:
+    """Return the document that DLB 3.8 writes with `--talp-output-file`; times in nanoseconds, of all ranks together.
+
+    Its metrics take all time outside MPI for useful (`perf_metrics.c` of DLB). `cpuShare` and `activity` are added.
+    """
+    outside = [outside_s(rank) for rank in ranks]
+    hosts = {rank.host: [outside_s(one) for one in ranks if one.host == rank.host] for rank in ranks}
+    mean, largest, count = math.fsum(outside) / len(ranks), max(outside), len(ranks)
+    fullest = max(math.fsum(times) / len(times) for times in hosts.values())
+    region = {
+        "numCpus": count,
+        "numMpiRanks": count,
+        "numNodes": len(hosts),
+        # No hardware counters: readers take 0 for unknown.
+        "cycles": 0,
+        "instructions": 0,
+        "numMpiCalls": sum(rank.calls for rank in ranks),
+        "elapsedTime": round(1e9 * metrics.elapsed_s),
+        "usefulTime": round(1e9 * mean * count),
+        "mpiTime": round(1e9 * (metrics.elapsed_s - mean) * count),
+        "parallelEfficiency": mean / metrics.elapsed_s,
+        "mpiParallelEfficiency": mean / metrics.elapsed_s,
+        "mpiCommunicationEfficiency": largest / metrics.elapsed_s,
+        "mpiLoadBalance": mean / largest,
+        "mpiLoadBalanceIn": fullest / largest,
+        "mpiLoadBalanceOut": mean / fullest,
+        "cpuShare": metrics.cpu_share,
+        "activity": metrics.activity,
+    }
+    resources = {"numCpus": count, "numNodes": len(hosts), "numMpiRanks": count, "numGpus": 0}
+    return {"dlbVersion": "3.8", "resources": resources, "Application": {"Global": region}}
 
 
 def _rank(rank: PageCounters) -> dict[str, Any]:

@@ -26,6 +26,28 @@ def test_parallel_efficiency_is_load_balance_times_communication_efficiency():
     assert found.parallel == pytest.approx(0.6) == pytest.approx(found.load_balance * found.communication)
 
 
+def test_talp_document_has_the_metrics_of_dlb_by_host():
+    ranks = [figures(0, 4.0, off_s=4.0, queued_s=4.0), figures(1, 4.0), figures(2, 3.0, host="beta")]
+    document = monitor_document(ranks)["talp"]
+    region = document["Application"]["Global"]
+    assert document["resources"] == {"numCpus": 3, "numNodes": 2, "numMpiRanks": 3, "numGpus": 0}
+    expected = {
+        "elapsedTime": 10e9,
+        "usefulTime": 15e9,
+        "mpiTime": 15e9,
+        "parallelEfficiency": 0.5,
+        "cpuShare": 0.5,
+    }
+    expected |= {"mpiCommunicationEfficiency": 0.8, "mpiLoadBalance": 5 / 8, "mpiLoadBalanceIn": 6 / 8}
+    expected |= {
+        "mpiLoadBalanceOut": 5 / 6,
+        "numMpiCalls": 6000,
+        "mpiParallelEfficiency": 0.5,
+        "activity": 1.0,
+    }
+    assert {name: region[name] for name in expected} == pytest.approx(expected)
+
+
 def test_rank_that_took_longest_is_the_elapsed_time():
     late = figures(1, 4.0, ended_s=None, updated_s=26.0)
     assert efficiencies([figures(0, 8.0), late]).elapsed_s == 16.0
