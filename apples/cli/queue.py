@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ import click
 from apples.cli.live import watch
 from apples.cli.optiongroups import option, options_record, with_options
 from apples.cli.report import table
+from apples.errors import ConfigError, RequestRejected
+from apples.livequeue.records import JOB_NAME, TURN
 from apples.queueing.settings import RANGE_PERCENTILE
 from nws.base.command import FILE
 from nws.base.files import write_whole
@@ -56,7 +59,6 @@ def queue(socket: Path | None, options: QueueOptions) -> int:
     """Show the queue: order, requests, estimates, and the predicted start of each job with its range."""
     from msgspec import structs, to_builtins
 
-    from apples.errors import ConfigError
     from apples.livequeue import queueclient
 
     log, user = options.log, options.user
@@ -80,23 +82,31 @@ def queue(socket: Path | None, options: QueueOptions) -> int:
     return 0
 
 
+def _job_name(text: str) -> str:
+    """Return the name of a job or an array; raise `ConfigError`."""
+    if not re.fullmatch(JOB_NAME, text, re.ASCII):
+        raise ConfigError(f"JOB {text}: numbers of jobs and arrays, and jobs of arrays as 12_3, are legal")
+    return text
+
+
+_JOBS = click.argument("jobs", nargs=-1, required=True, type=_job_name, metavar="JOB…")
+
+
 @click.command()
-@click.argument("job", type=click.IntRange(min=1))
+@click.argument("job", type=_job_name)
 @_SOCKET
-def why(job: int, socket: Path | None) -> None:
+def why(job: str, socket: Path | None) -> None:
     """Print in one sentence the reason why JOB waits."""
-    from apples.livequeue.queueclient import ask
+    from apples.livequeue.queueclient import ask, jobs_of
 
-    click.echo(visible(ask("why", job, socket)))
-
-
-_JOBS = click.argument("jobs", nargs=-1, required=True, type=click.IntRange(min=1), metavar="JOB…")
+    for number in jobs_of([job], socket):
+        click.echo(visible(ask("why", number, socket)))
 
 
 @click.command()
 @_JOBS
 @_SOCKET
-def cancel(jobs: tuple[int, ...], socket: Path | None) -> int:
+def cancel(jobs: tuple[str, ...], socket: Path | None) -> int:
     """Take jobs out of the queue; running ones get TERM, and KILL after the manager's grace."""
     return _change("cancel", jobs, socket)
 
@@ -104,7 +114,7 @@ def cancel(jobs: tuple[int, ...], socket: Path | None) -> int:
 @click.command()
 @_JOBS
 @_SOCKET
-def hold(jobs: tuple[int, ...], socket: Path | None) -> int:
+def hold(jobs: tuple[str, ...], socket: Path | None) -> int:
     """Keep waiting jobs from starting until they are released."""
     return _change("hold", jobs, socket)
 
@@ -112,7 +122,7 @@ def hold(jobs: tuple[int, ...], socket: Path | None) -> int:
 @click.command()
 @_JOBS
 @_SOCKET
-def release(jobs: tuple[int, ...], socket: Path | None) -> int:
+def release(jobs: tuple[str, ...], socket: Path | None) -> int:
     """Let held jobs go on; their wait counts from now."""
     return _change("release", jobs, socket)
 
@@ -120,25 +130,26 @@ def release(jobs: tuple[int, ...], socket: Path | None) -> int:
 @click.command()
 @_JOBS
 @_SOCKET
-def wait(jobs: tuple[int, ...], socket: Path | None) -> int:
+def wait(jobs: tuple[str, ...], socket: Path | None) -> int:
     """Wait until jobs have ended, print how, and exit with the highest of their exit codes."""
-    from apples.livequeue.queueclient import ask
+    from apples.livequeue.queueclient import ask, jobs_of
 
     code = 0
-    for job in jobs:
+    for job in jobs_of(jobs, socket):
         ended: JobRow = ask("wait", job, socket, retry=True)
         click.echo(visible(f"job {job}: {ended.outcome}{f': {ended.detail}' if ended.detail else ''}"))
         code = max(code, ended.exit_code or 0)
     return code
 
 
-def _change(request: str, jobs: tuple[int, ...], socket: Path | None) -> int:
+def _change(request: str, jobs: tuple[str, ...], socket: Path | None) -> int:
     """Print the new state of each job, or why it was refused; return the exit code."""
-    from apples.errors import RequestRejected
-    from apples.livequeue.queueclient import ask
+    from apples.livequeue.queueclient import ask, jobs_of
+    from apples.livequeue.queuemessages import MOST_TASKS
 
-    code = 0
-    for answer in ask(request, list(dict.fromkeys(jobs)), socket):
+    code, numbers = 0, jobs_of(jobs, socket)
+    parts = (numbers[start : start + MOST_TASKS] for start in range(0, len(numbers), MOST_TASKS))
+    for answer in (answer for part in parts for answer in ask(request, part, socket)):
         if answer.refused is not None:
             click.echo(visible(f"apples {request}: {answer.refused}"), err=True)
             code = max(code, int(answer.code))
@@ -181,7 +192,7 @@ def _rows(queue_page: QueuePage) -> list[list[object]]:
     return [
         [
             job.position or "",
-            job.id,
+            job.id if job.task is None else f"{job.id} ({job.array}_{job.task})",
             visible(job.name),
             visible(job.user),
             job.procs,
@@ -198,7 +209,8 @@ def _rows(queue_page: QueuePage) -> list[list[object]]:
 
 def _state(job: JobRow) -> str:
     if job.state != "ended":
-        return "held" if job.held else ", ".join(f"after {one}" for one in job.after) or str(job.state)
+        after = ("array limit" if one.startswith(TURN) else f"after {one}" for one in job.after)
+        return "held" if job.held else ", ".join(after) or str(job.state)
     return f"failed {job.exit_code}" if job.outcome == "failed" else str(job.outcome)
 
 
@@ -218,7 +230,6 @@ def _clock(at: float) -> str:
 
 
 def _write_log(queue_page: QueuePage, path: Path) -> None:
-    from apples.errors import ConfigError
     from apples.livequeue.queuelog import swf_lines
 
     with os_errors_as(ConfigError, f"--log {path}: cannot be written ({REASON}); name another file"):

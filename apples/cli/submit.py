@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ from nws.base.terminal import visible
 
 #: First words of a command among which its program is searched.
 _FIRST = 64
-#: A job that another one waits for.
-_JOB = re.compile(r"[1-9][0-9]{0,17}")
+#: An interval of an array with its step, and the number of its jobs that run at once.
+_SPAN = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([1-9][0-9]{0,6}))?)?", re.ASCII)
+_LIMIT = re.compile(r"([1-9][0-9]{0,2})?", re.ASCII)
 _WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
@@ -39,7 +40,8 @@ class SubmitOptions:
     limit : Limit: 90 (minutes), 30m, 4:00:00, 1-12 (default 1h).
     name : Name (default: the program's name).
     project : Project that the job is charged to.
-    output : Output; %j is the job's number, %x its name, %u the user (apples-%j.out).
+    output : Output; %j is the job's number, %x its name, %u the user, %A the array, %a the number in it (apples-%j.out
+        or apples-%A_%a.out).
     error : Error output (default: with the output).
     chdir : Working directory (default: this one).
     estimate : Predicted run time; used instead of the history's estimate.
@@ -48,6 +50,7 @@ class SubmitOptions:
         measured in the program's last run).
     after : Start after other jobs have ended: ok:3 (with exit code 0), failed:3, any:3, or as sbatch's afterok:3:4,
         afternotok, afterany. If that cannot happen any more, the job is cancelled.
+    array : Numbers of an array of jobs, 1-10:2%3: 1, 3 … 9, at most 3 at once. SLURM_ARRAY_TASK_ID has the number.
     held : Do not start before `apples release`.
     export : The job has this command's environment: ALL.
     wait : Wait for the job, and exit with its exit code.
@@ -69,6 +72,7 @@ class SubmitOptions:
     oversubscribe: bool = option("-s", "--oversubscribe", is_flag=True)
     duty: float | None = option("--duty", metavar="SHARE", type=float)
     after: str | None = option("-d", "--dependency", "--after", metavar="KIND:JOB,…")
+    array: str | None = option("-a", "--array", metavar="NUMBERS")
     held: bool = option("-H", "--hold", is_flag=True)
     export: str | None = option("--export", type=click.Choice(["ALL"]))
     wait: bool = option("-W", "--wait", is_flag=True)
@@ -93,7 +97,7 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
     """
     from msgspec import to_builtins
 
-    from apples.livequeue.queueclient import ask
+    from apples.livequeue.queueclient import ask, jobs_of
 
     script, options = _with_script(command, options)
     number = ask("submit", submission(command, options, script), options.socket, retry=True)
@@ -101,7 +105,8 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
         click.echo(json.dumps({"version": 1, "job": number}) if options.as_json else str(number))
         return 0
     click.echo(f"job {number}", err=True)
-    ended = ask("wait", number, options.socket, retry=True)
+    ends = [ask("wait", job, options.socket, retry=True) for job in jobs_of([number], options.socket)]
+    ended = max(ends, key=lambda end: end.exit_code or 0)
     if options.as_json:
         click.echo(json.dumps({"version": 1, "job": number, "ended": to_builtins(ended)}))
     if ended.outcome != "finished":
@@ -117,21 +122,53 @@ def _values(options: SubmitOptions, problems: Problems) -> dict[str, Any]:
     def period_s(text: str | None, what: str) -> float | None:
         return None if text is None else problems.collect(lambda: parse_period(text, what=what, number_s=60))
 
+    array = options.array
+    tasks, at_once = ([], 0) if array is None else problems.collect(partial(_tasks, array)) or ([], 0)
     conditions = options.after.split(",") if options.after else ()
     return {
         "request_s": period_s(options.limit, "--time"),
         "model_s": period_s(options.estimate, "--estimate"),
+        "tasks": tasks,
+        "at_once": at_once,
         "after": [one for text in conditions for one in problems.collect(partial(_conditions, text)) or ()],
     }
 
 
+def _tasks(text: str) -> tuple[list[int], int]:
+    """Return the numbers of an array, and how many of its jobs run at once, 0 for any number of them."""
+    from apples.livequeue.queuemessages import LAST_TASK, MOST_TASKS
+
+    numbers, _, limit = text.partition("%")
+    spans = [_SPAN.fullmatch(part) for part in numbers.split(",")]
+    tasks = {
+        task
+        for span in spans
+        if span is not None
+        # An interval is one number too long at most, whatever its ends.
+        for task in islice(
+            range(int(span[1]), int(span[2] or span[1]) + 1, int(span[3] or 1)), MOST_TASKS + 1
+        )
+    }
+    if (
+        not all(spans)
+        or not 0 < len(tasks) <= MOST_TASKS
+        or max(tasks) > LAST_TASK
+        or not _LIMIT.fullmatch(limit)
+    ):
+        raise ConfigError(
+            f"--array {text}: 1,3,5-9 and 0-100:10%4 (at most 4 at once) are legal, with 1 to {MOST_TASKS} "
+            f"numbers up to {LAST_TASK}"
+        )
+    return sorted(tasks), int(limit or 0)
+
+
 def _conditions(text: str) -> list[str]:
     """Return the conditions of one part of `--after`, as `ok:3` or as sbatch's `afterok:3:4`."""
-    from apples.livequeue.records import CONDITIONS
+    from apples.livequeue.records import CONDITIONS, JOB_NAME
 
     kind, *jobs = text.split(":")
     kind = {"afternotok": "failed"}.get(kind, kind.removeprefix("after"))
-    if kind not in CONDITIONS or not jobs or not all(map(_JOB.fullmatch, jobs)):
+    if kind not in CONDITIONS or not jobs or not all(re.fullmatch(JOB_NAME, job, re.ASCII) for job in jobs):
         legal = ", ".join(f"{name}:JOB" for name in CONDITIONS)
         raise ConfigError(
             f"--after {text}: {legal} are legal, or sbatch's afterok, afterany, afternotok; all must hold"
@@ -179,7 +216,12 @@ def submission(
             problems.append(f"{flag} {path}: files cannot be made in {path.parent}")
     duties = _duties(command, options, problems)
     problems.check()
+    tasks = values["tasks"]
     variables = {} if script is None else _variables(options)
+    if tasks:
+        step = tasks[1] - tasks[0] if len(tasks) > 1 else 1
+        numbers = {"COUNT": len(tasks), "MIN": tasks[0], "MAX": tasks[-1], "STEP": step}
+        variables |= {f"SLURM_ARRAY_TASK_{name}": str(number) for name, number in numbers.items()}
     command = command if script is None else (*script.words, *command[1:])
     executable(str(directory / command[0]) if os.sep in command[0] else command[0])
     return job_document(

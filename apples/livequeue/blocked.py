@@ -6,9 +6,10 @@ its conditions hold: the time before is nobody's wait, and a replay of the log m
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from apples.livequeue.records import FINISHED, JobRecord
+from apples.livequeue.records import FINISHED, TURN, JobRecord
 
 if TYPE_CHECKING:
     from apples.livequeue.core import LiveQueue
@@ -24,6 +25,8 @@ class BlockedJobs:
         self._live = live
         self.jobs: set[int] = set()
         self.too_wide: set[int] = set()
+        # Ids by the name of a job or an array, which never change.
+        self._ids: dict[str, list[int]] = {}
 
     def order(self) -> list[int]:
         """Return all ids, those that may start sooner first."""
@@ -43,7 +46,11 @@ class BlockedJobs:
         record = live.jobs.get(job_id)
         if record is None or record.start_s is not None:
             return
-        live.store.change(job_id, held=hold)
+        after = record.after
+        if record.at_once and not any(condition.startswith(TURN) for condition in after):
+            # Its turn goes to another job of its array.
+            after = (*after, f"{TURN}:{record.at_once}")
+        live.store.change(job_id, held=hold, after=after if hold else record.after)
         if hold and job_id not in self.jobs:
             self.take_out(record)
             self.jobs.add(job_id)
@@ -55,31 +62,43 @@ class BlockedJobs:
         Jobs that never may start any more are cancelled and added to `left`.
         """
         eligible, before, live = [], -1, self._live
+        active = Counter(record.array for job_id, record in live.jobs.items() if job_id not in self.jobs)
         # Another one may wait for a cancelled job.
         while len(left) != before:
             before = len(left)
             for job_id in sorted(self.jobs):
                 record = live.jobs[job_id]
-                never, pending = self._conditions(record)
+                never, pending = self._conditions(record, active[record.array])
                 if never:
                     left += live.cancel(job_id, now, never)
                 elif not (pending or record.held):
                     live.store.change(job_id, after=(), submitted_s=now)
                     self.jobs.discard(job_id)
+                    active[record.array] += 1
                     live.enqueue(live.record(job_id))
                     eligible.append(job_id)
         return eligible
 
-    def _conditions(self, record: JobRecord) -> tuple[str, bool]:
-        """Return why the conditions of a job can never hold, or empty; and whether a job must end before they may."""
-        pending = False
+    def _conditions(self, record: JobRecord, active: int) -> tuple[str, bool]:
+        """Return why the conditions of a job can never hold, or empty; and whether a job must end before they may.
+
+        active: jobs of its array that may start or hold processors.
+        """
+        live, pending = self._live, False
         for condition in record.after:
-            kind, _, number = condition.partition(":")
-            if int(number) in self._live.jobs:
+            kind, _, name = condition.partition(":")
+            if kind == TURN:
+                pending = pending or active >= int(name)
+                continue
+            ids = self._ids.get(name) or self._ids.setdefault(name, live.store.named(name))
+            if any(job_id in live.jobs for job_id in ids):
                 pending = True
                 continue
-            ended = self._live.record(int(number))
-            succeeded = ended.outcome == FINISHED and ended.exit_code == 0
-            if kind != "any" and succeeded != (kind == "ok"):
-                return f"it was to start after {condition}, whose outcome is: {ended.outcome}", False
+            ends = [live.record(job_id) for job_id in ids]
+            failed = [end for end in ends if (end.outcome, end.exit_code) != (FINISHED, 0)]
+            if kind != "any" and bool(failed) == (kind == "ok"):
+                return (
+                    f"it was to start after {condition}, whose outcome is: {(failed or ends)[0].outcome}",
+                    False,
+                )
         return "", pending

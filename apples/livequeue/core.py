@@ -9,7 +9,7 @@ import math
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from apples.errors import ConfigError
@@ -22,6 +22,7 @@ from apples.livequeue.records import (
     CODE_CANCELLED,
     LOST,
     STARTING,
+    TURN,
     WAITING,
     JobEnd,
     JobRecord,
@@ -184,7 +185,7 @@ class LiveQueue:
         left += [record for job_id in cancelled for record in self.cancel(job_id, now)]
         for job_id, hold in held.items():
             self.blocked.hold(job_id, hold)
-        ids = tuple(self._submit(submission, now) for submission in submitted)
+        ids = tuple(job_id for submission in submitted for job_id in self._submit(submission, now))
         eligible = self.blocked.settle(now, left)
         started = tuple(self._starts(now))
         self.starts.learn(sorted(started, key=lambda record: record.id))
@@ -211,13 +212,23 @@ class LiveQueue:
             self.starts.runs.ended(job_of(record), now - record.start_s)
         return ended
 
-    def _submit(self, submission: Submission, now: float) -> int:
-        job_id = self.store.add(submission, now)
-        estimate = ModelFirst(self.board).estimate(job_of(self.record(job_id)), now)
-        estimates = dict(self.board.estimates(job_id))
-        self.store.change(job_id, estimate_s=estimate.seconds, estimates=estimates)
-        self.enqueue(self.record(job_id))
-        return job_id
+    def _submit(self, submission: Submission, now: float) -> list[int]:
+        """Add a job, or those of an array, and return the ids. The first job of an array has its token."""
+        ids: list[int] = []
+        after = (*submission.after, *([f"{TURN}:{submission.at_once}"] if submission.at_once else ()))
+        for task in submission.tasks or (None,):
+            # Tokens of clients are printable, so no client's equals one with a tab.
+            token = f"{submission.token}\t{task}" if ids else submission.token
+            job_id = self.store.add(replace(submission, token=token, after=after), now)
+            ids.append(job_id)
+            estimate = ModelFirst(self.board).estimate(job_of(self.record(job_id)), now)
+            estimates = dict(self.board.estimates(job_id))
+            array = None if task is None else ids[0]
+            self.store.change(
+                job_id, estimate_s=estimate.seconds, estimates=estimates, array=array, task=task
+            )
+            self.enqueue(self.record(job_id))
+        return ids
 
     def _starts(self, now: float) -> Iterator[JobRecord]:
         """Start jobs by the pass, then guests. Once these have left the queue, the pass may start more jobs."""

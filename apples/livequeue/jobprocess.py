@@ -5,6 +5,7 @@ Errors reach the supervisor through a pipe that the program does not inherit.
 
 import ctypes
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Mapping
@@ -59,17 +60,24 @@ def start_process(job: JobRecord, submission: Submission) -> int:
     return pid
 
 
-def filled(path: str, job_id: int, submission: Submission) -> str:
-    """Return the path with %j, %x and %u replaced by job id, name and user, and %% by a percent sign."""
-    marks = {"%j": str(job_id), "%x": submission.name, "%u": submission.user, "%%": "%"}
-    parts, unread = [], path
-    while unread:
-        before, mark, after = unread.partition("%")
-        parts.append(before)
-        if mark:
-            parts.append(marks.get(mark + after[:1], mark + after[:1]))
-        unread = after[1:]
-    return "".join(parts)
+def filled(path: str, job: JobRecord) -> str:
+    """Return the path with job id %j, name %x, user %u, array %A and number in it %a filled in, and %% as %.
+
+    A number before the letter is the least number of digits, as in Slurm.
+    """
+    values = {
+        "j": job.id,
+        "x": job.name,
+        "u": job.user,
+        "A": job.array or job.id,
+        "a": job.task or 0,
+    }
+
+    def value(match: re.Match[str]) -> str:
+        letter = match[2]
+        return "%" if letter == "%" else str(values[letter]).zfill(int(match[1] or 0))
+
+    return re.sub("%([0-9]{0,2})([jxuAa]|(?<=%)%)", value, path)
 
 
 def _become(job: JobRecord, submission: Submission, guard: tuple[ctypes.CDLL, int]) -> None:
@@ -88,7 +96,7 @@ def _become(job: JobRecord, submission: Submission, guard: tuple[ctypes.CDLL, in
         os.setgid(submission.gid)
         os.setuid(submission.uid)
     _step("directory", submission.directory, lambda: os.chdir(submission.directory))
-    _redirect(job.id, submission)
+    _redirect(job)
     environment = {
         **submission.environment,
         JOB_VARIABLE: str(job.id),
@@ -96,6 +104,8 @@ def _become(job: JobRecord, submission: Submission, guard: tuple[ctypes.CDLL, in
         HOSTS_VARIABLE: listed(job.hosts),
         TOKEN_VARIABLE: submission.token,
     }
+    if job.task is not None:
+        environment |= {"SLURM_ARRAY_JOB_ID": str(job.array), "SLURM_ARRAY_TASK_ID": str(job.task)}
     program = _program(submission.command[0], environment)
     # A change of the user clears the parent-death signal, so it is set last. If the supervisor died before, the parent
     # process id has changed.
@@ -112,9 +122,9 @@ def _become(job: JobRecord, submission: Submission, guard: tuple[ctypes.CDLL, in
         raise NotStarted(NOT_EXECUTABLE, f"{program}: cannot be run ({error.strerror})") from None
 
 
-def _redirect(job_id: int, submission: Submission) -> None:
+def _redirect(job: JobRecord) -> None:
     """Open output and error files as descriptors 1 and 2, and /dev/null as 0."""
-    paths = [filled(path, job_id, submission) for path in (submission.output, submission.error)]
+    paths = [filled(path, job) for path in (job.output, job.error)]
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     first = _open_file(paths[0])
     second = first if paths[0] == paths[1] else _open_file(paths[1])

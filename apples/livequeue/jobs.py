@@ -10,7 +10,7 @@ from typing import Any
 from apples.daemons.ipc.requests import Refusal
 from apples.daemons.ipc.socketclient import error_of
 from apples.errors import ConfigError
-from apples.livequeue.queueclient import ask
+from apples.livequeue.queueclient import ask, jobs_of
 from apples.livequeue.queuemessages import Changed, JobRow
 from apples.livequeue.records import JobEnd
 from nws.base.arguments import checked_arguments
@@ -32,8 +32,15 @@ class SubmittedJob:
     socket: Path | None = None
 
     def wait(self) -> JobEnd:
-        """Wait for the end of the job and return it; raise `NoDaemon` if no manager answers for 15 seconds."""
-        row: JobRow = ask("wait", self.id, self.socket, retry=True)
+        """Wait for the end of the job, and return it; of an array, that with the highest exit code.
+
+        Raises:
+            NoDaemon: no manager answers for 15 seconds.
+        """
+        rows: list[JobRow] = [
+            ask("wait", job_id, self.socket, retry=True) for job_id in jobs_of([self.id], self.socket)
+        ]
+        row = max(rows, key=lambda row: row.exit_code or 0)
         return copied(JobEnd, row, ended_at=row.ended, detail=row.detail or "")
 
     def why(self) -> str:
@@ -42,11 +49,11 @@ class SubmittedJob:
 
     def cancel(self) -> str:
         """Cancel or stop the job. Return "cancelled", "ending" or "over"; raise `RequestRejected`."""
-        answer: Changed
-        (answer,) = ask("cancel", [self.id], self.socket, retry=True)
-        if answer.refused is not None:
-            raise error_of(Refusal(refused=answer.refused, code=answer.code))
-        return str(answer.state)
+        answers: list[Changed] = ask("cancel", jobs_of([self.id], self.socket), self.socket, retry=True)
+        for answer in answers:
+            if answer.refused is not None:
+                raise error_of(Refusal(refused=answer.refused, code=answer.code))
+        return str(answers[-1].state)
 
 
 def submit(
@@ -64,8 +71,8 @@ def submit(
         procs: number of processors.
         request_s: wall time after which the job is ended, seconds.
         socket: of the manager, None for the usual one.
-        details: `name`, `project`, `model_s`, `duties`, `directory`, `output`, `error`, `held`, `after`, as for
-            `job_document`.
+        details: `name`, `project`, `model_s`, `duties`, `directory`, `output`, `error`, `held`, `after`, `tasks`,
+            `at_once`, as for `job_document`.
 
     Raises:
         ConfigError: the queue cannot run such a job.
@@ -90,6 +97,8 @@ def job_document(
     error: str | Path | None = None,
     held: bool = False,
     after: Sequence[str] = (),
+    tasks: Sequence[int] = (),
+    at_once: int = 0,
     variables: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return a submission of this user, with this process's environment, as the manager reads it.
@@ -108,6 +117,8 @@ def job_document(
         error: file, by default the output's.
         held: the job waits until `apples release`.
         after: conditions, `ok:N`, `any:N` or `failed:N`: it starts after job N has ended in that way.
+        tasks: numbers of an array of jobs that run the command; empty for one job.
+        at_once: most jobs of the array that run at once, 0 without limit.
         variables: of the job, beside this process's environment.
 
     Raises:
@@ -119,7 +130,7 @@ def job_document(
     umask = os.umask(0)
     os.umask(umask)
     start_dir = Path(directory or ".").absolute()
-    output = start_dir / (output or "apples-%j.out")
+    output = start_dir / (output or ("apples-%A_%a.out" if tasks else "apples-%j.out"))
     document = {
         # With the same token, a repeated submission makes no second job.
         "token": secrets.token_hex(16),
@@ -137,6 +148,8 @@ def job_document(
         "duties": list(duties),
         "held": held,
         "after": list(after),
+        "tasks": list(tasks),
+        "at_once": at_once,
     }
     problems = list(_not_text(document))
     if problems:

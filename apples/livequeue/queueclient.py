@@ -5,6 +5,7 @@ carries a unique token, so a retry makes no second job.
 """
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,13 @@ def ask(request: str, argument: object = None, given: Path | None = None, *, ret
             if not retry or not left or time.monotonic() > until:
                 raise
             time.sleep(_RETRY_EVERY_S)
+
+
+def jobs_of(names: Iterable[object], given: Path | None = None) -> list[int]:
+    """Return the jobs with these names, each once; a number of an array stands for all of its jobs."""
+    texts = list(map(str, names))
+    # Only an array needs the manager's answer.
+    return list(dict.fromkeys(ask("jobs", texts, given, retry=True)))
 
 
 def survey(

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from apples.daemons.ipc.requests import Exchange, matching, short
 from apples.errors import HistoryError
-from apples.livequeue.records import CONDITIONS, JobRecord
+from apples.livequeue.records import CONDITIONS, JOB_NAME, JobRecord
 from apples.queueing.settings import RANGE_PERCENTILE
 
 #: Longest path of Linux with its NUL, longest word of a command line with its NUL, and longest span of time (10 years).
@@ -21,6 +21,8 @@ _PATH, _WORD, _LONGEST_S = 4096, 131072, 10 * 365 * 86400.0
 _MOST_RANKS = 65_536
 #: Most jobs that one waits for.
 _MOST_CONDITIONS = 100
+#: Most jobs of an array, and the largest number of one in it.
+MOST_TASKS, LAST_TASK = 1000, 4_000_000
 #: The largest number of a job in the store.
 LAST_JOB = 2**63 - 1
 
@@ -32,12 +34,15 @@ Variable = Annotated[str, matching(r"\A[^=\0]+\Z", "a name without '=' is legal"
 Span_s = Annotated[float, Meta(gt=0, le=_LONGEST_S)]
 #: A number beyond the store's is that of no job (`UnknownJob`), not an illegal value.
 JobId = Annotated[int, Meta(ge=1)]
-
+#: A number, of a job or of an array, or a job of an array as 12_3.
+JobName = Annotated[
+    str, matching(rf"\A{JOB_NAME}\Z", "the number of a job or an array, or ARRAY_TASK is legal")
+]
 
 Condition = Annotated[
     str,
     matching(
-        rf"\A({'|'.join(CONDITIONS)}):[1-9][0-9]{{0,17}}\Z",
+        rf"\A({'|'.join(CONDITIONS)}):{JOB_NAME}\Z",
         f"{', '.join(f'{kind}:JOB' for kind in CONDITIONS)} are legal",
     ),
 ]
@@ -61,6 +66,8 @@ class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     duties: Annotated[tuple[Annotated[float, Meta(ge=0, le=1)], ...], Meta(max_length=_MOST_RANKS)] = ()
     held: bool = False
     after: Annotated[tuple[Condition, ...], Meta(max_length=_MOST_CONDITIONS)] = ()
+    tasks: Annotated[tuple[Annotated[int, Meta(ge=0, le=LAST_TASK)], ...], Meta(max_length=MOST_TASKS)] = ()
+    at_once: Annotated[int, Meta(ge=0, le=MOST_TASKS)] = 0
 
     def __post_init__(self) -> None:
         for field in ("token", "name", "project"):
@@ -68,6 +75,8 @@ class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 raise ValueError(f"{field} {short(getattr(self, field))}: printable characters are legal")
         if len(self.duties) not in (0, 1, self.procs):
             raise ValueError(f"duties: {len(self.duties)} numbers; one, or one for each processor is legal")
+        if len(set(self.tasks)) < len(self.tasks) or (self.at_once and not self.tasks):
+            raise ValueError("tasks, at_once: different numbers are legal, and a limit of an array")
 
 
 class PageRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +103,7 @@ class Instants(Struct, frozen=True, kw_only=True):
 class JobRow(Struct, frozen=True, kw_only=True):
     """One job in an answer. Durations in s, times in s since the epoch.
 
-    duties, held, after, beside: as in `JobRecord`.
+    duties, held, after, array, task, beside: as in `JobRecord`.
     start_early, start_median, start_late: predicted start. Of a job that has started, as predicted at its submission;
         None without a prediction.
     detail, command, directory, output: only for the job's owner, the manager's user and root.
@@ -120,6 +129,8 @@ class JobRow(Struct, frozen=True, kw_only=True):
     duties: tuple[float, ...] = ()
     held: bool = False
     after: tuple[str, ...] = ()
+    array: int | None = None
+    task: int | None = None
     beside: int | None = None
     ended: float | None
     held_s: float | None
@@ -176,6 +187,7 @@ class Changed(Struct, frozen=True, kw_only=True, omit_defaults=True):
 QUEUE_REQUESTS: Mapping[str, Exchange[Any]] = {
     "submit": Exchange(JobRequest, int),
     "queue": Exchange(PageRequest | None, QueuePage),
+    "jobs": Exchange(Annotated[list[JobName], Meta(max_length=1000)], list[int]),
     "why": Exchange(JobId, str),
     **dict.fromkeys(
         ("cancel", "hold", "release"), Exchange(Annotated[list[JobId], Meta(max_length=1000)], list[Changed])

@@ -18,7 +18,16 @@ FINISHED, FAILED, TIME_LIMIT, CANCELLED, NOT_STARTED, LOST = (
 """Outcomes. not started: directory, output file or program cannot be used. lost: the end was not observed."""
 
 CONDITIONS = ("ok", "any", "failed")
-"""How a job that another one waits for has to end. ok: finished with exit code 0. failed: any other way."""
+"""How a job that another one waits for has to end. ok: finished with exit code 0. failed: any other way.
+
+Of an array: all of its jobs end, and for `failed` one of them fails.
+"""
+
+TURN = "turn"
+"""A condition on the other jobs of an array, as `turn:N`: fewer than N of them may start or hold processors."""
+
+JOB_NAME = r"[1-9][0-9]{0,17}(_[0-9]{1,7})?"
+"""Form of the number of a job or an array, or of a job of an array, `ARRAY_TASK`."""
 
 CODE_TIME_LIMIT, CODE_LOST, CODE_CANCELLED = 124, 125, 143
 
@@ -34,7 +43,8 @@ class JobDemand:
     duties: share of its processor that each rank computes for, or one value for all ranks. Not empty: the job may share
         its processors with another job that allows it.
     held: it waits until it is released.
-    after: conditions on other jobs, each as `KIND:ID`; see `CONDITIONS`.
+    after: conditions on other jobs, each as `KIND:JOB`; see `CONDITIONS`. JOB is a number, or `ARRAY_TASK`.
+    at_once: most jobs of its array that run at once, 0 without limit.
     affinity: CPUs of the process that submitted.
     """
 
@@ -53,18 +63,24 @@ class JobDemand:
     duties: tuple[float, ...] = ()
     held: bool = False
     after: tuple[str, ...] = ()
+    at_once: int = 0
     affinity: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission(JobDemand):
-    """A request to run one command. nice, rlimits: of the process that submitted; rlimits as (soft, hard) by name."""
+    """A request to run one command.
+
+    nice, rlimits: of the process that submitted; rlimits as (soft, hard) by name.
+    tasks: numbers of the jobs of an array, each of which runs the command. Empty: it is one job.
+    """
 
     gid: int
     environment: Mapping[str, str] = field(repr=False)
     umask: int
     nice: int = 0
     rlimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    tasks: tuple[int, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -88,6 +104,7 @@ class JobRecord(JobDemand):
     planned_s: reservation of a waiting job, under EASY the first one that it had as the head.
     foreseen: waits that were predicted at the submission (`apples.queueing.startranges.ForeseenWait` as JSON), or None.
     after: only until all of it holds.
+    array, task: first job of its array, and its own number in it; None without an array.
     beside: job that held the processors when this job started as its guest, or None.
     cancel: user who cancelled the running job.
     supervisor: process id.
@@ -107,6 +124,8 @@ class JobRecord(JobDemand):
     expected_s: float | None = None
     planned_s: float | None = None
     foreseen: str | None = None
+    array: int | None = None
+    task: int | None = None
     backfilled: bool = False
     beside: int | None = None
     ended_at: float | None = None

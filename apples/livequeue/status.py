@@ -16,7 +16,7 @@ from apples.errors import UnknownJob
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.queuehosts import listed
 from apples.livequeue.queuemessages import FirstJob, Instants, JobRow, PageRequest, QueuePage, answer
-from apples.livequeue.records import CANCELLED, ENDED, STARTING, JobRecord
+from apples.livequeue.records import CANCELLED, ENDED, STARTING, TURN, JobRecord
 from apples.queueing.easyqueue import Reservation
 from apples.queueing.settings import RANGE_PERCENTILE
 from apples.queueing.startranges import ForeseenWait, StartRange
@@ -64,7 +64,12 @@ def _ended(record: JobRecord, *, private: bool) -> str:
 def _blocked(record: JobRecord) -> str:
     ends = [condition.split(":") for condition in record.after]
     how = {"ok": "succeeded", "any": "ended", "failed": "failed"}
-    reasons = [f"job {number} has {how[kind]}" for kind, number in ends]
+    reasons = [
+        f"fewer than {name} jobs of array {record.array} are active"
+        if kind == TURN
+        else f"job {name} has {how[kind]}"
+        for kind, name in ends
+    ]
     if record.held:
         reasons.insert(0, f"it is released (`apples release {record.id}`)")
     return f"job {record.id} is {'held' if record.held else 'not eligible'}: it waits until {' and '.join(reasons)}"
@@ -307,8 +312,17 @@ class StatusRequests:
             record = self.record(argument)
             reason = why(self._live, record.id, private=client.may_control(record.uid))
             client.send(answer("why", reason or ""))
+        elif request == "jobs":
+            client.send(answer("jobs", [job_id for name in argument for job_id in self._named(name)]))
         else:
             self._wait(client, self.record(argument))
+
+    def _named(self, name: str) -> list[int]:
+        ids = self._live.store.named(name)
+        if not ids and "_" in name:
+            raise UnknownJob(f"there is no job {name}; `apples queue --all` lists all jobs")
+        # A request for the other jobs of a list is not refused because of one number.
+        return ids or [int(name)]
 
     def record(self, job_id: int) -> JobRecord:
         """Return the job with this id; raise `UnknownJob` if there is none."""

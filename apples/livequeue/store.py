@@ -27,7 +27,7 @@ class QueueStoreFull(HistoryError):
 
 _FORMAT = SqliteFormat(
     application_id=0x41705175,
-    version=7,
+    version=8,
     schema=Path(__file__).with_name("jobs.sql").read_text(encoding="utf-8"),
     # A state that is reported is on disk, also after a power failure.
     pragmas={"synchronous": "FULL"},
@@ -41,7 +41,7 @@ _FORMAT = SqliteFormat(
 _BUSY_S = 60.0
 
 _FIELDS = tuple(field.name for field in fields(JobRecord))
-_SUBMITTED = tuple(field.name for field in fields(Submission))
+_SUBMITTED = tuple(field.name for field in fields(Submission) if field.name != "tasks")
 #: Fields that are JSON text in the store; those in `_TUPLES` are tuples.
 _TUPLES = ("command", "affinity", "cpus", "duties", "after")
 _FLAGS = ("backfilled", "held")
@@ -103,6 +103,14 @@ class Store:
     def by_token(self, token: str) -> JobRecord | None:
         """Return the job of a submission that may be a repetition, or None."""
         return next(iter(self._jobs("token = ?", (token,))), None)
+
+    def named(self, name: str) -> list[int]:
+        """Return the ids of job `12`, of all jobs of array `12`, or of its job `12_3`; none if there is no such job."""
+        number, _, task = name.partition("_")
+        where = "array = ? AND task = ?" if task else "id = ? OR array = ? ORDER BY id"
+        return [
+            job_id for (job_id,) in self._rows(f"SELECT id FROM jobs WHERE {where}", (number, task or number))
+        ]
 
     def present(self, after: int = 0, most: int = -1) -> list[JobRecord]:
         """Return waiting jobs and jobs that hold processors, by id; at most `most` with ids above `after`."""

@@ -44,13 +44,14 @@ class Submissions:
             if uid not in used:
                 used[uid] = self._store.usage(uid)
             waiting, procs, size = used[uid]
-            requested = (waiting + 1, procs + submission.procs, size + submission.bytes)
+            jobs = len(submission.tasks) or 1
+            requested = (waiting + jobs, procs + jobs * submission.procs, size + jobs * submission.bytes)
             problems = self._beyond(submission.user, *requested)
-            others = {condition: int(condition.partition(":")[2]) for condition in submission.after}
+            others = {condition: condition.partition(":")[2] for condition in submission.after}
             problems += [
-                f"after {condition}: there is no job {number}; `apples queue --all` lists all jobs"
-                for condition, number in others.items()
-                if self._store.job(number) is None
+                f"after {condition}: there is no job {name}; `apples queue --all` lists all jobs"
+                for condition, name in others.items()
+                if not self._store.named(name)
             ]
             if problems:
                 self._arrived.remove((client, submission))
@@ -82,7 +83,10 @@ class Submissions:
         limits, rest = self._limits, "wait for the end of some jobs, or cancel them"
         exceeded = []
         if waiting > limits.waiting:
-            exceeded.append(f"user {user} has {limits.waiting} waiting jobs already (limits.waiting); {rest}")
+            exceeded.append(
+                f"user {user} would have {waiting} waiting jobs, at most {limits.waiting} are legal "
+                f"(limits.waiting); {rest}"
+            )
         if limits.processors is not None and procs > limits.processors:
             exceeded.append(
                 f"the jobs of user {user} would request {procs} processors together, at most {limits.processors} are "

@@ -104,7 +104,7 @@ class QueueSession:
 
 #: Words of options that are no numbers.
 OPTIONS = {"no": False}
-FIELDS = {"p": ("procs", int), "s": ("request_s", float)}
+FIELDS = {"p": ("procs", int), "s": ("request_s", float), "o": ("at_once", int)}
 
 
 def running(live):
@@ -121,6 +121,8 @@ def field(word):
         return "duties", tuple(map(float, word[1:].split("+")))
     if ":" in word:
         return "after", tuple(word.split("+"))
+    if word[0] == "t":
+        return "tasks", tuple(map(int, word[1:].split(".")))
     if word == "held":
         return word, True
     if word[0] == "m":

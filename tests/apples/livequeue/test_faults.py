@@ -100,7 +100,7 @@ def test_malformed_requests_are_refused(manager, cli, tmp_path, state_file):
             assert set(answer) == {"refused", "code"} or "cancel" in answer, line[:40]
             refused[line] = answer.get("refused")
     assert "expected one JSON object a line" in refused[b"hello"]
-    legal = "'fly' is no request; legal are submit, queue, why, cancel, hold, release, wait"
+    legal = "'fly' is no request; legal are submit, queue, jobs, why, cancel, hold, release, wait"
     assert legal in refused[b'{"fly": 1}']
     wrong = refused[b'{"submit": {"command": [], "procs": true}}']
     assert "command []: Expected `array` of length >= 1" in wrong
@@ -176,7 +176,7 @@ def test_limits_of_one_user_are_refused_by_name(manager, limited, request_docume
             ({"command": ["true", "x" * 6_000_000]}, "more than 2000 bytes (limits.job_bytes)"),
             ({"command": ["x" * 1500]}, "at most 2000 are legal (limits.stored_bytes)"),
             ({}, None),
-            ({}, "has 2 waiting jobs already (limits.waiting)"),
+            ({}, "would have 3 waiting jobs, at most 2 are legal (limits.waiting)"),
             ({"procs": 2}, "would request 6 processors together, at most 5 are legal"),
         ):
             if said is None:

@@ -76,6 +76,33 @@ def test_held_job_and_those_after_it_run_when_it_is_released(manager, cli, tmp_p
         assert problem in call(*words, code=None), words
 
 
+def test_array_runs_each_number_and_is_one_job_to_commands(manager, cli, tmp_path):
+    call, _, eventually = cli
+    manager("--procs", 2)
+    script = tmp_path / "job.sh"
+    script.write_text(
+        "#!/bin/sh\n#SBATCH -a 1-5:2%1 -o %x-%A-%3a.out\nenv | grep _ARRAY_ | sort; exit $SLURM_ARRAY_TASK_ID\n"
+    )
+    assert call("submit", "job.sh", cwd=tmp_path) == "1\n"
+    assert call("wait", 1, code=5) == "job 1: failed\njob 2: failed\njob 3: failed\n"
+    variables = (tmp_path / "job.sh-1-003.out").read_text().replace("SLURM_ARRAY_", "").split()
+    assert variables == [
+        "JOB_ID=1",
+        *(f"TASK_{one}" for one in ["COUNT=3", "ID=3", "MAX=5", "MIN=1", "STEP=2"]),
+    ]
+    call("submit", "--hold", "-a", "0,7", "sleep", "600", cwd=tmp_path)
+    call("submit", "-d", "afterany:4,failed:1_3", "--", "true", cwd=tmp_path)
+    assert "4 (4_0)" in call("queue")
+    assert call("release", "4_7") == "job 5: waiting\n"
+    eventually(lambda: (tmp_path / "apples-4_7.out").exists())
+    assert call("cancel", 4).splitlines()[0] == "job 4: cancelled"
+    call("wait", 4, 6, code=143)
+    assert "there is no job 4_1" in call("cancel", "4_1", code=8)
+    assert "there is no job 1_9" in call("submit", "-d", "ok:1_9", "--", "true", code=None, cwd=tmp_path)
+    for numbers in ("", "1-", "2-1", "1-2000", "1%0", "9999999", "1:2"):
+        assert "with 1 to 1000 numbers" in call("submit", "-a", numbers, "--", "true", code=2)
+
+
 def test_waiting_for_a_job_gives_its_code(manager, cli, tmp_path):
     call, _, _ = cli
     manager("--procs", 1)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,9 +82,10 @@ def test_what_a_job_finds(ended, tmp_path):
     assert record.exit_code == 0
 
 
-def test_names_of_output_files(asked):
-    what = asked(name="sun", user="ann")
-    assert filled("/a/%j-%x-%u%%j%q%", 7, what) == "/a/7-sun-ann%j%q%"
+def test_names_of_output_files():
+    job = SimpleNamespace(id=7, name="sun", user="ann", array=5, task=3)
+    assert filled("/a/%j-%x-%u%%j%q%", job) == "/a/7-sun-ann%j%q%"
+    assert filled("%A_%03a %4A %a%", job) == "5_003 0005 3%"
 
 
 @recorded("apples/livequeue/not_started.txt", "more", "command")
