@@ -1,10 +1,17 @@
-"""`apples queue`, `why`, `cancel`, `hold`, `release`, `wait`: show and change jobs. Nothing is decided here."""
+"""`apples queue`, `accounting`, `why`, `cancel`, `hold`, `release`, `wait`: show and change jobs.
+
+Nothing is decided here.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import re
+import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +34,23 @@ if TYPE_CHECKING:
     from apples.livequeue.queuemessages import JobRow, QueuePage
 
 _SOCKET = click.option("--socket", type=FILE, help="Socket of the manager to ask.")
+#: Slurm's words for states and outcomes of jobs.
+_SLURM_STATES = {
+    "waiting": "PENDING",
+    "starting": "RUNNING",
+    "running": "RUNNING",
+    "finished": "COMPLETED",
+    "failed": "FAILED",
+    "not started": "FAILED",
+    "time limit": "TIMEOUT",
+    "cancelled": "CANCELLED",
+    "lost": "NODE_FAIL",
+}
+#: Columns of `apples accounting`.
+_ACCOUNTED = (
+    *("job", "name", "user", "project", "procs", "submit", "start", "end"),
+    *("elapsed_s", "limit_s", "state", "exit_code"),
+)
 _HEADER = ("", "job", "name", "user", "procs", "asked", "estimate", "state", "waited", "start")
 
 
@@ -82,6 +106,83 @@ def queue(socket: Path | None, options: QueueOptions) -> int:
     return 0
 
 
+@options_record
+class AccountingOptions:
+    """Options of `apples accounting`.
+
+    states : Only jobs in this state of Slurm's, or in one of several.
+    user : Only this user's jobs.
+    since : Only jobs that ended, or have not ended, since a time: 2d (ago), 2026-01-31, 2026-01-31T12:00.
+    as_json : One JSON document on stdout.
+    csv : A table for spreadsheets, times in seconds.
+    swf : A job log (SWF) of jobs that are over, for `apples simulate-queue`.
+    """
+
+    states: tuple[str, ...] = option(
+        "--state", type=click.Choice(sorted(set(_SLURM_STATES.values()))), multiple=True, default=()
+    )
+    user: str | None = option("--user", metavar="NAME")
+    since: str | None = option("--since", metavar="TIME")
+    as_json: bool = option("--json", is_flag=True)
+    csv: bool = option("--csv", is_flag=True)
+    swf: bool = option("--swf", is_flag=True)
+
+
+@click.command()
+@with_options(AccountingOptions)
+@_SOCKET
+def accounting(socket: Path | None, options: AccountingOptions) -> None:
+    """List all jobs of the queue with times, states and exit codes, as sacct does; those that are over included."""
+    from msgspec import structs
+
+    from apples.livequeue.queueclient import survey
+    from apples.livequeue.queuelog import swf_lines
+    from nws.base.durations import format_seconds
+
+    if options.as_json + options.csv + options.swf > 1:
+        raise ConfigError("--json, --csv and --swf exclude each other; give one of them")
+    since = 0.0 if options.since is None else _since(options.since)
+    page = survey(socket, everything=True)
+    jobs = [job for job in page.jobs if options.user in (None, job.user) and since <= (job.ended or math.inf)]
+    jobs = [job for job in jobs if not options.states or _slurm_state(job) in options.states]
+    rows = list(map(_accounted, jobs))
+    if options.swf:
+        click.echo("\n".join(swf_lines(structs.replace(page, jobs=tuple(jobs)))))
+    elif options.as_json:
+        documents = [dict(zip(_ACCOUNTED, row, strict=True)) for row in rows]
+        click.echo(json.dumps({"version": 1, "jobs": documents}))
+    elif options.csv:
+        csv.writer(sys.stdout, lineterminator="\n").writerows([_ACCOUNTED, *rows])
+    else:
+        cells = [
+            [format_seconds(v) if isinstance(v, float) else visible(str(v)) for v in row] for row in rows
+        ]
+        click.echo("\n".join(table([name.removesuffix("_s") for name in _ACCOUNTED], cells)))
+
+
+def _accounted(job: JobRow) -> list[object]:
+    """Return the values of `_ACCOUNTED`: local times, and seconds. A running job has used those since its start."""
+    times = (job.submitted, job.start, job.ended)
+    iso = ("" if at is None else datetime.fromtimestamp(at).isoformat(timespec="seconds") for at in times)
+    used_s = job.held_s if job.held_s is not None or job.start is None else time.time() - job.start
+    words = (_label(job), job.name, job.user, job.project, job.procs)
+    return [*words, *iso, used_s, job.request_s, _slurm_state(job), job.exit_code]
+
+
+def _slurm_state(job: JobRow) -> str:
+    return _SLURM_STATES[job.outcome or job.state]
+
+
+def _since(text: str) -> float:
+    """Return a time, or a time ago, in s since the epoch; raise `ConfigError`."""
+    from nws.base.durations import parse_period
+
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return time.time() - parse_period(text, what="--since")
+
+
 def _job_name(text: str) -> str:
     """Return the name of a job or an array; raise `ConfigError`."""
     if not re.fullmatch(JOB_NAME, text, re.ASCII):
@@ -132,12 +233,11 @@ def release(jobs: tuple[str, ...], socket: Path | None) -> int:
 @_SOCKET
 def wait(jobs: tuple[str, ...], socket: Path | None) -> int:
     """Wait until jobs have ended, print how, and exit with the highest of their exit codes."""
-    from apples.livequeue.queueclient import ask, jobs_of
+    from apples.livequeue.queueclient import ends_of
 
     code = 0
-    for job in jobs_of(jobs, socket):
-        ended: JobRow = ask("wait", job, socket, retry=True)
-        click.echo(visible(f"job {job}: {ended.outcome}{f': {ended.detail}' if ended.detail else ''}"))
+    for ended in ends_of(jobs, socket):
+        click.echo(visible(f"job {ended.id}: {ended.outcome}{f': {ended.detail}' if ended.detail else ''}"))
         code = max(code, ended.exit_code or 0)
     return code
 
@@ -192,7 +292,7 @@ def _rows(queue_page: QueuePage) -> list[list[object]]:
     return [
         [
             job.position or "",
-            job.id if job.task is None else f"{job.id} ({job.array}_{job.task})",
+            _label(job),
             visible(job.name),
             visible(job.user),
             job.procs,
@@ -205,6 +305,10 @@ def _rows(queue_page: QueuePage) -> list[list[object]]:
         ]
         for job in sorted(queue_page.jobs, key=key)
     ]
+
+
+def _label(job: JobRow) -> str:
+    return str(job.id) if job.task is None else f"{job.id} ({job.array}_{job.task})"
 
 
 def _state(job: JobRow) -> str:

@@ -29,9 +29,9 @@ class BatchScript:
     lines: Mapping[int, str]
 
     def options(
-        self, command: click.Command, check: Callable[[Mapping[str, Any], Problems], object]
-    ) -> dict[str, Any]:
-        """Return the parameters of a command that the lines set; raise `ConfigError` with the problems of all lines.
+        self, command: click.Command, check: Callable[[Mapping[str, Any], Problems], None]
+    ) -> list[str]:
+        """Return the words of all lines; raise `ConfigError` with the problems of each line.
 
         Args:
             command: whose options are legal.
@@ -39,15 +39,12 @@ class BatchScript:
         """
         options = [p for p in command.params if isinstance(p, click.Option) and p.expose_value]
         # Without arguments, the parser returns words that are no options.
-        command = click.Command(command.name, params=[*options])
-        values: dict[str, Any] = {}
-        problems = Problems()
+        command, words, problems = click.Command(command.name, params=[*options]), list[str](), Problems()
         for number, text in self.lines.items():
             of_line = Problems()
             try:
-                given = dict(_values(command, text))
-                check(given, of_line)
-                values |= given
+                words += (of_words := list(_words(text)))
+                check(dict(_values(command, of_words)), of_line)
             except click.NoSuchOption as error:
                 of_line.append(f"{error.option_name}: no such option of a job here")
             except click.UsageError as error:
@@ -59,15 +56,15 @@ class BatchScript:
                 f"legal in {_MARK} lines are {', '.join(sorted(flags))}; remove the others, or submit it to Slurm"
             )
         problems.check()
-        return values
+        return words
 
 
-def _values(command: click.Command, text: str) -> Iterator[tuple[str, Any]]:
-    """Yield the parameters of a command that the words of a line set; raise `click.UsageError`."""
+def _values(command: click.Command, words: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the parameters of a command that words set; raise `click.UsageError`."""
     context = click.Context(command)
-    opts, others, order = command.make_parser(context).parse_args(list(_words(text)))
+    opts, others, order = command.make_parser(context).parse_args(list(words))
     if others or not all(parameter.expose_value for parameter in order):
-        raise click.UsageError(f"expected options of a job; got {text.strip()}")
+        raise click.UsageError(f"expected options of a job; got {' '.join(words)}")
     for parameter in order:
         yield parameter.name or "", parameter.type_cast_value(context, opts[parameter.name or ""])
 

@@ -244,7 +244,7 @@ def _document(schedule: ReplaySchedule, chosen: QueueFile, options: ReplayOption
             },
             **asdict(chosen),
             "event_order": options.event_order,
-            "metrics": schedule.metrics(chosen.queue.priority).as_json(),
+            "metrics": asdict(schedule.metrics(chosen.queue.priority)),
         }
     )
     return document

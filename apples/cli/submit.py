@@ -4,15 +4,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from apples.cli.optiongroups import Problems, option, record_of, with_options
 from apples.cli.sbatch import BatchScript, read_script
@@ -24,7 +23,7 @@ from nws.base.terminal import visible
 #: First words of a command among which its program is searched.
 _FIRST = 64
 #: An interval of an array with its step, and the number of its jobs that run at once.
-_SPAN = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([1-9][0-9]{0,6}))?)?", re.ASCII)
+_SPAN = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6})(?::([1-9][0-9]{0,5}))?)?", re.ASCII)
 _LIMIT = re.compile(r"([1-9][0-9]{0,2})?", re.ASCII)
 _WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -85,10 +84,25 @@ class SubmitOptions:
         return (self.procs or self.per_node or 1) * self.cpus
 
 
-@click.command(context_settings=_WORDS)
+class BatchCommand(click.Command):
+    """A command whose program may be a script of `sbatch`, which is the context's `obj` then, else None."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options of the script's lines, then those of the command line, which replace them."""
+        given = self.make_parser(ctx).parse_args(list(args))[0]
+        command = given.get("command")
+        if isinstance(command, tuple) and command:
+            ctx.obj = read_script(command[0], Path(given.get("chdir", ".")))
+        if ctx.obj is not None:
+            args = [*ctx.obj.options(self, _check), *args]
+        return super().parse_args(ctx, args)
+
+
+@click.command(context_settings=_WORDS, cls=BatchCommand)
 @with_options(SubmitOptions)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND …")
-def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
+@click.pass_obj
+def submit(script: BatchScript | None, command: tuple[str, ...], options: SubmitOptions) -> int:
     """Put COMMAND into the queue and print the job's number.
 
     The job runs on this host, in this directory, with this environment, when the queue starts it. The variables
@@ -97,22 +111,20 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
     """
     from msgspec import to_builtins
 
-    from apples.livequeue.queueclient import ask, jobs_of
+    from apples.livequeue.queueclient import ask, ends_of
 
-    script, options = _with_script(command, options)
     number = ask("submit", submission(command, options, script), options.socket, retry=True)
     if not options.wait:
         click.echo(json.dumps({"version": 1, "job": number}) if options.as_json else str(number))
         return 0
     click.echo(f"job {number}", err=True)
-    ends = [ask("wait", job, options.socket, retry=True) for job in jobs_of([number], options.socket)]
-    ended = max(ends, key=lambda end: end.exit_code or 0)
+    ended = max(ends_of([number], options.socket), key=lambda end: end.exit_code or 0)
     if options.as_json:
         click.echo(json.dumps({"version": 1, "job": number, "ended": to_builtins(ended)}))
     if ended.outcome != "finished":
         detail = f": {ended.detail}" if ended.detail else ""
-        click.echo(visible(f"apples submit: job {number} {ended.outcome}{detail}"), err=True)
-    return int(ended.exit_code)
+        click.echo(visible(f"apples submit: job {ended.id} {ended.outcome}{detail}"), err=True)
+    return ended.exit_code or 0
 
 
 def _values(options: SubmitOptions, problems: Problems) -> dict[str, Any]:
@@ -134,32 +146,23 @@ def _values(options: SubmitOptions, problems: Problems) -> dict[str, Any]:
     }
 
 
+def _check(values: Mapping[str, Any], problems: Problems) -> None:
+    """Append the problems of some options that their types do not show."""
+    _values(record_of(SubmitOptions, values), problems)
+
+
 def _tasks(text: str) -> tuple[list[int], int]:
     """Return the numbers of an array, and how many of its jobs run at once, 0 for any number of them."""
-    from apples.livequeue.queuemessages import LAST_TASK, MOST_TASKS
+    from apples.livequeue.queuemessages import MOST_TASKS
 
     numbers, _, limit = text.partition("%")
     spans = [_SPAN.fullmatch(part) for part in numbers.split(",")]
-    tasks = {
-        task
-        for span in spans
-        if span is not None
-        # An interval is one number too long at most, whatever its ends.
-        for task in islice(
-            range(int(span[1]), int(span[2] or span[1]) + 1, int(span[3] or 1)), MOST_TASKS + 1
-        )
-    }
-    if (
-        not all(spans)
-        or not 0 < len(tasks) <= MOST_TASKS
-        or max(tasks) > LAST_TASK
-        or not _LIMIT.fullmatch(limit)
-    ):
-        raise ConfigError(
-            f"--array {text}: 1,3,5-9 and 0-100:10%4 (at most 4 at once) are legal, with 1 to {MOST_TASKS} "
-            f"numbers up to {LAST_TASK}"
-        )
-    return sorted(tasks), int(limit or 0)
+    parts = [range(int(span[1]), int(span[2] or span[1]) + 1, int(span[3] or 1)) for span in spans if span]
+    # Lengths first: an interval may be long.
+    if all(spans) and all(parts) and sum(map(len, parts)) <= MOST_TASKS and _LIMIT.fullmatch(limit):
+        return sorted({task for part in parts for task in part}), int(limit or 0)
+    legal = f"1,3,5-9 and 0-100:10%4 (at most 4 at once) are legal, with 1 to {MOST_TASKS} numbers"
+    raise ConfigError(f"--array {text}: {legal} of up to 999999")
 
 
 def _conditions(text: str) -> list[str]:
@@ -174,23 +177,6 @@ def _conditions(text: str) -> list[str]:
             f"--after {text}: {legal} are legal, or sbatch's afterok, afterany, afternotok; all must hold"
         )
     return [f"{kind}:{job}" for job in jobs]
-
-
-def _with_script(
-    command: tuple[str, ...], options: SubmitOptions
-) -> tuple[BatchScript | None, SubmitOptions]:
-    """Return the script that a command is, and the options with those of its lines; raise `ConfigError`."""
-    script = read_script(command[0], Path(options.chdir or ".")) if command else None
-    if script is None:
-        return None, options
-    context = click.get_current_context()
-    values = script.options(submit, lambda values, to: _values(record_of(SubmitOptions, values), to))
-    given = {
-        name: getattr(options, name)
-        for name in context.params
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and hasattr(options, name)
-    }
-    return script, record_of(SubmitOptions, {"name": Path(command[0]).name} | values | given)
 
 
 def submission(
@@ -216,8 +202,9 @@ def submission(
             problems.append(f"{flag} {path}: files cannot be made in {path.parent}")
     duties = _duties(command, options, problems)
     problems.check()
+    name = options.name or (None if script is None else script.path.name)
     tasks = values["tasks"]
-    variables = {} if script is None else _variables(options)
+    variables = {} if script is None else _variables(options, name)
     if tasks:
         step = tasks[1] - tasks[0] if len(tasks) > 1 else 1
         numbers = {"COUNT": len(tasks), "MIN": tasks[0], "MAX": tasks[-1], "STEP": step}
@@ -230,19 +217,20 @@ def submission(
         duties=duties,
         directory=directory,
         variables=variables,
+        name=name,
         **values,
-        **document_of(options, "held", "name", "project", "output", "error"),
+        **document_of(options, "held", "project", "output", "error"),
     )
 
 
-def _variables(options: SubmitOptions) -> dict[str, str]:
+def _variables(options: SubmitOptions, name: str | None) -> dict[str, str]:
     """Return the variables of a script that Slurm would set.
 
     SLURM_JOB_ID is not among them: MPI libraries would take this machine for a cluster of Slurm's.
     """
     return {
         "SLURM_SUBMIT_DIR": str(Path.cwd()),
-        "SLURM_JOB_NAME": options.name or "",
+        "SLURM_JOB_NAME": name or "",
         "SLURM_NTASKS": str(options.processors // options.cpus),
         "SLURM_CPUS_PER_TASK": str(options.cpus),
     }

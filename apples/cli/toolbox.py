@@ -23,6 +23,7 @@ toolbox = LazyGroup(
         "units": "Print systemd's unit files of the daemons.",
         "submit": "Put a command into the queue.",
         "queue": "Show the queue, and when each job should start.",
+        "accounting": "List jobs with times, states and exit codes.",
         "why": "Explain in one sentence why a job waits.",
         "cancel": "Take jobs out of the queue.",
         "hold": "Keep waiting jobs from starting.",
@@ -37,7 +38,7 @@ toolbox = LazyGroup(
         "deploy": Extension("apples.commands", "deploy", "./deploy"),
         "units": Extension("apples.commands", "units", "./deploy"),
     },
-    modules=dict.fromkeys(("why", "cancel", "hold", "release", "wait"), "queue"),
+    modules=dict.fromkeys(("accounting", "why", "cancel", "hold", "release", "wait"), "queue"),
 )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from apples.daemons.ipc.requests import Refusal
 from apples.daemons.ipc.socketclient import error_of
 from apples.errors import ConfigError
-from apples.livequeue.queueclient import ask, jobs_of
-from apples.livequeue.queuemessages import Changed, JobRow
+from apples.livequeue.queueclient import ask, ends_of, jobs_of
+from apples.livequeue.queuemessages import Changed
 from apples.livequeue.records import JobEnd
 from nws.base.arguments import checked_arguments
 from nws.base.records import copied
@@ -37,10 +37,7 @@ class SubmittedJob:
         Raises:
             NoDaemon: no manager answers for 15 seconds.
         """
-        rows: list[JobRow] = [
-            ask("wait", job_id, self.socket, retry=True) for job_id in jobs_of([self.id], self.socket)
-        ]
-        row = max(rows, key=lambda row: row.exit_code or 0)
+        row = max(ends_of([self.id], self.socket), key=lambda row: row.exit_code or 0)
         return copied(JobEnd, row, ended_at=row.ended, detail=row.detail or "")
 
     def why(self) -> str:

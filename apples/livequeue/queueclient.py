@@ -5,7 +5,7 @@ carries a unique token, so a retry makes no second job.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from apples.daemons.ipc.socketclient import DaemonClient
 from apples.errors import NoDaemon
-from apples.livequeue.queuemessages import QUEUE_REQUESTS, PageRequest, QueuePage
+from apples.livequeue.queuemessages import QUEUE_REQUESTS, JobRow, PageRequest, QueuePage
 from apples.livequeue.queuepaths import known_sockets
 from apples.queueing.settings import RANGE_PERCENTILE
 
@@ -61,10 +61,14 @@ def ask(request: str, argument: object = None, given: Path | None = None, *, ret
 
 
 def jobs_of(names: Iterable[object], given: Path | None = None) -> list[int]:
-    """Return the jobs with these names, each once; a number of an array stands for all of its jobs."""
-    texts = list(map(str, names))
-    # Only an array needs the manager's answer.
-    return list(dict.fromkeys(ask("jobs", texts, given, retry=True)))
+    """Return the jobs with these names, each once; the number of an array stands for all of its jobs."""
+    return list(dict.fromkeys(ask("jobs", list(map(str, names)), given, retry=True)))
+
+
+def ends_of(names: Iterable[object], given: Path | None = None) -> Iterator[JobRow]:
+    """Wait for the jobs with these names one after the other, and yield each when it has ended."""
+    for job_id in jobs_of(names, given):
+        yield ask("wait", job_id, given, retry=True)
 
 
 def survey(

@@ -22,7 +22,7 @@ _MOST_RANKS = 65_536
 #: Most jobs that one waits for.
 _MOST_CONDITIONS = 100
 #: Most jobs of an array, and the largest number of one in it.
-MOST_TASKS, LAST_TASK = 1000, 4_000_000
+MOST_TASKS, _LAST_TASK = 1000, 999_999
 #: The largest number of a job in the store.
 LAST_JOB = 2**63 - 1
 
@@ -66,7 +66,7 @@ class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     duties: Annotated[tuple[Annotated[float, Meta(ge=0, le=1)], ...], Meta(max_length=_MOST_RANKS)] = ()
     held: bool = False
     after: Annotated[tuple[Condition, ...], Meta(max_length=_MOST_CONDITIONS)] = ()
-    tasks: Annotated[tuple[Annotated[int, Meta(ge=0, le=LAST_TASK)], ...], Meta(max_length=MOST_TASKS)] = ()
+    tasks: Annotated[tuple[Annotated[int, Meta(ge=0, le=_LAST_TASK)], ...], Meta(max_length=MOST_TASKS)] = ()
     at_once: Annotated[int, Meta(ge=0, le=MOST_TASKS)] = 0
 
     def __post_init__(self) -> None:

@@ -162,7 +162,11 @@ class QueueServer:
             self.loop,
             address,
             all_users=all_users,
-            limits=_socket_limits(chosen),
+            limits=SocketLimits(
+                connections=chosen.limits.connections,
+                line_bytes=chosen.limits.job_bytes,
+                line_setting="limits.job_bytes",
+            ),
             log=self._log,
             on_line=self._receive,
             on_close=self._status.disconnected,
@@ -297,10 +301,3 @@ class QueueServer:
         if changes.cancelled or changes.held:
             raise SharingError("the queue's store cannot be written now; try again")
         return answers
-
-
-def _socket_limits(chosen: QueueFile) -> SocketLimits:
-    limits = chosen.limits
-    return SocketLimits(
-        connections=limits.connections, line_bytes=limits.job_bytes, line_setting="limits.job_bytes"
-    )

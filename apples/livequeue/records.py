@@ -26,7 +26,7 @@ Of an array: all of its jobs end, and for `failed` one of them fails.
 TURN = "turn"
 """A condition on the other jobs of an array, as `turn:N`: fewer than N of them may start or hold processors."""
 
-JOB_NAME = r"[1-9][0-9]{0,17}(_[0-9]{1,7})?"
+JOB_NAME = r"[1-9][0-9]{0,39}(_[0-9]{1,7})?"
 """Form of the number of a job or an array, or of a job of an array, `ARRAY_TASK`."""
 
 CODE_TIME_LIMIT, CODE_LOST, CODE_CANCELLED = 124, 125, 143

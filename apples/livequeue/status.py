@@ -15,7 +15,15 @@ from apples.daemons.ipc.unixserver import Client
 from apples.errors import UnknownJob
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.queuehosts import listed
-from apples.livequeue.queuemessages import FirstJob, Instants, JobRow, PageRequest, QueuePage, answer
+from apples.livequeue.queuemessages import (
+    LAST_JOB,
+    FirstJob,
+    Instants,
+    JobRow,
+    PageRequest,
+    QueuePage,
+    answer,
+)
 from apples.livequeue.records import CANCELLED, ENDED, STARTING, TURN, JobRecord
 from apples.queueing.easyqueue import Reservation
 from apples.queueing.settings import RANGE_PERCENTILE
@@ -23,8 +31,6 @@ from apples.queueing.startranges import ForeseenWait, StartRange
 from nws.base.durations import format_seconds
 from nws.base.records import copied
 from nws.base.wording import counted
-
-VERSION = 1
 
 PAGE = 2000
 """Most jobs of one answer, because a line has a maximum length."""
@@ -62,14 +68,13 @@ def _ended(record: JobRecord, *, private: bool) -> str:
 
 
 def _blocked(record: JobRecord) -> str:
-    ends = [condition.split(":") for condition in record.after]
-    how = {"ok": "succeeded", "any": "ended", "failed": "failed"}
-    reasons = [
-        f"fewer than {name} jobs of array {record.array} are active"
-        if kind == TURN
-        else f"job {name} has {how[kind]}"
-        for kind, name in ends
-    ]
+    how = {
+        "ok": "job {} has succeeded",
+        "any": "job {} has ended",
+        "failed": "job {} has failed",
+        TURN: "fewer than {} jobs of its array are active",
+    }
+    reasons = [how[kind].format(name) for kind, name in (condition.split(":") for condition in record.after)]
     if record.held:
         reasons.insert(0, f"it is released (`apples release {record.id}`)")
     return f"job {record.id} is {'held' if record.held else 'not eligible'}: it waits until {' and '.join(reasons)}"
@@ -193,11 +198,6 @@ def clock_time(at: float) -> str:
     )
 
 
-def now() -> float:
-    """Return the time, s since the epoch."""
-    return time.time()
-
-
 def document(live: LiveQueue, uid: int, request: PageRequest) -> QueuePage:
     """Return one page of the queue: at most `PAGE` jobs.
 
@@ -235,7 +235,6 @@ def document(live: LiveQueue, uid: int, request: PageRequest) -> QueuePage:
         ranges_held=live.starts.held,
         more=records[-1].id if len(records) == PAGE else None,
         jobs=tuple(rows),
-        version=VERSION,
     )
 
 
@@ -319,7 +318,7 @@ class StatusRequests:
 
     def _named(self, name: str) -> list[int]:
         ids = self._live.store.named(name)
-        if not ids and "_" in name:
+        if not ids and ("_" in name or int(name) > LAST_JOB):
             raise UnknownJob(f"there is no job {name}; `apples queue --all` lists all jobs")
         # A request for the other jobs of a list is not refused because of one number.
         return ids or [int(name)]

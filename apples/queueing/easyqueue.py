@@ -155,7 +155,7 @@ class JobQueue:
         """Remove a job that ended or was cancelled; raise `ConfigError` if there is no such job."""
         slot = self._slots.pop(job_id, None)
         if slot is None:
-            raise ConfigError(f"job {job_id} neither waits nor runs; jobs that do: {self._known()}")
+            raise ConfigError(f"job {job_id} neither waits nor runs")
         if self._state.jobs[slot]["waiting"]:
             kernel.withdrawn(self._state, slot)
         else:
@@ -223,11 +223,6 @@ class JobQueue:
         larger.counts[:], larger.times[:] = old.counts, old.times
         self._state = larger
         self._vacant = list(range(2 * room - 1, room - 1, -1))
-
-    def _known(self) -> str:
-        first = sorted(self._slots)[:5]
-        more = ", …" if len(self._slots) > len(first) else ""
-        return (", ".join(map(str, first)) + more) or "none"
 
 
 def warm() -> None:

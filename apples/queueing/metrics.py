@@ -6,8 +6,7 @@ wait is equation 4, accuracy equation 3. The shares NA, OE, UE and BE are those 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -76,10 +75,6 @@ class Metrics:
     utilisation: float
     backfilled: float
     estimates: EstimateAccuracy
-
-    def as_json(self) -> dict[str, Any]:
-        """Return a JSON object; times in s."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

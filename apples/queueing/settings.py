@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apples.errors import ConfigError
 from apples.queueing import expressions
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ RANGE_PERCENTILE = 80.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """A policy.
+    """A policy, with values that `apples.queueing.configuration` has checked.
 
     priority: one of `PRIORITIES`, or an expression (`apples.queueing.expressions`).
     backfill: one of `BACKFILLS`.
@@ -49,30 +48,8 @@ class QueueSettings:
     overrun: str = "request"
     increment_s: float = 300.0
 
-    def __post_init__(self) -> None:
-        problems = [
-            f"{what} {got!r} is unknown; legal are {', '.join(legal)}"
-            for what, got, legal in (
-                ("backfill", self.backfill, BACKFILLS),
-                ("backfill order", self.backfill_order, BACKFILL_ORDERS),
-                ("overrun", self.overrun, OVERRUNS),
-            )
-            if got not in legal
-        ]
-        if not 0.0 < self.increment_s < float("inf"):
-            problems.append(f"increment_s {self.increment_s!r}: a time above 0 s is legal")
-        if not self.delay_budget_s >= 0.0:
-            problems.append(f"delay_budget_s {self.delay_budget_s!r}: 0 s or more are legal")
-        if self.priority not in PRIORITIES:
-            try:
-                expressions.compile_expression(self.priority)
-            except ConfigError as error:
-                problems.append(f"{error}; or one of {', '.join(PRIORITIES)}")
-        if problems:
-            raise ConfigError("\n".join(problems))
-
     def rules(self) -> Rules:
-        """Return the policy as numbers for the compiled pass."""
+        """Return the policy as numbers for the compiled pass; raise `ConfigError` for a wrong expression."""
         import numpy as np
 
         from apples.queueing.operations import DEPTH

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import count
 
 import numpy as np
 
@@ -57,16 +58,6 @@ def is_header(line: str) -> bool:
     return "JobIDRaw" in titles and len(titles & set(COLUMNS)) >= 3
 
 
-@dataclass(slots=True)
-class _Numbers:
-    """Numbers of names, in order of first use."""
-
-    known: dict[str, int] = field(default_factory=dict)
-
-    def of(self, name: str) -> int:
-        return self.known.setdefault(name, len(self.known))
-
-
 def parse_sacct(
     lines: Iterable[str], name: str, *, before: int = 0, partitions: Collection[str] | None = None
 ) -> Trace:
@@ -80,7 +71,8 @@ def parse_sacct(
     """
     rows = iter(lines)
     table = _Table(next(rows, ""), name, partitions)
-    users, projects = _Numbers(), _Numbers()
+    # Numbers of names, in order of first use.
+    users, projects = (defaultdict[str, int](count().__next__) for _ in range(2))
     dropped: Counter[str] = Counter({"before the header": before} if before else {})
     mended: Counter[str] = Counter()
     jobs: list[tuple[float, ...]] = []
@@ -110,7 +102,7 @@ def parse_sacct(
             mended["a component of a heterogeneous job, taken as a job of its own"] += 1
         run_s = job.end - job.start
         request = max(job.limit_s if limited else run_s, 1.0)
-        ids = (users.of(job.user), projects.of(job.project))
+        ids = (users[job.user], projects[job.project])
         jobs.append((job.number, job.submit, job.start - job.submit, run_s, job.procs, request, *ids))
     if resized:
         dropped["a part of a resized job without its last part"] = sum(map(len, resized.values()))
@@ -132,7 +124,7 @@ def parse_sacct(
             project=project_.astype(np.int64),
             wait=waits.copy(),
             intake=ParseReport(lines=read, dropped=dict(dropped), mended=dict(mended)),
-            names=TraceNames(users=users.known, projects=projects.known),
+            names=TraceNames(users=dict(users), projects=dict(projects)),
         )
     )
 

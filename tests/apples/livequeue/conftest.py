@@ -30,7 +30,7 @@ from apples.queueing.easyqueue import warm
 
 APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 #: Commands that only ask the manager or read its store, and need no process of their own to be tested.
-ASKING = ("submit", "queue", "why", "cancel", "hold", "release", "wait", "estimate")
+ASKING = ("submit", "queue", "accounting", "why", "cancel", "hold", "release", "wait", "estimate")
 RUN = (sys.executable, "-c", "from apples.cli.run import main; main()")
 
 

@@ -1,5 +1,6 @@
 """The manager as a process: what people ask it, what a kill -9 leaves, and that every job runs exactly once."""
 
+import csv
 import json
 import os
 import signal
@@ -97,6 +98,24 @@ def test_array_runs_each_number_and_is_one_job_to_commands(manager, cli, tmp_pat
     eventually(lambda: (tmp_path / "apples-4_7.out").exists())
     assert call("cancel", 4).splitlines()[0] == "job 4: cancelled"
     call("wait", 4, 6, code=143)
+    listed = list(csv.DictReader(call("accounting", "--csv").splitlines()))
+    assert [(row["job"], row["state"], row["exit_code"]) for row in listed] == [
+        *((f"{n} (1_{task})", "FAILED", str(task)) for n, task in ((1, 1), (2, 3), (3, 5))),
+        ("4 (4_0)", "CANCELLED", "143"),
+        ("5 (4_7)", "CANCELLED", "143"),
+        ("6", "COMPLETED", "0"),
+    ]
+    assert all(row["start"] <= row["end"] or row["state"] == "CANCELLED" for row in listed)
+    for words, jobs in (
+        ((), 6),
+        (("--state", "COMPLETED"), 1),
+        (("--since", "1d"), 6),
+        (("--since", "2999-01-01"), 0),
+    ):
+        assert len(json.loads(call("accounting", "--json", *words))["jobs"]) == jobs, words
+    assert call("accounting").split()[:12] == [name.removesuffix("_s") for name in listed[0]]
+    assert "exclude each other" in call("accounting", "--json", "--swf", code=2)
+    assert "--since 'then' is not a span of time" in call("accounting", "--since", "then", code=2)
     assert "there is no job 4_1" in call("cancel", "4_1", code=8)
     assert "there is no job 1_9" in call("submit", "-d", "ok:1_9", "--", "true", code=None, cwd=tmp_path)
     for numbers in ("", "1-", "2-1", "1-2000", "1%0", "9999999", "1:2"):
@@ -293,6 +312,7 @@ def test_sixty_jobs_and_two_kills(manager, cli, tmp_path, request_document):
     assert {job["outcome"] for job in found} == {"finished"}
     log, starts = tmp_path / "log.swf", tmp_path / "starts"
     call("queue", "--log", log)
+    assert call("accounting", "--swf") == log.read_text()
     call("simulate-queue", log, "--starts", starts)
     told = {
         int(n): float(start) for n, _, start in (line.split() for line in starts.read_text().splitlines())
