@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from testbed.host import ssh_config
 
+from tests.transcripts import text_of
+
 BIN = Path(sys.executable).parent
 LAUNCH = Path(__file__).with_name("launch_in_lab.py")
 MIXED = Path(__file__).parents[1] / "monitoring" / "programs" / "mixed.c"
@@ -159,6 +161,19 @@ def outcome(process):
     *said, ended = out.splitlines()
     # Open MPI 4's mpirun says so where the ssh that it started has set its process group first; nothing is wrong then.
     return json.loads(ended), [line for line in said if "plm:rsh: Warning: setpgid(" not in line]
+
+
+@pytest.mark.mpi
+def test_intel_mpi_uneven_counts_compute_over_two_hosts(lab, launch, mpi_programs):
+    chain, program = "a2,a1,a2", mpi_programs("intelmpi", text_of("apples/hosts/where.c"), "where")
+    ended, said = outcome(launch(chain, program))
+    assert (ended["ended"], ended["message"]) == ("finished", "")
+    assert sorted(said) == ["0 on a2 of 3", "1 on a1 of 3", "2 on a2 of 3"]
+    ended, _ = outcome(launch(chain, program, "abort"))
+    assert (ended["exit_code"], ended["message"]) == (
+        5,
+        "rank 2 on a2 aborted the run (MPI_Abort) with code 5",
+    )
 
 
 def test_hosts_that_share_no_directory_send_back_what_ranks_left(lab, launch):
