@@ -95,13 +95,12 @@ def parse_sacct(
             resized.setdefault(job.name, []).append(job)
             continue
         job = job.joined(resized.pop(job.name, ()))
-        limited = math.isfinite(job.limit_s)
-        if not limited:
+        if not math.isfinite(job.limit_s):
             mended["no time limit, taken as the run time"] += 1
         if "+" in job.name:
             mended["a component of a heterogeneous job, taken as a job of its own"] += 1
         run_s = job.end - job.start
-        request = max(job.limit_s if limited else run_s, 1.0)
+        request = max(job.limit_s if math.isfinite(job.limit_s) else run_s, 1.0)
         ids = (users[job.user], projects[job.project])
         jobs.append((job.number, job.submit, job.start - job.submit, run_s, job.procs, request, *ids))
     if resized:
