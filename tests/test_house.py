@@ -115,8 +115,8 @@ def test_what_is_imported_is_declared(project):
         for d in (*about["dependencies"], *(one for e in ("app", "server", "plot") for one in extras[e]))
     }
     allowed = {names.get(d, d) for d in declared} | set(PACKAGES) | set(sys.stdlib_module_names)
-    # Engines of declared packages, which pin them: pydantic's hooks speak its core's schemas, numba's code is LLVM's.
-    allowed |= {"pydantic_core", "llvmlite"}
+    # The engine of a declared package, which pins it: numba's code is LLVM's.
+    allowed |= {"llvmlite"}
     imported = {}
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -134,7 +134,7 @@ class _ReadParameter(Parsed):
         if (self.count and not is_count) or not legal or not parameter._within(default):
             expected = "a whole number, 1 or more" if self.count else parameter.legal
             raise ValueError(
-                f"the default should be {expected}; got {default!r}{spelling_hint('int_type', default)}"
+                f"the default should be {expected}; got {default!r}{spelling_hint('a whole number', default)}"
             )
         return parameter
 

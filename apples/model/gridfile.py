@@ -31,7 +31,7 @@ from nws.base.quantities import (
     Latency_s,
     Loss,
     Parsed,
-    WholeNumber,
+    Within,
     without_units,
 )
 from nws.base.reader import Document, did_you_mean, read_yaml, validate
@@ -238,7 +238,7 @@ class Demands:
     """Demands of one run of the application, of any size; fields as in `apples.model.template.Workload`."""
 
     iterations: Count = 1
-    messages: Annotated[int, WholeNumber(0)] = 0
+    messages: Annotated[int, Within(ge=0)] = 0
     bytes_exchanged: Amount_bytes = 0.0
     bytes_per_row: Amount_bytes = 0.0
     bytes_fixed: Amount_bytes = 0.0

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
-
 from apples.errors import ConfigError
 from apples.model.config import find_config
 from apples.queueing import expressions
@@ -18,6 +16,7 @@ from apples.queueing.jobs import OFF, SWITCHES, Switches
 from apples.queueing.scoring import Scoreboard
 from apples.queueing.settings import PRIORITIES, QueueSettings
 from nws.base.durations import Duration_s, Period_s
+from nws.base.quantities import ReadFrom, Within
 from nws.base.reader import load_yaml
 from nws.base.records import copied
 
@@ -51,10 +50,7 @@ def parse_adjust(text: str) -> Switches:
 
 
 def _adjust(text: str) -> str:
-    try:
-        parse_adjust(text)
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
+    parse_adjust(text)
     return text
 
 
@@ -66,7 +62,7 @@ class QueueSection:
     oversubscribe: jobs of a live queue that allow it may share processors. The simulator ignores it.
     """
 
-    priority: Annotated[str, AfterValidator(_priority)] = "wfp"
+    priority: Annotated[str, ReadFrom(_priority)] = "wfp"
     backfill: Literal["none", "easy", "conservative"] = "easy"
     backfill_order: Literal["priority", "shortest", "area"] | None = None
     delay_budget: Duration_s | Literal["none"] = 86400.0
@@ -84,14 +80,14 @@ class EstimatesSection:
     """
 
     source: Literal["request", "history", "recent", "ensemble", "actual"] = "ensemble"
-    adjust: Annotated[str, AfterValidator(_adjust)] = "backfill"
+    adjust: Annotated[str, ReadFrom(_adjust)] = "backfill"
     learn_from: Literal["simulation", "log"] = "simulation"
     key: Literal["all", "project", "user", "double", "triple"] = "triple"
     window: Period_s = 30 * 86400.0
-    percentile: Annotated[float, Field(ge=0, le=100)] = 85.0
-    floor: Annotated[float, Field(ge=0, le=1)] = 0.5
-    minimum: Annotated[int, Field(ge=1)] = 10
-    last: Annotated[int, Field(ge=1)] = 2
+    percentile: Annotated[float, Within(ge=0, le=100)] = 85.0
+    floor: Annotated[float, Within(ge=0, le=1)] = 0.5
+    minimum: Annotated[int, Within(ge=1)] = 10
+    last: Annotated[int, Within(ge=1)] = 2
 
     @property
     def scheme(self) -> Scheme:
@@ -127,11 +123,11 @@ class LimitsSection:
     stored_bytes: of all waiting and running jobs in the store.
     """
 
-    connections: Annotated[int, Field(ge=1)] = 128
-    waiting: Annotated[int, Field(ge=1)] = 10_000
-    processors: Annotated[int, Field(ge=1)] | None = None
-    job_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
-    stored_bytes: Annotated[int, Field(ge=1024)] = 128 << 20
+    connections: Annotated[int, Within(ge=1)] = 128
+    waiting: Annotated[int, Within(ge=1)] = 10_000
+    processors: Annotated[int, Within(ge=1)] | None = None
+    job_bytes: Annotated[int, Within(ge=1024)] = 1 << 20
+    stored_bytes: Annotated[int, Within(ge=1024)] = 128 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
-
 from apples.model.config import find_config
+from nws.base.quantities import Within
 from nws.base.reader import load_yaml
 
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Within(gt=0)]
+NotNegative = Annotated[float, Within(ge=0)]
+Fraction = Annotated[float, Within(ge=0, le=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class CpuTruth:
     message_cpu_s: CPU time for each of its messages, None for the value of the network.
     """
 
-    cpus: Annotated[int, Field(ge=1)]
+    cpus: Annotated[int, Within(ge=1)]
     seconds_per_row: Positive
     memory_bytes: Positive
     system_bytes: NotNegative
@@ -52,13 +51,13 @@ class HostTruth:
     paging_slowdown: factor by which a row outside free memory is slower.
     """
 
-    cpu_types: Annotated[Mapping[str, CpuTruth], Field(min_length=1)]
+    cpu_types: Annotated[Mapping[str, CpuTruth], Within(least_length=1)]
     hardware_seed: int
     speed_spread: Fraction
     run_spread: Fraction
     sweep_spread: Fraction
     bus_slowdown: NotNegative
-    paging_slowdown: Annotated[float, Field(ge=1)]
+    paging_slowdown: Annotated[float, Within(ge=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +71,13 @@ class ApplicationTruth:
     """
 
     name: str
-    iterations: Annotated[int, Field(ge=1)]
+    iterations: Annotated[int, Within(ge=1)]
     messages: Positive
     bytes_exchanged: NotNegative
     bytes_per_row: NotNegative
     bytes_fixed: NotNegative
-    max_rows: Annotated[int, Field(ge=1)] | None = None
-    min_rows: Annotated[int, Field(ge=1)] = 1
+    max_rows: Annotated[int, Within(ge=1)] | None = None
+    min_rows: Annotated[int, Within(ge=1)] = 1
     ahead: Fraction | None = None
 
 
@@ -93,8 +92,8 @@ class TrafficTruth:
 
     mean_stay_s: Positive
     busy_share: Fraction
-    busy_most: Annotated[float, Field(ge=0, le=0.9)]
-    quiet_most: Annotated[float, Field(ge=0, le=0.9)]
+    busy_most: Annotated[float, Within(ge=0, le=0.9)]
+    quiet_most: Annotated[float, Within(ge=0, le=0.9)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +109,7 @@ class NetworkTruth:
     stall_probability, stall_s: probability that a message is lost, and time until it is sent again.
     """
 
-    efficiency: Annotated[float, Field(gt=0, le=1)]
+    efficiency: Annotated[float, Within(gt=0, le=1)]
     link_spread: Fraction
     uplink_Bps: Positive
     message_s: NotNegative
@@ -137,7 +136,7 @@ class StartupTruth:
     start_cpu_s: NotNegative
     start_spread: Fraction
     lookup_s: NotNegative
-    lookup_spread: Annotated[float, Field(gt=0)]
+    lookup_spread: Annotated[float, Within(gt=0)]
     finish_s: NotNegative
 
 
@@ -167,7 +166,7 @@ class CampaignTruth:
 
     interval_s: Positive
     host_share: Fraction
-    processes: Annotated[int, Field(ge=1)]
+    processes: Annotated[int, Within(ge=1)]
     duration_s: Positive
 
 
@@ -181,13 +180,13 @@ class LoadTruth:
     standing: number of permanent processes by host, in addition to the others.
     """
 
-    regimes: Annotated[tuple[RegimeTruth, ...], Field(min_length=1)]
+    regimes: Annotated[tuple[RegimeTruth, ...], Within(least_length=1)]
     brief_interval_s: Positive
     brief_duration_s: Positive
     process_bytes: NotNegative
     process_bytes_spread: NotNegative
     campaigns: CampaignTruth | None = None
-    standing: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
+    standing: Mapping[str, Annotated[int, Within(ge=0)]] = field(default_factory=dict)
 
 
 #: Dedicated hosts: no processes of other users.
@@ -245,7 +244,7 @@ class Scenario:
     application: ApplicationTruth
     network: NetworkTruth
     startup: StartupTruth
-    loads: Annotated[Mapping[str, LoadTruth], Field(min_length=1)]
+    loads: Annotated[Mapping[str, LoadTruth], Within(least_length=1)]
     sensors: SensorTruth
     failures: tuple[FailureTruth, ...] = ()
     storage_Bps: Positive = 100e6

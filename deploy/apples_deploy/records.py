@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pydantic import TypeAdapter
+import msgspec
 
 from apples_deploy.units import Daemon, UnitPlace, filled, unit
 
@@ -24,7 +24,7 @@ class HostReport:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> HostReport:
         """Return a checked report; raises `ValueError`."""
-        return TypeAdapter(cls).validate_python(dict(document))
+        return msgspec.convert(dict(document), cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from apples_experiments.cluster.constants import ClusterConstants
 from apples_experiments.settings import read_settings
+from nws.base.quantities import Within
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Whole = Annotated[int, Field(ge=1)]
-Seeds = Annotated[tuple[int, ...], Field(min_length=1)]
+Positive = Annotated[float, Within(gt=0)]
+NotNegative = Annotated[float, Within(ge=0)]
+Share = Annotated[float, Within(ge=0, le=1)]
+Whole = Annotated[int, Within(ge=1)]
+Seeds = Annotated[tuple[int, ...], Within(least_length=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

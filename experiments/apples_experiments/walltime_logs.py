@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
 
 from apples.errors import ConfigError
 from apples.queueing.estimates import Ratios, Scheme, percentile_of
@@ -25,8 +24,9 @@ from apples.simulation.batch.trace import Trace
 from apples_experiments.result import Progress
 from apples_experiments.settings import read_settings
 from nws.base.durations import Period_s
+from nws.base.quantities import Within
 
-Percent = Annotated[float, Field(ge=0, le=100)]
+Percent = Annotated[float, Within(ge=0, le=100)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,18 +35,18 @@ class Log:
 
     name: str
     file: str
-    processors: Annotated[int, Field(ge=1)]
+    processors: Annotated[int, Within(ge=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Months:
     """Settings for splitting a log into months and replaying them; the file explains each value."""
 
-    days: Annotated[int, Field(ge=1)]
+    days: Annotated[int, Within(ge=1)]
     percentiles: tuple[Percent, ...]
     key: Literal["all", "project", "user", "double", "triple"]
     window: Period_s
-    skip: Annotated[int, Field(ge=0)]
+    skip: Annotated[int, Within(ge=0)]
     overrun: Literal["request", "increment", "doubling", "half"]
     increment: Period_s
 
@@ -55,11 +55,11 @@ class Months:
 class TangSettings:
     """Contents of `configs/tang2013.yaml`."""
 
-    logs: Annotated[tuple[Log, ...], Field(min_length=1)]
+    logs: Annotated[tuple[Log, ...], Within(least_length=1)]
     percentiles: tuple[Percent, ...]
     windows: tuple[Period_s, ...]
-    minimum: Annotated[int, Field(ge=1)]
-    floor: Annotated[float, Field(ge=0, le=1)]
+    minimum: Annotated[int, Within(ge=1)]
+    floor: Annotated[float, Within(ge=0, le=1)]
     months: Months
 
 

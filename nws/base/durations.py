@@ -2,7 +2,7 @@
 
 Legal on input: `90` and `90s` (seconds), `15m`, `2h`, `1d`, sums such as `1h30m`, clocks `M:SS` and `H:MM:SS`, and
 Slurm's days `D-HH`, `D-HH:MM` and `D-HH:MM:SS`. A unit or a clock's last field may have decimals. `Duration_s` and
-`Period_s` are pydantic annotations, so that `nws.base.reader` reports a bad duration with file and line.
+`Period_s` are annotations, so that `nws.base.reader` reports a bad duration with file and line.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A quantity is a number in the base unit (seconds, bytes, bytes per second) or a number with a unit: ``0.5ms``,
 ``100Mbit/s``, ``1.5GiB``. Decimal prefixes are powers of 1000, ``Ki Mi Gi`` powers of 1024; ``bit`` is an eighth of
-``B``. Units are case-sensitive (``Mbit/s`` is not ``mbit/s``). Files are not known here; `Quantity` is a pydantic
+``B``. Units are case-sensitive (``Mbit/s`` is not ``mbit/s``). Files are not known here; `Quantity` is an
 annotation, so that a bad quantity is reported by `nws.base.reader` with file and line.
 """
 
@@ -13,12 +13,9 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from nws.base.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pydantic_core.core_schema import CoreSchema
 
 T = TypeVar("T")
 
@@ -32,11 +29,6 @@ class Parsed:
         """Return the value as the type."""
         raise NotImplementedError
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(self.parse)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadFrom:
@@ -49,14 +41,10 @@ class ReadFrom:
     entry: Any = str
     named: bool = False
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_wrap_validator_function(self._made, handler.generate_schema(self.entry))
-
-    def _made(self, value: Any, read: Callable[[Any], Any]) -> Any:
+    def made(self, read: Callable[[], Any]) -> Any:
+        """Return what `make` makes of the entry that `read` returns; raises `ValueError` with the problems as lines."""
         try:
-            return self.make(read(value))
+            return self.make(read())
         except ConfigError as error:
             lines = (line.partition(": ")[2] if self.named else line for line in error.problems)
             raise ValueError("\n".join(lines)) from error
@@ -64,13 +52,18 @@ class ReadFrom:
 
 def without_units(cls: type[T]) -> type[T]:
     """Make the keys of a dataclass in a file its fields' names without the unit at the end: `every` for `every_s`."""
-    # mypy cannot know that pydantic reads this attribute off plain dataclasses.
-    cls.__pydantic_config__ = {"extra": "forbid", "alias_generator": _without_unit}  # type: ignore[attr-defined]
+    _WITHOUT_UNITS.add(cls)
     return cls
 
 
-def _without_unit(name: str) -> str:
-    return name.removesuffix("_s").removesuffix("_bytes").removesuffix("_Bps")
+_WITHOUT_UNITS: set[type] = set()
+
+
+def key_of(kind: type, field: str) -> str:
+    """Return the key of a dataclass's field in a file."""
+    if kind not in _WITHOUT_UNITS:
+        return field
+    return field.removesuffix("_s").removesuffix("_bytes").removesuffix("_Bps")
 
 
 # Compared by identity, because annotations must be hashable.
@@ -146,17 +139,35 @@ MEMORY = Quantity(name="memory size", base="bytes", units=_BYTES, example="256MB
 AMOUNT = Quantity(name="amount of data", base="bytes", units=_BYTES, example="19.2MB", zero=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Part(Parsed):
-    """A number from 0 to less than 1, such as a share of lost packets."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """An annotation of a number, or of a list or mapping by its length: its bounds.
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
+    ge, gt : the value is at least, or more.  le, lt : at most, or less.  least_length : entries at least
+    """
 
-        return core_schema.float_schema(ge=0, lt=1, strict=True)
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    least_length: int = 0
+
+    def problem(self, value: Any) -> str | None:
+        """Return what the value should be if it is outside, None if it is not."""
+        if self.least_length:
+            return None if len(value) >= self.least_length else f"of {self.least_length} entry at least"
+        if self.ge is not None and not value >= self.ge:
+            return f"greater than or equal to {self.ge}"
+        if self.gt is not None and not value > self.gt:
+            return f"greater than {self.gt}"
+        if self.le is not None and not value <= self.le:
+            return f"less than or equal to {self.le}"
+        if self.lt is not None and not value < self.lt:
+            return f"less than {self.lt}"
+        return None
 
 
-Loss = Annotated[float, Part()]
+Loss = Annotated[float, Within(ge=0, lt=1)]
 """Share of packets lost, 0 or more and less than 1."""
 Time_s = Annotated[float, SECONDS]
 """Seconds, more than 0; `100ms` in a file."""
@@ -172,17 +183,5 @@ Amount_bytes = Annotated[float, AMOUNT]
 """Bytes, 0 or more."""
 
 
-@dataclass(frozen=True, slots=True)
-class WholeNumber:
-    """A whole number of at least `least`."""
-
-    least: int
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.int_schema(ge=self.least, strict=True)
-
-
-Count = Annotated[int, WholeNumber(1)]
+Count = Annotated[int, Within(ge=1)]
 """A whole number, 1 or more."""

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from nws.base.errors import ConfigError
-from nws.base.quantities import ReadFrom
+from nws.base.quantities import Parsed, ReadFrom, key_of
 from nws.base.yamltree import Location, Problem, Tree, parse
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 T = TypeVar("T")
 
@@ -77,20 +74,11 @@ def read_yaml(path: str | Path) -> Document:
 
 def validate(document: Document, kind: type[T], further: Iterable[Problem] = ()) -> T:
     """Return the document as a `kind`; `further` problems that the caller found are reported with those found here."""
-    from pydantic import TypeAdapter, ValidationError
-
-    _forbid_unknown_keys(kind, set())
-    adapter: TypeAdapter[T] = TypeAdapter(kind)
-    problems = [*document.tree.problems, *further]
-    try:
-        # Strict JSON mode fits a file: lists become tuples, but "4" is no number and yes is no 1.
-        value = adapter.validate_json(json.dumps(document.value, default=str), strict=True)
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-        explained = [problem for detail in details for problem in _explain(document, kind, detail)]
-        document.fail(problems + [p for p in explained if p.at not in document.tree.broken])
-    document.check(problems)
-    return value
+    conversion = _Conversion(document)
+    value = conversion.convert(document.value, kind, ())
+    explained = [problem for problem in conversion.problems if problem.at not in document.tree.broken]
+    document.check([*document.tree.problems, *further, *explained])
+    return value  # type: ignore[no-any-return]
 
 
 def under(folder: Path, value: Any) -> Any:
@@ -137,100 +125,146 @@ def _line(path: Path, problem: Problem) -> str:
     )
 
 
-def _forbid_unknown_keys(kind: Any, seen: set[Any]) -> None:
-    """Make pydantic refuse unknown keys in every dataclass within `kind`; its default is to ignore them."""
-    kind = _strip(kind)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        if kind in seen:
-            return
-        seen.add(kind)
-        if "__pydantic_config__" not in vars(kind):
-            # mypy cannot know that pydantic reads this attribute off plain dataclasses.
-            kind.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
-        for hint in _fields(kind).values():
-            _forbid_unknown_keys(hint, seen)
-    for part in typing.get_args(kind):
-        _forbid_unknown_keys(part, seen)
+#: By type, the types of plain data that it is made of, and what they are called.
+_SCALARS: dict[Any, tuple[tuple[type, ...], str]] = {
+    str: ((str,), "text"),
+    Path: ((str,), "text"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    bool: ((bool,), "true or false"),
+}
 
 
-def _fields(kind: type) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind, include_extras=True)
-    # The names of the keys, where they differ from the fields' (`nws.base.quantities.without_units`).
-    key = getattr(kind, "__pydantic_config__", {}).get("alias_generator", str)
-    return {key(field.name): hints[field.name] for field in dataclasses.fields(kind) if field.init}
+class _Reported(Exception):
+    """The problems of a value have been reported."""
 
 
-def _explain(document: Document, kind: Any, detail: ErrorDetails) -> list[Problem]:
-    """Return a pydantic error as problems: place, value, legal values."""
-    at, parent = _place(document.value, kind, detail["loc"])
-    return [document.problem(at, line) for line in _text(document, parent, at, detail).split("\n")]
+class _Conversion:
+    """Conversion of a document by annotations. `problems`: all that were found, and not only the first.
+
+    Nothing is converted but whole numbers to floats, lists to tuples, text to paths and mappings to dataclasses.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self.problems: list[Problem] = []
+
+    def convert(self, value: Any, kind: Any, at: Location) -> Any:
+        """Return the value as a `kind`; report problems and return None if it is none."""
+        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        if kind is Any:
+            return value
+        if kind in _SCALARS:
+            return self._scalar(value, kind, at)
+        if dataclasses.is_dataclass(kind):
+            return self._record(value, kind, at)
+        if origin is typing.Annotated:
+            return self._annotated(value, arguments, at)
+        if origin in (typing.Union, types.UnionType):
+            return self._member(value, arguments, at)
+        if origin is typing.Literal:
+            *first, last = map(repr, arguments)
+            return value if value in arguments else self._mismatch(value, f"{', '.join(first)} or {last}", at)
+        if origin in (tuple, list):
+            return self._sequence(value, origin, arguments, at)
+        return self._mapping(value, arguments[1], at)
+
+    def _report(self, at: Location, text: str) -> None:
+        self.problems += [self._document.problem(at, line) for line in text.split("\n")]
+
+    def _mismatch(self, value: Any, legal: str, at: Location) -> None:
+        self._report(
+            at, f"should be {legal}; got {_shown(self._document, at, value)}{spelling_hint(legal, value)}"
+        )
+
+    def _attempt(self, make: Callable[[], Any], at: Location) -> Any:
+        try:
+            return make()
+        except ValueError as error:
+            self._report(at, str(error))
+        except _Reported:
+            pass
+        return None
+
+    def _scalar(self, value: Any, kind: Any, at: Location) -> Any:
+        legal, name = _SCALARS[kind]
+        if not isinstance(value, legal) or isinstance(value, bool) != (kind is bool):
+            return self._mismatch(value, name, at)
+        try:
+            return kind(value)
+        except OverflowError:
+            return self._mismatch(value, name, at)
+
+    def _annotated(self, value: Any, arguments: tuple[Any, ...], at: Location) -> Any:
+        kind, note = arguments
+        if isinstance(note, Parsed):
+            return self._attempt(lambda: note.parse(value), at)
+        if isinstance(note, ReadFrom):
+            return self._attempt(lambda: note.made(lambda: self._flawless(value, note.entry, at)), at)
+        made = self._attempt(lambda: self._flawless(value, kind, at), at)
+        wrong = None if made is None else note.problem(made)
+        return made if wrong is None else self._mismatch(value, wrong, at)
+
+    def _flawless(self, value: Any, kind: Any, at: Location) -> Any:
+        """Return the value as a `kind`; raise `_Reported` after reporting problems."""
+        before = len(self.problems)
+        made = self.convert(value, kind, at)
+        if len(self.problems) > before:
+            raise _Reported
+        return made
+
+    def _member(self, value: Any, members: tuple[Any, ...], at: Location) -> Any:
+        """Return the value as the first type of a union that it is of; None is itself."""
+        if value is None and type(None) in members:
+            return None
+        before = len(self.problems)
+        for member in members:
+            if member is not type(None):
+                try:
+                    made = self._flawless(value, member, at)
+                except _Reported:
+                    continue
+                del self.problems[before:]
+                return made
+        return None
+
+    def _sequence(self, value: Any, make: Any, kinds: tuple[Any, ...], at: Location) -> Any:
+        if not isinstance(value, list | tuple):
+            return self._mismatch(value, "a list", at)
+        if len(kinds) == 1 or kinds[-1] is ...:
+            kinds = (kinds[0],) * len(value)
+        elif len(value) != len(kinds):
+            return self._mismatch(value, f"a list of {len(kinds)}", at)
+        return make(
+            self.convert(one, kind, (*at, i)) for i, (one, kind) in enumerate(zip(value, kinds, strict=True))
+        )
+
+    def _mapping(self, value: Any, kind: Any, at: Location) -> Any:
+        if not isinstance(value, dict):
+            return self._mismatch(value, "a mapping of keys to values", at)
+        return {key: self.convert(one, kind, (*at, key)) for key, one in value.items()}
+
+    def _record(self, value: Any, kind: Any, at: Location) -> Any:
+        if not isinstance(value, dict):
+            return self._mismatch(value, "a mapping of keys to values", at)
+        before, made = len(self.problems), {}
+        names = {key_of(kind, field.name): field for field in dataclasses.fields(kind) if field.init}
+        hints = _hints(kind)
+        for key, field in names.items():
+            if key in value:
+                made[field.name] = self.convert(value[key], hints[field.name], (*at, key))
+            elif field.default is field.default_factory is dataclasses.MISSING:
+                beside = ", ".join(map(str, value)) or "nothing"
+                self._report((*at, key), f"missing; this key is needed here beside {beside}")
+        for key in (key for key in value if key not in names):
+            text = f"unknown key{did_you_mean(str(key), names)}; legal keys are {', '.join(names)}"
+            self._report((*at, key), text)
+        return None if len(self.problems) > before else self._attempt(lambda: kind(**made), at)
 
 
-def _place(value: Any, kind: Any, loc: Iterable[str | int]) -> tuple[Location, Any]:
-    """Return (where in the file, type that holds the last part); labels that pydantic gives to unions are dropped."""
-    at: list[str | int] = []
-    parts, holder = list(loc), kind
-    for index, part in enumerate(parts):
-        inside = isinstance(value, list) and isinstance(part, int) and part < len(value)
-        inside = inside or (isinstance(value, dict) and part in value)
-        if not inside and index < len(parts) - 1:
-            kind = _member(kind, str(part))
-            continue
-        at.append(part)
-        holder = kind
-        if inside:
-            value, kind = value[part], _inner(kind, part)
-    return tuple(at), holder
-
-
-def _strip(kind: Any) -> Any:
-    """Return `kind` as the file has it, without Annotated and without "or None"."""
-    if typing.get_origin(kind) is typing.Annotated:
-        inner, *notes = typing.get_args(kind)
-        return _strip(next((note.entry for note in notes if isinstance(note, ReadFrom)), inner))
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        members = [m for m in typing.get_args(kind) if m is not type(None)]
-        if len(members) == 1:
-            return _strip(members[0])
-    return kind
-
-
-def _member(kind: Any, label: str) -> Any:
-    """Return the member of a union that pydantic labels so, else `kind` itself."""
-    for member in typing.get_args(_strip(kind)):
-        if getattr(_strip(member), "__name__", None) == label:
-            return member
-    return kind
-
-
-def _inner(kind: Any, part: str | int) -> Any:
-    """Return the type of the value at `part` of a `kind`; None if the types do not define it."""
-    kind = _strip(kind)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _fields(kind).get(str(part))
-    arguments = [a for a in typing.get_args(kind) if a is not ...]
-    if isinstance(part, int) and part < len(arguments):
-        return arguments[part]
-    return arguments[-1] if arguments else None
-
-
-def _legal_keys(holder: Any) -> list[str]:
-    kind = _strip(holder)
-    return list(_fields(kind)) if dataclasses.is_dataclass(kind) and isinstance(kind, type) else []
-
-
-def _text(document: Document, holder: Any, at: Location, detail: ErrorDetails) -> str:
-    context: Mapping[str, Any] = detail.get("ctx", {})
-    if detail["type"] == "unexpected_keyword_argument":
-        legal = _legal_keys(holder)
-        return f"unknown key{did_you_mean(str(at[-1]), legal)}; legal keys are {', '.join(legal)}"
-    if detail["type"] in _MISSING:
-        return f"missing; this key is needed here beside {_got_keys(detail['input'])}"
-    if detail["type"] == "value_error":
-        return str(context["error"])
-    said = detail["msg"].removeprefix("Input ")
-    message = _MESSAGES.get(detail["type"], said[:1].lower() + said[1:])
-    return f"{message}; got {_shown(document, at, detail['input'])}{spelling_hint(detail['type'], detail['input'])}"
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
 
 
 #: Words that YAML 1.1 reads as true and false.
@@ -239,39 +273,19 @@ _LEADING_ZERO = re.compile(r"([+-]?)0+(\d[\d_]*)", re.ASCII)
 
 
 def spelling_hint(kind: str, value: Any) -> str:
-    """Return how to write a value of the wrong type, for spellings of which readers of YAML differ."""
-    if kind in ("string_type", "path_type"):
+    """Return how to write a value that should be a `kind`, for spellings of which readers of YAML differ."""
+    if kind == "text":
         return "" if isinstance(value, list | dict | None) else "; write it in quotes to make it text"
     if not isinstance(value, str):
         return ""
-    if kind == "bool_type" and value.lower() in _OLD_BOOLEANS:
+    if kind == "true or false" and value.lower() in _OLD_BOOLEANS:
         return f"; write {_OLD_BOOLEANS[value.lower()]}"
-    if kind not in ("int_type", "float_type"):
+    if kind not in ("a whole number", "a number"):
         return ""
     if zeros := _LEADING_ZERO.fullmatch(value):
         return f"; write {zeros[1]}{zeros[2].replace('_', '')} without the leading zero"
     digits = value.replace("_", "")
     return f"; write {digits}" if digits != value and digits.isdecimal() else ""
-
-
-_MESSAGES = {
-    "string_type": "should be text",
-    "path_type": "should be text",
-    "int_type": "should be a whole number",
-    "int_from_float": "should be a whole number",
-    "float_type": "should be a number",
-    "bool_type": "should be true or false",
-    "list_type": "should be a list",
-    "tuple_type": "should be a list",
-    "dict_type": "should be a mapping of keys to values",
-    "dataclass_type": "should be a mapping of keys to values",
-    "dataclass_exact_type": "should be a mapping of keys to values",
-}
-_MISSING = {"missing", "missing_argument", "missing_keyword_only_argument"}
-
-
-def _got_keys(value: Any) -> str:
-    return ", ".join(str(key) for key in value) if isinstance(value, dict) and value else "nothing"
 
 
 def _shown(document: Document, at: Location, value: Any) -> str:

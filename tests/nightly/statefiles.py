@@ -11,7 +11,6 @@ import tempfile
 from pathlib import Path
 
 import msgspec
-from pydantic import TypeAdapter
 
 from apples.applications.appfile import read_application
 from apples.coscheduling.events import Process
@@ -93,10 +92,9 @@ def damaged_file(generator, legal):
 
 
 def made(kind):
-    """Return an object of a class, generated from the schema that pydantic makes of it."""
-    adapter = TypeAdapter(kind)
-    schema = adapter.json_schema()
-    return adapter.validate_python(Generator(random.Random(0), {}, schema).made(schema))
+    """Return an object of a class, generated from the schema that msgspec makes of it."""
+    schema = msgspec.json.schema(kind)
+    return msgspec.convert(Generator(random.Random(0), {}, schema).made(schema), kind)
 
 
 def write_queue(directory):
