@@ -21,6 +21,9 @@ from nws.base.jit import cached, compiler, digest, njit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: Cells in a vector of kernels.
+WIDTH = 8
+
 # numba's objects live as long as the process; collecting them repeatedly would cost a tenth of a rank's start-up.
 gc.freeze()
 

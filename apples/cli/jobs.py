@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import UNSET
 
-from apples.cli.live import watch
-from apples.cli.report import table
+from apples.cli.report import table, watch
 from nws.base.command import FILE
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from apples.cli.live import watch
 from apples.cli.optiongroups import option, options_record, with_options
-from apples.cli.report import table
+from apples.cli.report import table, watch
 from apples.errors import ConfigError, RequestRejected
 from apples.livequeue.records import JOB_NAME, TURN
 from apples.queueing.settings import RANGE_PERCENTILE

@@ -6,8 +6,11 @@ Plain text that fits 80 columns for ordinary host names; the same on a terminal 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 from nws.base.hostlist import fold
 from nws.base.wording import counted
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from apples.monitoring.counters import PageCounters
     from apples.monitoring.efficiencies import Efficiencies
     from apples.run.agent import Decision
+
+State = TypeVar("State")
 
 #: Ranks listed one by one; of longer chains the table shows the first and the last.
 _LISTED = 40
@@ -352,3 +357,18 @@ def _shortened(rows: list[list[object]]) -> list[list[object]]:
         return rows
     half = _LISTED // 2
     return [*rows[:half], [f"… {len(rows) - 2 * half} more", *[""] * (len(rows[0]) - 1)], *rows[-half:]]
+
+
+def watch(state: State, survey: Callable[[], State], lines: Callable[[State], Sequence[str]]) -> None:
+    """Show the lines of a state, and every second those of a new survey, until interrupted (`--watch`)."""
+    from apples.errors import SharingError
+
+    shown = lines(state)
+    while True:
+        click.clear()
+        click.echo("\n".join(shown))
+        time.sleep(1.0)
+        try:
+            shown = lines(survey())
+        except SharingError as error:
+            shown = [str(error)]

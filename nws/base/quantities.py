@@ -42,7 +42,7 @@ class ReadFrom:
     named: bool = False
 
     def made(self, read: Callable[[], Any]) -> Any:
-        """Return what `make` makes of the entry that `read` returns; raises `ValueError` with the problems as lines."""
+        """Return the result of `make` for the entry read; raises `ValueError` with the problems as lines."""
         try:
             return self.make(read())
         except ConfigError as error:
@@ -153,7 +153,7 @@ class Within:
     least_length: int = 0
 
     def problem(self, value: Any) -> str | None:
-        """Return what the value should be if it is outside, None if it is not."""
+        """Return the bound that the value does not meet, as text; None if it is within all."""
         if self.least_length:
             return None if len(value) >= self.least_length else f"of {self.least_length} entry at least"
         if self.ge is not None and not value >= self.ge:

@@ -125,7 +125,7 @@ def _line(path: Path, problem: Problem) -> str:
     )
 
 
-#: By type, the types of plain data that it is made of, and what they are called.
+#: By type, the types of plain data that it is made of, and their name in messages.
 _SCALARS: dict[Any, tuple[tuple[type, ...], str]] = {
     str: ((str,), "text"),
     Path: ((str,), "text"),
