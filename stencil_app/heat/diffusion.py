@@ -63,11 +63,11 @@ def _lateral_ghosts(
     left, right = (nx, 1) if periodic else (1, nx)
     for start in range(origin + (j0 + 1) * line, origin + (j1 + 1) * line, line):
         out[start], out[start + nx + 1] = out[start + left], out[start + right]
-    low, high = (ny, 1) if periodic else (1, ny)
-    if j0 == 0:
-        _copy(out, origin + low * line, origin, line)
+    # Along a periodic axis the last block has what the first one lacks.
     if j1 == ny:
-        _copy(out, origin + high * line, origin + (ny + 1) * line, line)
+        _copy(out, origin + (1 if periodic else ny) * line, origin + (ny + 1) * line, line)
+    if (j1 == ny) if periodic else (j0 == 0):
+        _copy(out, origin + (ny if periodic else 1) * line, origin, line)
 
 
 @inlined

@@ -64,12 +64,12 @@ def wavefront_of(step: Any) -> Any:
 
         fields : float64[::1] twice; the first has the current values
         planes : sweeps, first own plane, end of own planes, 1 or 0 for a neighbour below, and above
-        lines : number of lines, bytes of one, and how many each sweep is before the last one; 0 for no blocks
+        lines : number of lines, bytes of one, and how many a sweep is before the last one; 0: no blocks of several
         """
         one, other = fields
         sweeps, first, end, below, above = planes
         count, line_bytes, skew = lines
-        block = max(4, _BLOCK_BYTES // ((4 * sweeps + 2) * line_bytes)) if skew else count
+        block = max(4, _BLOCK_BYTES // ((4 * sweeps + 2) * line_bytes)) if skew or sweeps == 1 else count
         ghosts = sweeps - 1
         for j in range(0, count + skew * ghosts, block):
             for front in range(first - below * ghosts, end + 2 * ghosts, 2):
