@@ -20,5 +20,6 @@ from apples.model.grid import Grid as Grid, Host as Host
 from apples.model.gridfile import load_grid as load_grid
 from apples.model.plan import Assignment as Assignment, Outcome as Outcome, Plan as Plan, Record as Record
 from apples.run.planned import PlannedRun as PlannedRun, plan as plan
+from apples.run.runhistory import RunHistory as RunHistory, RunSummary as RunSummary, history as history
 
 __version__: str

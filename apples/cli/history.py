@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nws.base.records import document_of
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -64,28 +62,16 @@ def history(
         return
     records = stored.records(application=app, newest=None if everything else newest)
     if as_json:
-        click.echo(json.dumps({"version": 1, "runs": [_entry(r) for r in records]}))
+        from dataclasses import asdict
+
+        from apples.run.documents import strict
+        from apples.run.runhistory import RunSummary
+
+        click.echo(
+            json.dumps({"version": 1, "runs": strict([asdict(RunSummary.of(one)) for one in records])})
+        )
         return
     _show_many(records, stored.path)
-
-
-def _entry(record: Record) -> dict[str, Any]:
-    from apples.run.documents import strict
-
-    entry: dict[str, Any] = strict(
-        {
-            **document_of(record, "id", "started_at", "world"),
-            **document_of(record.plan, "application", "size", "scheduler"),
-            "ranks": len(record.plan.assignments),
-            "hosts": list(record.plan.hosts),
-            **document_of(record.plan, "predicted_s", "low_s", "high_s"),
-            "observed_s": _observed_s(record),
-            "error": _error(record),
-            "attempts": len(record.attempts) or None,
-            "ended": None if record.outcome is None else record.outcome.ended,
-        }
-    )
-    return entry
 
 
 def _talp(record: Record) -> dict[str, Any]:
@@ -100,39 +86,21 @@ def _talp(record: Record) -> dict[str, Any]:
     return {"timestamp": started.isoformat(timespec="seconds"), **document}
 
 
-def _error(record: Record) -> float | None:
-    """Return the error of a run's prediction. It is of the first plan, which did not finish if there were more."""
-    from apples.run.documents import error
-
-    if record.outcome is None or len(record.attempts) > 1:
-        return None
-    return error(record.plan.predicted_s, record.outcome)
-
-
-def _ended(record: Record) -> str:
-    return _UNKNOWN if record.outcome is None else record.outcome.ended
-
-
-def _observed_s(record: Record) -> float | None:
-    return None if record.outcome is None else record.outcome.observed_s
-
-
 def _show_many(records: list[Record], path: Path) -> None:
     from apples.cli.report import seconds, table
+    from apples.run.runhistory import RunSummary
     from nws.base.wording import counted
 
     if not records:
         click.echo(f"no runs yet in {path}; apples-run SIZE makes the first", err=True)
         return
     rows, errors = [], []
-    for record in records:
-        plan, error = record.plan, _error(record)
-        if error is not None:
-            errors.append(abs(error))
-        times = map(seconds, (plan.predicted_s, _observed_s(record)))
-        end = _ended(record) if error is None else f"{error:+.1%}"
-        what = f"{plan.application} {plan.size}"
-        rows.append([record.id, what, plan.scheduler, len(plan.assignments), *times, end])
+    for run in map(RunSummary.of, records):
+        if run.error is not None:
+            errors.append(abs(run.error))
+        times = map(seconds, (run.predicted_s, run.observed_s))
+        end = run.ended or _UNKNOWN if run.error is None else f"{run.error:+.1%}"
+        rows.append([run.id, f"{run.application} {run.size}", run.scheduler, run.ranks, *times, end])
     header = ["run", "what", "scheduler", "ranks", "predicted", "observed", "error"]
     click.echo("\n".join(table(header, rows)))
     if errors:
@@ -180,13 +148,14 @@ def _show_one(record: Record, as_json: bool) -> None:
         click.echo(json.dumps({"version": 1, **strict(asdict(record))}))
         return
     from apples.cli.report import attempt_lines, rank_lines, seconds
+    from apples.run.runhistory import RunSummary
 
-    plan = record.plan
-    click.echo(f"run {record.id}: {plan.application} {plan.size}, {plan.scheduler}, {_ended(record)}")
+    plan, run = record.plan, RunSummary.of(record)
+    click.echo(f"run {run.id}: {run.application} {run.size}, {run.scheduler}, {run.ended or _UNKNOWN}")
     # The observations are of the last attempt.
     click.echo("\n".join(rank_lines(record.attempts[-1].plan if record.attempts else plan, record)))
     if len(record.attempts) > 1:
         click.echo("\n".join(attempt_lines(record.attempts)))
-    click.echo(f"predicted {seconds(plan.predicted_s)}, observed {seconds(_observed_s(record))}")
+    click.echo(f"predicted {seconds(plan.predicted_s)}, observed {seconds(run.observed_s)}")
     if record.outcome is not None and record.outcome.message:
         click.echo(record.outcome.message)

@@ -1,4 +1,4 @@
-"""Option groups: frozen records whose fields are command line options, and help printed under headings.
+"""Option groups: frozen records with command line options as fields, and help printed under headings.
 
 A record declares each option once: `option(...)` is both the field's default and the click option, and `--help` prints
 the line of the field in the docstring of its record, as it prints the docstring of a command. `with_options` adds the
@@ -59,7 +59,7 @@ class HeadedOption(click.Option):
 
 
 class HeadedCommand(click.Command):
-    """A command whose `--help` prints its options under their headings, in the order of declaration."""
+    """A command with a `--help` that prints its options under their headings, in the order of declaration."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

@@ -77,7 +77,7 @@ class MetadataServer:
 
 
 class SpotInterruption(Struct):
-    """What happens to a spot instance of EC2, and when."""
+    """The announced end of a spot instance of EC2."""
 
     action: str
     time: str

@@ -26,7 +26,7 @@ from nws.base.program import ProgramFailed, output_of
 
 
 class Family(StrEnum):
-    """Implementations of MPI whose `mpiexec` and ranks understand each other."""
+    """Implementations of MPI with an `mpiexec` and ranks that understand each other."""
 
     MPICH = "mpich"
     OPEN_MPI = "openmpi"

@@ -4,11 +4,12 @@ A `Plan` is a chain of (host, rows) with its predicted times and reasons. An `Ou
 a run. A `Record` joins the two in the history; kept by `apples.costs.store`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from apples.model.cut import Box, Cut, slab_boxes
+from nws.base.notebook import Tabular
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class RowAllocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Tabular):
     """A chain of hosts with slab heights.
 
     assignments : in rank order; neighbours in the chain exchange halos
@@ -130,6 +131,13 @@ class Plan:
             return ()
         boxes = tuple(a.box for a in self.assignments if a.box is not None)
         return boxes or slab_boxes(self.rows, self.cut.width)
+
+    def table(self) -> Iterable[Mapping[str, object]]:
+        """Return one row for each rank."""
+        return (
+            {"rank": one.rank, "host": one.host, "rows": one.rows, "predicted, s": one.predicted_s}
+            for one in self.assignments
+        )
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Plans and runs from Python: `plan` measures and plans, and the planned run can be carried out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -19,6 +19,7 @@ from apples.run.agent import SCHEDULERS, Agent, Decision
 from apples.run.loop import AttemptLoop
 from apples.run.program import find_template
 from nws.base.arguments import checked_arguments, type_problems
+from nws.base.notebook import Tabular
 from nws.client import Endpoint
 
 
@@ -26,7 +27,7 @@ def _ignore(text: str) -> None:
     """Discard a message."""
 
 
-class PlannedRun:
+class PlannedRun(Tabular):
     """A plan on this machine or for the hosts of a grid file, with the values it was made from.
 
     decision : plan, snapshot of the forecasts, costs and notes
@@ -35,6 +36,14 @@ class PlannedRun:
     def __init__(self, agent: Agent, request: RunRequest) -> None:
         self._loop = AttemptLoop(agent, request)
         self.decision: Decision = self._loop.decide()
+
+    def __repr__(self) -> str:
+        plan = self.plan
+        return f"<{plan.application} {plan.size} on {len(plan.assignments)} ranks: {plan.predicted_s:.3g} s>"
+
+    def table(self) -> Iterable[Mapping[str, object]]:
+        """Return one row for each rank of the plan."""
+        return self.plan.table()
 
     @property
     def plan(self) -> Plan:

@@ -286,7 +286,7 @@ class Extension(NamedTuple):
 
 
 class LazyGroup(CommandGroup):
-    """A group whose commands are imported when they are called, so that `--help` is fast.
+    """A group that imports its commands when they are called, so that `--help` is fast.
 
     package : package of the modules of the commands.  lazy : one-line help by command
     modules : module by command, where it has another name.  elsewhere : commands of other distributions

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*)?")
 
 
 class Parsed:
-    """An annotation of a type whose values `parse` reads; it raises `ValueError`."""
+    """An annotation of a type with values that `parse` reads; it raises `ValueError`."""
 
     def parse(self, value: Any) -> Any:
         """Return the value as the type."""

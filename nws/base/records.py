@@ -1,4 +1,4 @@
-"""Records made from other records whose fields have the same names."""
+"""Records made from other records with fields of the same names."""
 
 from typing import Any, TypeVar
 

@@ -6,12 +6,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import apples
 import nws
+from apples.costs.store import new_id, open_history
+from apples.model.plan import Outcome, Record
 from tests.transcripts import recorded
 
 PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
@@ -95,3 +98,19 @@ def test_argument_of_another_type_is_a_reported_error(answered, call):
 def test_plan_takes_the_numbers_of_numpy():
     planned = apples.plan(np.int64(1000), app="pmhd3d", grid="centurion", quantile=np.float64(0.5))
     assert sum(planned.plan.rows) == 1000
+
+
+def test_history_rows_become_html_a_frame_and_a_plot(monkeypatch):
+    outcome = Outcome(ended="finished", exit_code=0, observed_s=2.0)
+    plan = apples.plan(1000, app="pmhd3d", grid="centurion", ranks=2)
+    record = Record(id=new_id(0.0), started_at=0.0, world="mpiexec", key="k", plan=plan.plan, outcome=outcome)
+    open_history(print).append(record)
+    (run,) = runs = apples.history()
+    assert (run.application, run.size, run.observed_s, run.ended) == ("pmhd3d", 1000, 2.0, "finished")
+    assert run.error == pytest.approx(run.predicted_s / 2.0 - 1)
+    assert len(runs.plot().containers) == 1
+    assert "<td>pmhd3d</td><td>1000</td>" in runs._repr_html_()
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=len))
+    assert runs.to_pandas() == 1
+    assert plan._repr_html_().count("<tr>") == 3
+    assert repr(plan).startswith("<pmhd3d 1000 on 2 ranks: ")
