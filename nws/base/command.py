@@ -57,8 +57,12 @@ class _Lossy(io.FileIO):
             return len(data)
 
 
+#: Signals that end Python at once by default; batch systems send USR1 and USR2, too.
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
 class Terminated(SystemExit):
-    """Raised on SIGTERM or SIGHUP, so that `finally` blocks stop children and remove temporary files."""
+    """Raised on one of `_ENDING`, so that `finally` blocks stop children and remove temporary files."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
@@ -79,7 +83,7 @@ def run_program(
         command: its return value is the exit code if it is an integer.
         name: starts each message line.
         arguments: words of the command line; `sys.argv` by default.
-        unwind: raise `Terminated` on SIGTERM and SIGHUP; otherwise the signals keep their action.
+        unwind: raise `Terminated` on signals of `_ENDING`; otherwise the signals keep their action.
         reports: returns whether this process prints messages; of the ranks of a job, one does.
     """
 
@@ -186,12 +190,12 @@ def _discard_unwritten(report: Callable[[str], None], code: Any) -> Any:
 
 
 def _unwind_when_terminated() -> None:
-    """Raise `Terminated` on SIGTERM and SIGHUP. By default these end Python at once and leave children and files."""
+    """Raise `Terminated` on signals of `_ENDING`. By default they leave children and files."""
 
     def unwind(number: int, frame: FrameType | None) -> None:
         raise Terminated(number)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _ENDING:
         # An ignored signal stays ignored (`nohup`).
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, unwind)
@@ -199,7 +203,7 @@ def _unwind_when_terminated() -> None:
 
 @contextmanager
 def signals_held_back() -> Iterator[Callable[[], None]]:
-    """Delay SIGINT, SIGTERM and SIGHUP until the yielded function is called, or until the end of the block.
+    """Delay SIGINT and signals of `_ENDING` until the yielded function is called, or until the end of the block.
 
     Each signal then has the action that it had before the block. Ignored signals stay ignored.
     """
@@ -208,7 +212,7 @@ def signals_held_back() -> Iterator[Callable[[], None]]:
     def wait(number: int, frame: FrameType | None) -> None:
         waiting.append(number)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *_ENDING)}
     handlers = {number: handler for number, handler in before.items() if callable(handler)}
 
     def release() -> None:

@@ -22,7 +22,9 @@ def test_run_program_reports_errors_in_one_message(answered, action):
     answered(repr(run(action)))
 
 
-@pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.parametrize(
+    ("number", "code"), [("SIGTERM", 143), ("SIGHUP", 129), ("SIGUSR1", 138), ("SIGUSR2", 140)]
+)
 def test_run_program_unwinds_when_terminated(number, code):
     action = f"try: os.kill(os.getpid(), signal.{number})\nfinally: print('cleaned')"
     assert run(action) == (code, "cleaned\n", f"tool: ended by signal {number.removeprefix('SIG')}\n")
