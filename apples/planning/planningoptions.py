@@ -1,7 +1,7 @@
 """Options of the planner, with the paper's and our own choices as presets."""
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypedDict
 
 from apples.errors import ConfigError
 from apples.model.limits import Limits
@@ -13,6 +13,26 @@ AllocationName = Literal["pulp", "minimax", "lp"]
 RankOrder = Literal["tree", "desirability"]
 CutName = Literal["auto", "slabs", "rectilinear", "columns"]
 Horizon = Literal["run", "next"]
+
+
+class PlanningKeywords(TypedDict, total=False):
+    """The fields of `PlanningOptions` as keywords of functions, each of which may be missing."""
+
+    model: ModelName
+    counts: Counts
+    allocation: AllocationName
+    rank_order: RankOrder
+    improve: bool
+    horizon: Horizon
+    quantile: float
+    tolerance: float
+    allow_spill: bool
+    spill_factor: float
+    max_ranks: int | None
+    ranks: int | None
+    cut: CutName
+    limits: Limits
+    prices: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Unpack, get_type_hints
 
 from apples.costs.store import open_history
 from apples.errors import ConfigError
@@ -12,7 +12,7 @@ from apples.model.launchrequest import Notify
 from apples.model.pieces import Pieces, pieces_of
 from apples.model.plan import Plan, Record
 from apples.model.runrequest import Benchmarks, RunRequest
-from apples.planning.planningoptions import PlanningOptions
+from apples.planning.planningoptions import PlanningKeywords
 from apples.platforms.local import LocalPlatform
 from apples.platforms.serviceforecasts import ServiceWeather
 from apples.run.agent import SCHEDULERS, Agent, Decision
@@ -79,7 +79,7 @@ def plan(
     time_limit_s: float | None = None,
     scheduler: str = "apples",
     notify: Notify = _ignore,
-    **options: Any,
+    **options: Unpack[PlanningKeywords],
 ) -> PlannedRun:
     """Measure, predict and plan a run; start no program except benchmarks of a built-in application.
 
@@ -99,7 +99,7 @@ def plan(
         ConfigError: an argument or a file is not legal.
         NoFeasiblePlan: no choice of hosts can hold the work.
     """
-    legal = get_type_hints(PlanningOptions)
+    legal = get_type_hints(PlanningKeywords)
     problems = [
         f"{name}: no argument of plan; legal are {', '.join(legal)}" for name in options.keys() - legal.keys()
     ]

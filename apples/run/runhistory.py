@@ -88,17 +88,13 @@ class RunHistory(tuple[RunSummary, ...], Tabular):
         axes = Figure(layout="constrained").subplots()
         runs = [run for run in self if run.error is not None and run.predicted_s and run.observed_s]
         for application in dict.fromkeys(run.application for run in runs):
-            points = [
-                (one.observed_s, one.predicted_s, one.low_s or one.predicted_s, one.high_s or one.predicted_s)
-                for one in runs
-                if one.application == application
-            ]
-            observed, predicted, low, high = zip(*points, strict=True)
-            ranges = [
-                [p - a for p, a in zip(predicted, low, strict=True)],
-                [b - p for p, b in zip(predicted, high, strict=True)],
-            ]
-            axes.errorbar(observed, predicted, ranges, fmt="o", capsize=3, label=application)
+            these = [run for run in runs if run.application == application]
+            observed = [run.observed_s for run in these]
+            (dots,) = axes.plot(observed, [run.predicted_s for run in these], "o", label=application)
+            low, high = zip(
+                *((run.low_s or run.predicted_s, run.high_s or run.predicted_s) for run in these), strict=True
+            )
+            axes.vlines(observed, low, high, color=dots.get_color())
         axes.axline((1.0, 1.0), slope=1.0, color="grey", linewidth=0.8)
         axes.set(xscale="log", yscale="log", xlabel="observed, s", ylabel="predicted, s")
         axes.legend()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import apples
 import nws
 from apples.costs.store import new_id, open_history
 from apples.model.plan import Outcome, Record
+from apples.planning.planningoptions import PlanningKeywords, PlanningOptions
 from tests.transcripts import recorded
 
 PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
@@ -95,6 +97,10 @@ def test_argument_of_another_type_is_a_reported_error(answered, call):
     answered(str(caught.value))
 
 
+def test_keywords_of_plan_are_the_planning_options():
+    assert get_type_hints(PlanningKeywords) == get_type_hints(PlanningOptions)
+
+
 def test_plan_takes_the_numbers_of_numpy():
     planned = apples.plan(np.int64(1000), app="pmhd3d", grid="centurion", quantile=np.float64(0.5))
     assert sum(planned.plan.rows) == 1000
@@ -108,7 +114,7 @@ def test_history_rows_become_html_a_frame_and_a_plot(monkeypatch):
     (run,) = runs = apples.history()
     assert (run.application, run.size, run.observed_s, run.ended) == ("pmhd3d", 1000, 2.0, "finished")
     assert run.error == pytest.approx(run.predicted_s / 2.0 - 1)
-    assert len(runs.plot().containers) == 1
+    assert len(runs.plot().collections) == 1
     assert "<td>pmhd3d</td><td>1000</td>" in runs._repr_html_()
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=len))
     assert runs.to_pandas() == 1
