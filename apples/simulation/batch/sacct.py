@@ -69,7 +69,7 @@ def parse_sacct(
         before: number of lines before the header, for the report
         partitions: whose jobs are returned, if the history has the column Partition; None for all
     """
-    rows = iter(lines)
+    rows, read = iter(lines), 0
     table = _Table(next(rows, ""), name, partitions)
     # Numbers of names, in order of first use.
     users, projects = (defaultdict[str, int](count().__next__) for _ in range(2))
@@ -77,7 +77,6 @@ def parse_sacct(
     mended: Counter[str] = Counter()
     jobs: list[tuple[float, ...]] = []
     resized: dict[str, list[_Job]] = {}
-    read = 0
     for line in rows:
         if not line.strip():
             continue
