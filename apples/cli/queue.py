@@ -252,10 +252,11 @@ def _change(request: str, jobs: tuple[str, ...], socket: Path | None) -> int:
         if answer.refused is not None:
             click.echo(visible(f"apples {request}: {answer.refused}"), err=True)
             code = max(code, int(answer.code))
-        elif answer.state == "over":
+        elif answer.state == "over" and len(numbers) <= len(jobs):
             click.echo(f"apples {request}: job {answer.job} is over already", err=True)
             code = max(code, RequestRejected.exit_code)
-        else:
+        elif answer.state != "over":
+            # Of an array, the jobs that are not over.
             click.echo(f"job {answer.job}: {answer.state}")
     return code
 

@@ -116,6 +116,8 @@ def test_array_runs_each_number_and_is_one_job_to_commands(manager, cli, tmp_pat
     assert call("accounting").split()[:12] == [name.removesuffix("_s") for name in listed[0]]
     assert "exclude each other" in call("accounting", "--json", "--swf", code=2)
     assert "--since 'then' is not a span of time" in call("accounting", "--since", "then", code=2)
+    assert call("cancel", 1) == ""
+    assert "is over already" in call("cancel", "1_3", code=6)
     assert "there is no job 4_1" in call("cancel", "4_1", code=8)
     assert "there is no job 1_9" in call("submit", "-d", "ok:1_9", "--", "true", code=None, cwd=tmp_path)
     for numbers in ("", "1-", "2-1", "1-2000", "1%0", "9999999", "1:2"):
