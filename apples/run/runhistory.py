@@ -86,17 +86,22 @@ class RunHistory(tuple[RunSummary, ...], Tabular):
         except ImportError:
             raise ConfigError('matplotlib is not installed; run `pip install "apples-grid[plot]"`') from None
         axes = Figure(layout="constrained").subplots()
-        runs = [run for run in self if run.error is not None and run.predicted_s and run.observed_s]
-        for application in dict.fromkeys(run.application for run in runs):
-            these = [run for run in runs if run.application == application]
-            observed = [run.observed_s for run in these]
-            (dots,) = axes.plot(observed, [run.predicted_s for run in these], "o", label=application)
-            low, high = zip(
-                *((run.low_s or run.predicted_s, run.high_s or run.predicted_s) for run in these), strict=True
-            )
-            axes.vlines(observed, low, high, color=dots.get_color())
-        axes.axline((1.0, 1.0), slope=1.0, color="grey", linewidth=0.8)
         axes.set(xscale="log", yscale="log", xlabel="observed, s", ylabel="predicted, s")
+        for application in dict.fromkeys(run.application for run in self if run.error is not None):
+            spans = [
+                (run.observed_s, run.predicted_s, run.low_s or run.predicted_s, run.high_s or run.predicted_s)
+                for run in self
+                if run.application == application
+                and run.error is not None
+                and run.predicted_s
+                and run.observed_s
+            ]
+            observed, predicted, low, high = zip(*spans, strict=True)
+            (dots,) = axes.plot(observed, predicted, "o", label=application)
+            axes.vlines(observed, low, high, color=dots.get_color())
+        # The line of right predictions, as far as there are runs.
+        axes.autoscale(False)
+        axes.axline((1.0, 1.0), slope=1.0, color="grey", linewidth=0.8)
         axes.legend()
         return axes
 
