@@ -101,7 +101,7 @@ class RunHistory(tuple[RunSummary, ...], Tabular):
             axes.vlines(observed, low, high, color=dots.get_color())
         # The line of right predictions, as far as there are runs.
         axes.autoscale(False)
-        axes.axline((1.0, 1.0), slope=1.0, color="grey", linewidth=0.8)
+        axes.axline((1.0, 1.0), (2.0, 2.0), color="grey", linewidth=0.8)
         axes.legend()
         return axes
 
