@@ -31,6 +31,8 @@ from apples.queueing.easyqueue import warm
 APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 #: Commands that only ask the manager or read its store, and need no process of their own to be tested.
 ASKING = ("submit", "queue", "accounting", "why", "cancel", "hold", "release", "wait", "estimate")
+#: Signals for which a program sets handlers.
+_HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 RUN = (sys.executable, "-c", "from apples.cli.run import main; main()")
 
 
@@ -232,7 +234,7 @@ def call(command, *words, code=0, program=APPLES, **more):
 def run_here(arguments, directory):
     """(exit code, output, error output) of an `apples` command in this process."""
     out, err = StringIO(), StringIO()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: signal.getsignal(number) for number in _HANDLED}
     with patch.object(sys, "argv", ["apples", *arguments]), chdir(directory):
         try:
             with redirect_stdout(out), redirect_stderr(err):
