@@ -239,10 +239,14 @@ def answered(request):
     return check
 
 
+#: Signals for which the `main` of a program sets handlers.
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+
+
 @pytest.fixture
 def program_signals():
     """Restore the handlers that the `main` of a program, called in this process, sets for its process."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    handlers = {number: signal.getsignal(number) for number in ENDING}
     yield
     for number, handler in handlers.items():
         signal.signal(number, handler)

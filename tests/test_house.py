@@ -112,7 +112,10 @@ def test_what_is_imported_is_declared(project):
     extras = about["optional-dependencies"]
     declared = {
         re.split(r"[<>=\[]", d)[0]
-        for d in (*about["dependencies"], *(one for e in ("app", "server", "plot") for one in extras[e]))
+        for d in (
+            *about["dependencies"],
+            *(one for e in ("app", "server", "plot", "pandas") for one in extras[e]),
+        )
     }
     allowed = {names.get(d, d) for d in declared} | set(PACKAGES) | set(sys.stdlib_module_names)
     # The engine of a declared package, which pins it: numba's code is LLVM's.

@@ -38,6 +38,7 @@ EXTRAS = {
     **dict.fromkeys(("httptools", "orjson", "starlette", "uvicorn", "uvloop"), "server"),
     "matplotlib": "plot",
     "h5py": "hdf5",
+    "pandas": "pandas",
 }
 
 

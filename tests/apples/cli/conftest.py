@@ -15,6 +15,9 @@ import pytest
 
 BIN = Path(sys.executable).parent
 
+#: Signals for which programs set handlers, beside INT.
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
 
 def marked(mark):
     """Command lines of all processes that have it in their environment."""
@@ -148,7 +151,7 @@ def run(tmp_path, capfd, monkeypatch):
             "TMPDIR": str(tmp_path),
             "APPLES_STATE": str(state or tmp_path / "apples-state"),
         } | environment
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+        handlers = {number: signal.getsignal(number) for number in ENDING}
         capfd.readouterr()
         with monkeypatch.context() as ours, warnings.catch_warnings():
             # As in a process of its own, where nobody turns warnings into errors.
