@@ -12,4 +12,4 @@ The public names, imported when they are first used:
 
 from nws.base.lazy import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -167,7 +167,7 @@ class _Conversion:
             return value if value in arguments else self._mismatch(value, f"{', '.join(first)} or {last}", at)
         if origin in (tuple, list):
             return self._sequence(value, origin, arguments, at)
-        return self._mapping(value, arguments[1], at)
+        return self._mapping(value, arguments, at)
 
     def _report(self, at: Location, text: str) -> None:
         self.problems += [self._document.problem(at, line) for line in text.split("\n")]
@@ -239,10 +239,16 @@ class _Conversion:
             self.convert(one, kind, (*at, i)) for i, (one, kind) in enumerate(zip(value, kinds, strict=True))
         )
 
-    def _mapping(self, value: Any, kind: Any, at: Location) -> Any:
+    def _mapping(self, value: Any, kinds: tuple[Any, Any], at: Location) -> Any:
         if not isinstance(value, dict):
             return self._mismatch(value, "a mapping of keys to values", at)
-        return {key: self.convert(one, kind, (*at, key)) for key, one in value.items()}
+        key_kind, kind = kinds
+        if key_kind is int and (wrong := [key for key in value if not str(key).isdecimal()]):
+            return self._mismatch(wrong[0], "whole numbers as keys", at)
+        return {
+            int(key) if key_kind is int else key: self.convert(one, kind, (*at, key))
+            for key, one in value.items()
+        }
 
     def _record(self, value: Any, kind: Any, at: Location) -> Any:
         if not isinstance(value, dict):

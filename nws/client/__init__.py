@@ -5,4 +5,4 @@ Names are imported when they are used: a sensor daemon needs the HTTP client and
 
 from nws.base.lazy import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

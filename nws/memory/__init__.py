@@ -14,4 +14,4 @@ from nws.memory.store import (
     Summary as Summary,
 )
 
-__getattr__, __dir__, _ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -19,4 +19,4 @@ They measure nothing and leave no file behind:
 from nws.base.lazy import lazy_names
 from nws.testing.weather import InMemoryWeather as InMemoryWeather
 
-__getattr__, __dir__, _ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

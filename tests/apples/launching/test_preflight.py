@@ -44,7 +44,7 @@ def test_address_counts_before_a_name(runs) -> None:
 
 
 def test_no_mpiexec_in_the_environment(runs, tmp_path: Path) -> None:
-    with pytest.raises(ProgramNotFound, match=r"no mpiexec in .*pip install mpich") as caught:
+    with pytest.raises(ProgramNotFound, match=r"no mpiexec in .*pip install 'apples-grid\[app\]'") as caught:
         mpirun.check(runs.request("true"), HostAccess(bin_dir=tmp_path, here=True))
     assert caught.value.exit_code == 127
     (tmp_path / "mpiexec").write_text("")

@@ -188,5 +188,5 @@ def test_format_whose_package_is_missing_says_which(monkeypatch):
     from stencil_app.mhd import settings
 
     monkeypatch.setattr(settings, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"--out f.h5: needs the package h5py; install it, or write .npz"):
+    with pytest.raises(UsageError, match=r"--out f.h5: needs h5py, .*'apples-grid\[hdf5\]', or write .npz"):
         check(entry("blast"), {"out": "f.h5"}, ranks=1, strays=[])
