@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Test functions whose measured time makes them slow; `scripts/slow_tests.py` writes the file.
 SLOW_FILE = Path(__file__).with_name("slow.txt")
 
-# Before its first input Hypothesis reads all modules for constants; a busy machine makes that look like a slow strategy.
+# Before its first input Hypothesis reads all modules for constants; on a busy machine that looks like a slow strategy.
 hypothesis.settings.register_profile("busy", suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("busy")
 
