@@ -39,9 +39,11 @@ def test_two_runs_share_hosts_under_one_manager(lab, library):
     first, second = (json.loads(out) for out, _ in ended)
     assert first["hosts"][0]["exit_code"] == second["hosts"][0]["exit_code"] == 0
     for shared in (first["sharing"], second["sharing"]):
-        assert (shared["policy"], shared["slots_before"]) == ("fcs", 0)
+        assert shared["policy"] == "fcs"
         assert {rank["node"] for rank in shared["ranks"]} == {"a1", "a2"}
         assert all(rank["t_cpu_s"] > 0 for rank in shared["ranks"])
+    # One may join when the other, which it waited for to compile, has its turns already.
+    assert sorted(one["sharing"]["slots_before"] for one in (first, second)) in ([0, 0], [0, 1])
     assert any(shared["daemons_started"] for shared in (first["sharing"], second["sharing"]))
     # Under one manager they took turns.
     assert any(rank["stopped_s"] > 0 for one in (first, second) for rank in one["sharing"]["ranks"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -187,11 +188,18 @@ def test_killed_host_agent_takes_its_ranks_along(runs, wait_for, monkeypatch, nu
     assert (outcome.ended, outcome.exit_code) == ("failed", 125)
 
 
+def processes(runs):
+    for pid in runs.left():
+        # Some end meanwhile.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            yield psutil.Process(pid)
+
+
 @pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGUSR1, signal.SIGUSR1]])
 def test_signal_to_a_host_agent_is_a_notice_to_leave(runs, wait_for, monkeypatch, numbers) -> None:
     leaving = Leaving()
     # As `apples drain --watch` sends USR1: to agents only, and any number of times.
-    monkeypatch.setattr(psutil, "process_iter", lambda: map(psutil.Process, runs.left()))
+    monkeypatch.setattr(psutil, "process_iter", lambda: processes(runs))
     send = os.kill if numbers == [signal.SIGTERM] else lambda *agent: notify_agents()
     outcome = signal_agent(runs, wait_for, monkeypatch, *numbers, departures=leaving, send=send)
     assert leaving.asked == [{"alpha": "ends soon (a signal to its host agent)"}]
