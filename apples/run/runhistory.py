@@ -91,10 +91,7 @@ class RunHistory(tuple[RunSummary, ...], Tabular):
             spans = [
                 (run.observed_s, run.predicted_s, run.low_s or run.predicted_s, run.high_s or run.predicted_s)
                 for run in self
-                if run.application == application
-                and run.error is not None
-                and run.predicted_s
-                and run.observed_s
+                if run.application == application and run.error is not None
             ]
             observed, predicted, low, high = zip(*spans, strict=True)
             (dots,) = axes.plot(observed, predicted, "o", label=application)
