@@ -111,7 +111,7 @@ def test_adaptive_ranks_on_one_processor_sleep(mpi, compiled, start):
 def test_blocking_rank_leaves_its_cpu_in_all_calls(mpi, compiled, start):
     text, _ = start(mpi, 2, compiled(mpi, "waits.c"), Wait.SPIN_BLOCK).end()
     shares = {call: float(share) for call, share in map(str.split, text.splitlines())}
-    assert len(shares) == 17
+    assert len(shares) == 17 + ("Parrived" in shares)
     # One-sided calls wait as the library does.
     assert {call for call, share in shares.items() if share > 0.6} <= {"Win_fence"}
 

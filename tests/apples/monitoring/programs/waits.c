@@ -71,6 +71,15 @@ int main(int argc, char **argv) {
          MPI_Comm_dup(MPI_COMM_WORLD, &comm); MPI_Comm_free(&comm));
     CALL("Comm_split", , MPI_Comm_split(MPI_COMM_WORLD, 0, 0, &comm); MPI_Comm_free(&comm),
          MPI_Comm_split(MPI_COMM_WORLD, 0, 0, &comm); MPI_Comm_free(&comm));
+#if MPI_VERSION >= 4
+    if (rank == 0)
+        MPI_Psend_init(&value, 1, 1, MPI_INT, 1, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+    else
+        MPI_Precv_init(&value, 1, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+    CALL("Parrived", MPI_Start(&request), MPI_Start(&request); MPI_Pready(0, request); MPI_Wait(&request, &status),
+         do MPI_Parrived(request, 0, &done); while (!done); MPI_Wait(&request, &status));
+    MPI_Request_free(&request);
+#endif
     MPI_Win_create(&value, sizeof value, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     MPI_Win_fence(0, win);
     CALL("Win_fence", , MPI_Win_fence(0, win), MPI_Win_fence(0, win));
