@@ -49,7 +49,7 @@ def test_mpi_wait_c_program_leaves_its_cpu(mpi_wait, mpi, compiled):
     done = run(mpi_wait, "--wait", "block", "--", *command, **mpi.environment)
     assert (done.returncode, done.stderr) == (0, "")
     shares = {call: float(share) for call, share in map(str.split, done.stdout.splitlines())}
-    assert len(shares) == 17
+    assert len(shares) == 17 + ("Parrived" in shares)
     assert {call for call, share in shares.items() if share > 0.6} <= {"Win_fence"}
 
 
