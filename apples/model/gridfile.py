@@ -86,6 +86,8 @@ class _Check:
             if isinstance(entry.get("site"), str):
                 self._sites.setdefault(entry["site"], (*at, "site"))
             yield from self._names(entry, at)
+            if "cpus" in entry and isinstance(entry.get("slots"), dict):
+                yield self._document.problem((*at, "cpus"), "slots say the CPUs of each kind; leave out cpus")
         for site in self._sites.keys() & self._hosts.keys():
             line = self._document.tree.line(self._hosts[site])
             text = f"{site} is the name of a host as well (line {line}); give the site another name"
@@ -179,7 +181,7 @@ class _Slots(Parsed):
                 )
             # A number of CPUs takes those that follow the kinds before.
             first = max((max(known) + 1 for known in kinds.values()), default=0)
-            counted = isinstance(cpus, int) and cpus > 0
+            counted = type(cpus) is int and cpus > 0
             kinds[name] = CpuList().parse(f"{first}-{first + cpus - 1}" if counted else cpus)
         if not kinds or overlaps(kinds):
             raise ValueError(

@@ -29,6 +29,7 @@ from apples.platforms.platform import (
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
 from nws.base.cpulist import list_of, overlaps
 from nws.base.errors import StoreError
+from nws.base.records import document_of
 from nws.client import LocalWeather
 from nws.client.busiest import busiest_processes
 from nws.series import Forecast, Resource, Series
@@ -98,13 +99,12 @@ class LocalPlatform(Platform):
                 for host in self._here.values()
                 if Series(Resource.CPU_NEW, host.name) not in (known or {})
             ]
-            found: dict[Series, Forecast] = {}
+            measured: dict[Series, Forecast] = {}
             for host in missing:
-                found |= self._measured(host, notify)
-            if known is None:
-                return self._with_pairs(found), OWN_SENSORS
+                measured |= self._measured(host, notify)
             names = ", ".join(host.name for host in missing)
-            return self._with_pairs(found), f"{OWN_SENSORS} for {names}" if missing else ""
+            source = OWN_SENSORS if known is None else f"{OWN_SENSORS} for {names}" if missing else ""
+            return self._with_pairs(measured), source
 
         found = forecast_snapshot(
             self.pool, self._service, measure, silent=SILENT, now=self.now, notify=notify
@@ -138,15 +138,15 @@ class LocalPlatform(Platform):
                 if series.host == here.name and series.peer in (None, here.name)
             }
 
-    def _with_pairs(self, found: Mapping[Series, Forecast]) -> Mapping[Series, Forecast]:
+    def _with_pairs(self, forecasts: Mapping[Series, Forecast]) -> Mapping[Series, Forecast]:
         """Return the forecasts with those of links between kinds of cores, which are as a kind's with itself."""
         pairs = {
             Series(series.resource, series.host, peer): forecast
-            for series, forecast in found.items()
+            for series, forecast in forecasts.items()
             for peer in self._here
             if series.peer is not None
         }
-        return {**found, **pairs}
+        return {**forecasts, **pairs}
 
     @property
     def access(self) -> HostAccess:
@@ -176,4 +176,5 @@ class LocalPlatform(Platform):
 
 
 def _scaled(forecast: Forecast, part: float) -> Forecast:
-    return replace(forecast, value=part * forecast.value, last=part * forecast.last)
+    values = document_of(forecast, "value", "mae", "rmse", "last")
+    return replace(forecast, **{name: part * value for name, value in values.items()})

@@ -11,6 +11,7 @@ from apples.errors import ConfigError
 from apples.model.plan import Record
 from apples.run.documents import error
 from nws.base.arguments import checked_arguments
+from nws.base.command import missing
 from nws.base.notebook import Tabular
 from nws.base.records import copied
 
@@ -76,7 +77,7 @@ class RunHistory(tuple[RunSummary, ...], Tabular):
         try:
             from pandas import DataFrame
         except ImportError:
-            raise ConfigError("pandas is not installed; run `pip install pandas`") from None
+            raise ConfigError(f"to_pandas {missing('pandas')}") from None
         return DataFrame(list(self.table()))
 
     def plot(self) -> Axes:
@@ -84,7 +85,7 @@ class RunHistory(tuple[RunSummary, ...], Tabular):
         try:
             from matplotlib.figure import Figure
         except ImportError:
-            raise ConfigError('matplotlib is not installed; run `pip install "apples-grid[plot]"`') from None
+            raise ConfigError(f"plot {missing('matplotlib')}") from None
         axes = Figure(layout="constrained").subplots()
         axes.set(xscale="log", yscale="log", xlabel="observed, s", ylabel="predicted, s")
         for application in dict.fromkeys(run.application for run in self if run.error is not None):
